@@ -10,7 +10,7 @@ from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, with_cleanup
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.progress import NoProgress, Progress
+from rangeland.progress_events import NoProgress, Progress
 from rangeland.queries import table_queries
 from rangeland.results import PlanPreview, RunResult, VerifyResult
 from rangeland.spark.plan_frames import plan_frame

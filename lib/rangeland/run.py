@@ -43,7 +43,7 @@ from rangeland.planning.coverage_rule import common, coverage_of
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition, PlanDraft, passed_over
 from rangeland.planning.policy import Action, Loss
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.python_workers import start_workers
 from rangeland.spark.transform import load_transform, transformed_schema

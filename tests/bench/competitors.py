@@ -27,7 +27,7 @@ from rangeland.decode.columns import row_schema
 from rangeland.delta.schema_compatibility import new_table
 from rangeland.job import Job
 from rangeland.planning.slices import pack
-from rangeland.progress import NoProgress, Progress
+from rangeland.progress_events import NoProgress, Progress
 from rangeland.spark.executor_tasks import WriterSettings, land_slices
 from tests.bench.peers import BareProcesses, land_with_client
 

@@ -10,7 +10,7 @@ import time
 from itertools import pairwise
 
 from rangeland.planning.plan import Plan
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 
 PHASES = ("look", "plan", "enter", "read", "prove", "prepare", "commit")
 _BEGINS = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rangeland.job import Job
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries.reached_check import reached
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, open_transaction, produce

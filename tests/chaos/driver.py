@@ -25,7 +25,7 @@ from rangeland.job import Job
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.progress import NoProgress, Progress
+from rangeland.progress_events import NoProgress, Progress
 
 ENTERING, PLANNED, READING = "entering", "planned", "reading"
 WRITTEN, PREPARED, KEPT, COMMITTED = "written", "prepared", "kept", "committed"

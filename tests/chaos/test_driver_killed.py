@@ -9,7 +9,7 @@ import pytest
 
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start

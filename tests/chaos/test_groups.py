@@ -13,7 +13,7 @@ from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.mirror_now import push
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries.job_status import status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic

@@ -15,7 +15,7 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import produce
 from tests.chaos.invariants import rows_of

@@ -13,7 +13,7 @@ import pytest
 
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic

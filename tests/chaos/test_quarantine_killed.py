@@ -11,7 +11,7 @@ import pytest
 
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.chaos.conftest import Start

@@ -12,7 +12,7 @@ import pytest
 from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.model import Counts
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries.table_queries import find
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import run_clients

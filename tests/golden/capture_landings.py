@@ -24,7 +24,7 @@ from rangeland.errors import BadRecord
 from rangeland.job import Job
 from rangeland.job.located_values import JobText, parse_job_text
 from rangeland.landing.plan_file import write_plan_file
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.run import Runner
 from rangeland.spark.spark_jobs import land_tasks
 from rangeland.testing.kafka import KafkaCluster

@@ -12,7 +12,7 @@ from rangeland.job import Job
 from rangeland.job.job_file import RangeSpec
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries.table_queries import verify
 from rangeland.results import PlanPreview
 from rangeland.run import Runner, preview

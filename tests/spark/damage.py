@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rangeland.job import Job
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce

@@ -16,7 +16,7 @@ from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
 from rangeland.run import run
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups

@@ -27,7 +27,7 @@ from rangeland.errors import (
     TransformFailed,
 )
 from rangeland.model import Counts
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports

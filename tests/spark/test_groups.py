@@ -17,7 +17,7 @@ from rangeland.groups.mirror_now import push
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaCluster

@@ -18,7 +18,7 @@ from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.target_state import LandingTarget
 from rangeland.planning.plan import Plan
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status, table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce

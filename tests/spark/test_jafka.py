@@ -16,7 +16,7 @@ from rangeland.job.source_settings import cluster_settings
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan import PlanKind
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, table_queries
 from rangeland.run import preview
 from rangeland.testing.jafka import JafkaCluster

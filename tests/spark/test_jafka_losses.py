@@ -18,7 +18,7 @@ from rangeland.job import Job
 from rangeland.landing import planner
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, table_queries
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.zookeeper import ZooKeeperServer

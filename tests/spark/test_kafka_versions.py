@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rangeland.model import Counts
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries.job_status import status
 from rangeland.run import preview, run
 from rangeland.testing.consuming import consume

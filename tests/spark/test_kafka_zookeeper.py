@@ -10,7 +10,7 @@ import pytest
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce

@@ -14,7 +14,7 @@ from rangeland import Job, run
 from rangeland.errors import Conflict
 from rangeland.job.located_values import parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce, produce_transaction
 from tests.spark.landings import expected, job_of, offsets_of, table_of

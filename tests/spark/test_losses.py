@@ -14,7 +14,7 @@ import rangeland
 from rangeland import run as commands
 from rangeland.errors import RangeLost
 from rangeland.job import Job
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
     Record,

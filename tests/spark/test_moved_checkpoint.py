@@ -12,7 +12,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.model import Partition
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce

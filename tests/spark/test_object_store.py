@@ -27,7 +27,7 @@ from rangeland.delta.table_metadata import TableLayout
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.planning.plan import Plan
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce

@@ -16,7 +16,7 @@ from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.schema_compatibility import new_table
 from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce

@@ -26,7 +26,7 @@ from rangeland.job.located_values import parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import delete_records
 from tests.spark.damage import (

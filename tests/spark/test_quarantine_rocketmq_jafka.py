@@ -15,7 +15,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.model import Counts
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce

@@ -12,7 +12,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.model import Counts
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, QUARANTINE_SUFFIX
 from rangeland.testing.kafka import KafkaCluster
 from tests.spark.damage import BATCH, WIDTH, filled, flip, is_proved, losses, mend_quarantine, plans

@@ -13,7 +13,7 @@ from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.job import Job
 from rangeland.landing import planner
 from rangeland.model import Counts
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, table_queries
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import log_of, settings_of

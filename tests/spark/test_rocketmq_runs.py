@@ -24,7 +24,7 @@ from rangeland.job.located_values import parse_job_text
 from rangeland.job.source_settings import cluster_settings
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Partition
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, table_queries
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster

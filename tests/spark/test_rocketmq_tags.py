@@ -13,7 +13,7 @@ from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.run import preview
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce

@@ -18,7 +18,7 @@ from rangeland.groups.backend import JoinRequest
 from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.job import Job
 from rangeland.model import Partition
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import table_queries
 from rangeland.run import backfill, run
 from rangeland.testing.kafka import KafkaCluster

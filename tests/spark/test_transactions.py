@@ -11,7 +11,7 @@ import pytest
 
 import rangeland
 from rangeland.model import Counts, Isolation
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, table_queries
 from rangeland.testing.client_library import producer
 from rangeland.testing.consuming import consume

@@ -15,7 +15,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.job import Job
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce

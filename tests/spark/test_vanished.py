@@ -12,7 +12,7 @@ import pytest
 import rangeland
 from rangeland.errors import JobFileError, RangeLost
 from rangeland.job import Job
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, delete_topic, numbered, produce

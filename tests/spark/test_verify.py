@@ -22,7 +22,7 @@ from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import PlanKind
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (

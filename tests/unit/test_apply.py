@@ -19,7 +19,7 @@ from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
 from tests.unit import test_target_state
 from tests.unit.test_target_state import P0, Drivers, LakeInMemory, columns_are_there, finisher_of

@@ -18,7 +18,7 @@ from rangeland.decode.kafka import reference
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.kafka.layout import Fault, Payload, RecordFormat
 from rangeland.decode.native import native_library
-from rangeland.decode.native.kernel_memory import MAX_BYTES
+from rangeland.decode.native.kernel_arrays import MAX_BYTES
 from rangeland.errors import BadRecord, Bug
 from rangeland.model import Partition
 from tests.message_sets import Message, encode_message

@@ -13,7 +13,7 @@ from rangeland.job import Job
 from rangeland.job.source_settings import exposed
 from rangeland.landing.planner import Planner
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
 from tests.unit.test_job_security import NAMED, bearer, job_of
 

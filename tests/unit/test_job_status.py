@@ -7,7 +7,7 @@ import pytest
 from rangeland.model import Address, Counts, Leader, LogState, Survey
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
 from tests.unit import test_target_state
 from tests.unit.test_ledger_lost_answers import Version

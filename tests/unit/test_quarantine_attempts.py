@@ -11,7 +11,7 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.landing.committer import PlanCommitter
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 
 P = Partition("t", 0)
 FILE = DataFile("part-1.parquet", 10, 1, "{}", 1)

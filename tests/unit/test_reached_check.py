@@ -16,7 +16,7 @@ from rangeland.job import Job
 from rangeland.job.value_parsers import parse_bounds
 from rangeland.model import Address, Leader, LogState, Partition, Survey
 from rangeland.planning.reached import can_be_awaited, reach, times_awaited
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from rangeland.queries import reached_check
 
 T = 1_769_839_200_000  # 2026-01-31T06:00:00Z

@@ -29,7 +29,7 @@ from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition, PlanDraft
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
 
 P0 = Partition("orders", 0)

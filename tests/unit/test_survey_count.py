@@ -30,7 +30,7 @@ from rangeland.model import (
     VersionSupport,
 )
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.progress import NoProgress
+from rangeland.progress_events import NoProgress
 from tests.unit import test_target_state
 from tests.unit.test_target_state import P0, Drivers, plan
 

@@ -24,7 +24,7 @@ from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.progress import NoProgress, Progress
+from rangeland.progress_events import NoProgress, Progress
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
 
 P0 = Partition("orders", 0)

@@ -20,7 +20,7 @@ from rangeland.job.source_settings import cluster_settings, wanted_of
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone
 from rangeland.model import LogState, Partition
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
 
 State = Literal["mirrored", "unchanged", "nothing-landed"]

@@ -31,7 +31,7 @@ from rangeland.planning.slice_assignment import (
     not_done,
 )
 from rangeland.planning.slice_receipt import Receipt, TaskResult
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.table_audit import Runs
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
 from rangeland.spark.table_offsets import runs_in, table_frame
 

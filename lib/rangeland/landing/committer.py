@@ -47,7 +47,7 @@ from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.slices import pack
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.plan_frames import land_transformed
 from rangeland.spark.python_workers import start_workers

@@ -50,7 +50,7 @@ from rangeland.planning.read_options import (
     refuse_other_options,
 )
 from rangeland.planning.retention_risk import speed_of
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 from rangeland.survey.cluster_survey import SurveyRequest
 
 RESURVEY_SECONDS = 10

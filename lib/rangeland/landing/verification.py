@@ -30,7 +30,7 @@ from rangeland.planning.table_audit import (
     other_incarnations,
     pieces_in_bytes,
 )
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 from rangeland.results import Finding
 from rangeland.spark.catalog_names import literal
 from rangeland.spark.table_offsets import (

@@ -13,7 +13,7 @@ from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.job.source_settings import exposed
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 from rangeland.results import CheckResult
 from rangeland.run import Runner
 from rangeland.survey.cluster_survey import SurveyRequest

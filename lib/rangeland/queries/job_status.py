@@ -17,7 +17,7 @@ from rangeland.landing.held_partitions import held_now
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, recreated
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 from rangeland.results import GroupStatus, PartitionStatus, Status
 from rangeland.survey.cluster_survey import SurveyRequest
 from rangeland.survey.record_ages import FirstRecord, first_times

@@ -13,7 +13,7 @@ from rangeland.landing.verification import find as find_offset
 from rangeland.model import Partition, Range
 from rangeland.planning.checkpoint_move import never_landed
 from rangeland.planning.table_audit import Audit
-from rangeland.progress import Progress
+from rangeland.progress_events import Progress
 from rangeland.results import Finding, VerifyResult
 
 

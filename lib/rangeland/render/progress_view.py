@@ -34,7 +34,7 @@ from rangeland.wording import capitalised, counted, duration, number, sentence
 
 LINE_EVERY_S = 10.0
 
-logger = logging.getLogger("rangeland.progress")
+logger = logging.getLogger("rangeland.progress_events")
 
 
 class LiveProgress:

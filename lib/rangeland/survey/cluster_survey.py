@@ -29,10 +29,10 @@ from rangeland.model import (
 )
 from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
 from rangeland.survey.attempt import SurveyAttempt, SurveyRequest, UnknownTopic
-from rangeland.survey.confirmation import settled, suspicions
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
 from rangeland.survey.retention import expiring, retention_of
+from rangeland.survey.survey_confirmation import settled, suspicions
 
 logger = logging.getLogger(__name__)
 

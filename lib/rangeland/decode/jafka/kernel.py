@@ -23,7 +23,7 @@ from rangeland.decode.jafka.layout import (
     bad_entry,
     messages_batch,
 )
-from rangeland.decode.native.kernel_memory import (
+from rangeland.decode.native.kernel_arrays import (
     INT32,
     INT64,
     POINTER,

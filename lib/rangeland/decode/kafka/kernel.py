@@ -18,7 +18,7 @@ import pyarrow as pa
 from rangeland.decode import columns
 from rangeland.decode.kafka.batch_table import BatchRun, Heads, Payloads, StoredBatches
 from rangeland.decode.kafka.layout import Fault, MessageRun, Payload, bad_record
-from rangeland.decode.native.kernel_memory import (
+from rangeland.decode.native.kernel_arrays import (
     INT64,
     POINTER,
     SLACK,

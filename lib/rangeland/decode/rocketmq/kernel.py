@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns
-from rangeland.decode.native.kernel_memory import (
+from rangeland.decode.native.kernel_arrays import (
     INT64,
     POINTER,
     SLACK,
