@@ -419,3 +419,26 @@ def test_a_misplaced_wrapper_that_nothing_follows_has_no_known_end(
 def test_a_wrapper_that_nothing_contradicts_ends_where_it_says() -> None:
     found = chunks(Action.SKIP, wrapper(0, 1), wrapper(10, 1, crc=1), until=20)
     assert (lost(found), total(found)) == ([(10, 20)], Counts(landed=10, lost=10))
+
+
+@pytest.mark.parametrize("stored_at", [21, 23])
+@pytest.mark.parametrize("until", [22, 25, 30])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_after_a_gap_must_not_overlap_the_next_one(
+    magic: int, until: int, stored_at: int
+) -> None:
+    """In format 1 its offset is that of all its messages, and a compacted log may have gaps. Even
+    where the range ends inside the next wrapper, that one contradicts it."""
+    stored = (wrapper(0, magic), at(wrapper(10, magic), stored_at), wrapper(20, magic))
+    with pytest.raises(BadRecord, match="offset 10 cannot be decoded"):
+        chunks(Action.FAIL, *stored, until=until)
+    found = chunks(Action.SKIP, *stored, until=until)
+    assert (lost(found), total(found)) == ([(10, 20)], Counts(landed=until - 10, lost=10))
+    assert offsets(found) == [*range(10), *range(20, until)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_gap_of_a_cleaner_before_a_wrapper_is_not_damage(magic: int) -> None:
+    stored = (wrapper(0, magic), wrapper(20, magic), wrapper(40, magic))
+    found = chunks(Action.FAIL, *stored, until=45)
+    assert total(found) == Counts(landed=25, compacted=20)

@@ -31,15 +31,21 @@ from rangeland.dialects.kafka.legacy_messages import (
 from rangeland.dialects.kafka.log_entries import BatchV2, LogEntry, batch_of
 from rangeland.errors import BadRecord
 from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 _ATTRIBUTES = MAGIC + 1  # in the formats before v2
 
 
 def read_entry(
-    records: memoryview, position: int, end: int, floor: int, from_offset: int
+    records: memoryview,
+    position: int,
+    end: int,
+    floor: int,
+    from_offset: int,
+    max_bytes: int = MAX_BATCH_BYTES,
 ) -> LogEntry:
     """The entry as its own header describes it. If a batch contradicts itself, the next entry
-    decides where it ends, not its header."""
+    decides where it ends, not its header. ``max_bytes``: what a wrapper may unpack to."""
     stored, magic = records[position:end], records[position + MAGIC]
     reader = READERS.get(magic)
     if reader is None:
@@ -62,6 +68,7 @@ def read_entry(
     if isinstance(entry, Run) and end + MAGIC < len(records) and records[end + MAGIC] == 2:
         return entry._replace(after=max(first_of(records, end), entry.last_offset + 1))
     if isinstance(entry, Wrapper):
+        entry.max_bytes = max_bytes
         entry.next_from = partial(_resume_offset, records, end)
     return with_known_end(entry, records, end) if isinstance(entry, BatchV2) else entry
 
@@ -75,13 +82,15 @@ def with_known_end(batch: BatchV2, records: memoryview, end: int) -> BatchV2:
 
 
 def placed_entry(
-    records: memoryview, where: tuple[int, int], floor: int, from_offset: int
+    records: memoryview, where: tuple[int, int], floor: int, from_offset: int, max_bytes: int
 ) -> LogEntry:
     """One of two entries whose stored offsets exclude each other. If it is the wrong one, it is
     raised, or skipped if it ends before ``from_offset``."""
     position, end = where
     base, following = first_of(records, position), first_inside(records, end)
-    entry = read_entry(records, position, end, floor, from_offset)
+    entry = read_entry(records, position, end, floor, from_offset, max_bytes)
+    if isinstance(entry, Wrapper) and (first := _first_packed(entry)) is not None:
+        base = first
     known = floor or from_offset
     if entry.last_offset < floor or (base < floor and not isinstance(entry, Wrapper)):
         begin, after = floor, _resume_offset(records, end, floor)
@@ -116,7 +125,10 @@ def unrequested_entry(
 
 
 def has_gap(entry: LogEntry, known: int) -> bool:
-    """Whether offsets are missing before a message of an old format, or between such messages."""
+    """Whether offsets are missing before an entry of an old format, or between plain messages; also
+    for a wrapper that cannot be opened."""
+    if isinstance(entry, Wrapper):
+        return not known or (first := _first_packed(entry)) is None or first > known
     if not isinstance(entry, Run):
         return False
     return (
@@ -124,6 +136,14 @@ def has_gap(entry: LogEntry, known: int) -> bool:
         or entry.base_offset > known
         or entry.last_offset >= entry.base_offset + entry.record_count
     )
+
+
+def _first_packed(wrapper: Wrapper) -> int | None:
+    """None if it cannot be opened."""
+    try:
+        return wrapper.base_offset
+    except BadRecord:
+        return None
 
 
 def first_inside(records: memoryview, position: int) -> int:

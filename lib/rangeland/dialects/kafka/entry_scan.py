@@ -80,7 +80,7 @@ def runs(
             return
         if run.batches < HEADS:
             break
-    for _, _, entry in _one_by_one(records, begin, floor, from_offset, context.asked_at):
+    for _, _, entry in _one_by_one(records, begin, floor, from_offset, context):
         yield entry
 
 
@@ -92,8 +92,7 @@ def located(
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
     """As ``entries``, with the positions at which each begins and ends."""
-    floor, asked_at = context.floor, context.asked_at
-    return _one_by_one(records, 0, floor, from_offset, asked_at, with_runs=with_runs)
+    return _one_by_one(records, 0, context.floor, from_offset, context, with_runs=with_runs)
 
 
 def _one_by_one(
@@ -101,16 +100,18 @@ def _one_by_one(
     begin: int,
     floor: int,
     from_offset: int,
-    asked_at: int = 0,
+    context: FetchContext,
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
     """From the position ``begin`` on; the entries before it end at the offset ``floor``."""
+    asked_at, max_bytes = context.asked_at, context.max_batch_bytes
     base = first_of(records, begin)
     for position, end in spans(records, begin, with_runs=with_runs):
         following = first_of(records, end)
-        entry = read_entry(records, position, end, floor, from_offset)
-        if has_gap(entry, floor):  # the next entry must confirm it
+        entry = read_entry(records, position, end, floor, from_offset, max_bytes)
+        is_needed = entry.last_offset >= from_offset
+        if is_needed and has_gap(entry, floor):  # the next entry must confirm it
             following = first_inside(records, end)
         if position == 0 and entry.last_offset < asked_at:
             yield position, end, unrequested_entry(records, end, entry, asked_at, from_offset)
@@ -118,7 +119,7 @@ def _one_by_one(
         elif base < floor or following <= entry.last_offset:
             for start, stop in spans(records[position:end]):
                 where = (position + start, position + stop)
-                entry = placed_entry(records, where, floor, from_offset)
+                entry = placed_entry(records, where, floor, from_offset, max_bytes)
                 yield *where, entry
                 floor = entry.last_offset + 1
         else:

@@ -35,7 +35,7 @@ from rangeland.dialects.kafka.entry_scan import (
     next_offset,
     runs,
 )
-from rangeland.dialects.kafka.legacy_messages import Run, Wrapper, bad_batch, split_run
+from rangeland.dialects.kafka.legacy_messages import Run, bad_batch, split_run
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
@@ -232,8 +232,6 @@ class _LogWalk:
 
     def take(self, entry: LogEntry) -> None:
         """An entry that is skipped is not opened, so where a skipped wrapper begins is unknown."""
-        if isinstance(entry, Wrapper):
-            entry.max_bytes = self.max_batch_bytes
         last = entry.last_offset
         if self.stops_at_gaps and last >= self.at and self._stops_before(entry):
             return
