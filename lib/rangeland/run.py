@@ -34,6 +34,7 @@ from rangeland.landing.planner import Planner
 from rangeland.landing.redrive import in_quarantine
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.landing.run_result import summed
+from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.logs import partition_fields
@@ -70,7 +71,7 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = No
         draft=found,
         table=job.sink.table,
         logs=tuple(survey.logs.values()),
-        tasks=len(runner.committer.tasks(found.plan.slices)),
+        tasks=len(runner.reading.tasks(found.plan.slices)),
         pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
         speed=runner.planner.speed,
@@ -135,9 +136,9 @@ class Runner:
         self.target = LandingTarget(spark, job)
         self.started = time.monotonic()
         self.warnings: list[str] = []
-        self.committer = PlanCommitter(
-            spark, job, self.target, self.rows, transform, progress, self._warn
-        )
+        about = (progress, self._warn)
+        self.reading = SliceReader(spark, job, self.target, self.rows, transform, *about)
+        self.committer = PlanCommitter(spark, self.target, self.reading, *about)
         replacement = self.committer.replacement
         self.planner = Planner(
             spark, job, self.target, kind, replacement, survey_of, progress, self._warn
@@ -145,9 +146,9 @@ class Runner:
 
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan based on what is known now, and the survey that it was made from."""
-        found, self.committer.survey = self.planner.draft()
+        found, self.reading.survey = self.planner.draft()
         _log_made(found.plan)
-        return found, self.committer.survey
+        return found, self.reading.survey
 
     def refuse_disagreement(self) -> None:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
@@ -168,14 +169,14 @@ class Runner:
         if self.job.group is None or self.kind is not PlanKind.RUN:
             return self._result(*work())
         # A member that waits for executors would keep its partitions from the other drivers.
-        self.committer.wait_for_workers()
-        survey = self.committer.survey = self.planner.survey_early()
+        self.reading.wait_for_workers()
+        survey = self.reading.survey = self.planner.survey_early()
         partitions, step = list(survey.logs), self.progress.step
         cluster = cluster_settings(self.job).knowing(survey)
         with claimed(self.job, cluster, partitions, self._warn, step) as lease:
             if lease is not None:
                 self.lease = lease
-                self.committer.shared_reader = SharedPlanReader(lease, self.progress)
+                self.reading.shared_reader = SharedPlanReader(lease, self.progress)
             done = work()
             self._mirror(to_the_end=True)
         return self._result(*done)
@@ -293,8 +294,8 @@ class Runner:
             return [self.committer.finish(same.plan, same, recovered=True)], None
         standing = self.target.history.standing(plan.application)
         self._refuse_outdated(plan, unfinished, standing)
-        self.committer.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
-        self.committer.survey = self.planner.refuse_gone(plan)
+        self.reading.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
+        self.reading.survey = self.planner.refuse_gone(plan)
         found = self._reviewed(plan, seen, standing)
         if found.is_empty and not found.begins:
             self._record(seen, plan.made_at_ms)
@@ -371,7 +372,7 @@ class Runner:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
         self.target.table.layout(self.rows)
-        self.committer.wait_for_workers()
+        self.reading.wait_for_workers()
         self.target.open_or_create(self.rows)
         if (warning := self.target.table.warning()) and warning not in self.warnings:
             self._warn(warning)

@@ -88,9 +88,9 @@ def share(job: Job, spark: Any) -> None:
     found, _ = runner.draft()
     plan = runner._enter(found.plan, [], ())
     assert plan is not None
-    reading = runner.committer._reading(plan, plan.slices[:1], {})
+    reading = runner.reading._reading(plan, plan.slices[:1], {})
     units = land_tasks(spark, *reading)
-    files = runner.committer._entries(plan, units)
+    files = runner.reading._entries(plan, units)
     assert runner.target.append_part(plan, "member-1", 1, units, files)
 
 

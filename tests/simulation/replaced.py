@@ -25,8 +25,8 @@ from rangeland.delta.table_path import TablePath
 from rangeland.fetch import fetch_thread
 from rangeland.landing import (
     adoption,
-    committer,
     replacement,
+    slice_reader,
     target_state,
     target_table,
     verification,
@@ -165,7 +165,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield spark_jobs, "InheritableThread", spark.InlineThread
     yield spark_jobs, "TaskContext", spark.TaskContext
     yield spark_jobs, "logged", lambda work: work
-    for module in (product, committer):
+    for module in (product, slice_reader):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
         (verification, ("table_frame", "has_rows", "runs_in")),

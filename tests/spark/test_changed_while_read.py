@@ -11,7 +11,7 @@ import pytest
 import rangeland
 from rangeland.errors import Conflict, RangeLost
 from rangeland.job import Job
-from rangeland.landing.committer import PlanCommitter
+from rangeland.landing.slice_reader import SliceReader
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
@@ -28,32 +28,32 @@ class ByName:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, halfway: Callable[[], None]) -> None:
         self._read, self._tasks, self._halfway = (
-            PlanCommitter._read_slices,
-            PlanCommitter.tasks,
+            SliceReader._read_slices,
+            SliceReader.tasks,
             halfway,
         )
         self._is_first = True
         monkeypatch.setattr(
-            PlanCommitter, "_read_slices", lambda f, p, is_new: self.read(f, p, is_new)
+            SliceReader, "_read_slices", lambda f, p, is_new: self.read(f, p, is_new)
         )
-        monkeypatch.setattr(PlanCommitter, "tasks", lambda f, slices: self.tasks(f, slices))
+        monkeypatch.setattr(SliceReader, "tasks", lambda f, slices: self.tasks(f, slices))
 
-    def tasks(self, finisher: PlanCommitter, slices: Sequence[Slice]) -> list[list[Slice]]:
-        tasks = self._tasks(finisher, slices)
+    def tasks(self, reading: SliceReader, slices: Sequence[Slice]) -> list[list[Slice]]:
+        tasks = self._tasks(reading, slices)
         if not self._is_first:
             return tasks
         return [[replace(piece, topic_id=None) for piece in task] for task in tasks]
 
     def read(
-        self, finisher: PlanCommitter, plan: Plan, is_new: bool
+        self, reading: SliceReader, plan: Plan, is_new: bool
     ) -> tuple[dict[int, Receipt], list[Any]]:
         if not self._is_first:
-            return self._read(finisher, plan, is_new=is_new)
+            return self._read(reading, plan, is_new=is_new)
         half = len(plan.slices) // 2
         assert half > 0
-        first = self._read(finisher, replace(plan, slices=plan.slices[:half]), is_new=is_new)
+        first = self._read(reading, replace(plan, slices=plan.slices[:half]), is_new=is_new)
         self._halfway()
-        last = self._read(finisher, replace(plan, slices=plan.slices[half:]), is_new=is_new)
+        last = self._read(reading, replace(plan, slices=plan.slices[half:]), is_new=is_new)
         self._is_first = False
         assert len(first[0]) + len(last[0]) == len(plan.slices)
         return {**first[0], **last[0]}, [*first[1], *last[1]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland.landing import committer
+from rangeland.landing import slice_reader
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.spark.landings import job_of
@@ -24,7 +24,7 @@ def test_the_tasks_of_a_run_share_the_rate_of_a_broker(
         records = [Record(b"x" * 1000)] * 1_500
         produce(kafka.bootstrap, topic, records, partition=partition, batch_records=50)
     given: list[dict[str, int]] = []
-    land_tasks = committer.land_tasks
+    land_tasks = slice_reader.land_tasks
 
     def spy(context: Any, tasks: Any, cluster: Any, *more: Any) -> Any:
         given.append({str(address): rate for address, rate in cluster.rates})
@@ -32,7 +32,7 @@ def test_the_tasks_of_a_run_share_the_rate_of_a_broker(
         assert given[-1] == {kafka.bootstrap[0]: 1_000_000 // at_once}
         return land_tasks(context, tasks, cluster, *more)
 
-    monkeypatch.setattr(committer, "land_tasks", spy)
+    monkeypatch.setattr(slice_reader, "land_tasks", spy)
     limits = {"broker_bytes_per_second": 1_000_000}
     result = rangeland.land(job_of(kafka.bootstrap, table, topic, limits=limits), spark)
     assert (result.counts.landed, len(given)) == (3_000, 1)

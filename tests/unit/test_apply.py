@@ -22,7 +22,14 @@ from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
 from tests.unit import test_target_state
-from tests.unit.test_target_state import P0, Drivers, LakeInMemory, columns_are_there, finisher_of
+from tests.unit.test_target_state import (
+    P0,
+    Drivers,
+    LakeInMemory,
+    columns_are_there,
+    finisher_of,
+    reading_of,
+)
 from tests.unit.test_target_state import plan as plan_of
 
 drivers, lake = test_target_state.drivers, test_target_state.lake
@@ -49,9 +56,9 @@ class Driving(run.Runner):
             Any, SimpleNamespace(logs={}, forget=lambda: None, refuse_gone=lambda plan: None)
         )
         self.drawn = seen
-        self.committer = cast(Any, finisher_of(target))
-        self.committer.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
-        self.committer.wait_for_workers = lambda: None
+        self.reading = reading_of(target)
+        self.reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+        self.committer = finisher_of(self.reading)
 
     def refuse_disagreement(self) -> None: ...
 

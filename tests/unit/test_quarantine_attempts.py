@@ -60,8 +60,6 @@ def test_the_quarantine_is_told_of_every_later_attempt(
     plan = Plan("j", "rangeland/j", 1, "kafka", committed, (whole,), slices, checkpoint={})
     outcome = OutcomeEvent("rangeland/j", "j", 1, plan.hash, (), (), 1, attempt, kept)
     target = Target(landed)
-    finisher = PlanCommitter(
-        None, cast(Any, None), cast(Any, target), cast(Any, None), None, NoProgress(), print
-    )
+    finisher = PlanCommitter(None, cast(Any, target), cast(Any, None), NoProgress(), print)
     finisher._land(plan, outcome, None)
     assert target.asked == asked

@@ -113,8 +113,8 @@ class Grouped(run.Runner):
         )
         self.outrun = outrun
         self.landed: list[Plan] = []
-        waiting = SimpleNamespace(wait_for_workers=lambda: None, finish=self.finish)
-        self.committer = cast(Any, waiting)
+        self.reading = test_target_state.reading_of(target)
+        self.committer = cast(Any, SimpleNamespace(finish=self.finish))
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> Any:
         if left is None:
@@ -151,16 +151,16 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
     driver.run()
     known = ((Address("b", 1), VersionSupport.MUTE),)
     assert cluster.known == known
-    finisher = test_target_state.finisher_of(driver.target)
+    reading = test_target_state.reading_of(driver.target)
     (entered,) = driver.landed
-    assert finisher._cluster(entered).ages == ()
-    finisher.survey = driver.committer.survey
-    assert finisher._cluster(entered).ages == known
+    assert reading.cluster(entered).ages == ()
+    reading.survey = driver.reading.survey
+    assert reading.cluster(entered).ages == known
     # Without a group the tasks know it, too.
     alone = Grouped(drivers.another())
     alone.draft()
-    assert alone.committer.survey is not None
-    assert alone.committer.survey.ages == dict(known)
+    assert alone.reading.survey is not None
+    assert alone.reading.survey.ages == dict(known)
 
 
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(

@@ -16,6 +16,7 @@ from rangeland.errors import BadRecord, Conflict, RangeLost
 from rangeland.job import Job
 from rangeland.landing import target_table as table_module
 from rangeland.landing.committer import PlanCommitter
+from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
@@ -163,7 +164,7 @@ def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
 # --- a replacement that meets a loss -----------------------------------------------------------
 
 
-class Failing(PlanCommitter):
+class Failing(SliceReader):
     """Reads nothing: its log has damage at 40, or has lost what the receipts say."""
 
     error: Exception | None = None
@@ -181,12 +182,19 @@ class Failing(PlanCommitter):
     def _changes(self, *about: object) -> list[Loss]:
         return []  # there is no broker
 
+    def read_shared(self, plan: Plan) -> None:
+        return None
 
-def finisher_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
-    job, said = target._job, progress or NoProgress()
-    made = Failing(None, job, target, None, None, said, lambda text: None)
-    made._read_shared = lambda plan: None  # type: ignore[method-assign]
-    return made
+    def wait_for_workers(self) -> None: ...
+
+
+def reading_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
+    said = progress or NoProgress()
+    return Failing(None, target._job, target, None, None, said, lambda text: None)
+
+
+def finisher_of(reading: Failing) -> PlanCommitter:
+    return PlanCommitter(None, reading.target, reading, reading.progress, lambda text: None)
 
 
 DAMAGED = BadRecord("bad", why="its checksum is wrong", topic="orders", partition=0, base_offset=40)
@@ -202,13 +210,13 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     application = f"{APP}/replace/0123"
     replacing = plan(application=application, kind=PlanKind.REPLACE)
     assert target.enter(replacing, [])
-    finisher = finisher_of(target)
-    finisher.error = error
+    reading = reading_of(target)
+    reading.error = error
     skipped = (Loss(P0, 40, 50, LossKind.CORRUPT, "its checksum is wrong"),)
     counts = Counts(landed=90, lost=10)
-    finisher.receipts = {0: Receipt(0, P0, 0, 100, counts, losses=skipped)}
+    reading.receipts = {0: Receipt(0, P0, 0, 100, counts, losses=skipped)}
     with pytest.raises((RangeLost, BadRecord)):
-        finisher.finish(replacing, None, recovered=False)
+        finisher_of(reading).finish(replacing, None, recovered=False)
     target.refresh()
     assert target.history.unfinished() == []
     assert target.history.standing(APP).landed.of(P0, "id") == []
@@ -227,7 +235,7 @@ def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
     target.give_up(replacing, [])
     target.refresh()
     (left,) = target.history.unfinished()
-    done = finisher_of(target).finish(left.plan, left, recovered=True)
+    done = finisher_of(reading_of(target)).finish(left.plan, left, recovered=True)
     assert (done.outcome.ranges, done.landed.is_new) == ((), True)
     target.refresh()
     assert target.history.unfinished() == []
@@ -245,13 +253,13 @@ class Steps(NoProgress):
 def test_files_are_counted_as_people_do(drivers: Drivers, count: int, said: str) -> None:
     target, steps = drivers.another(), Steps()
     assert target.enter(plan(), [])
-    finisher = finisher_of(target, steps)
-    finisher.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+    reading = reading_of(target, steps)
+    reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
     names = [f"{number}.parquet" for number in range(count)]
     for name in names:
         (Path(drivers.path) / name).write_bytes(b"rows")
-    finisher.files = tuple(FileEntry(DataFile(name, 4, 1, "{}", 1)) for name in names)
-    finisher.finish(plan(), None, recovered=False)
+    reading.files = tuple(FileEntry(DataFile(name, 4, 1, "{}", 1)) for name in names)
+    finisher_of(reading).finish(plan(), None, recovered=False)
     assert said in steps.said
 
 

@@ -8,58 +8,36 @@ decided elsewhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.table_commit import CommittedOutcome, FilesMissing, landed_at
 from rangeland.errors import (
     BadRecord,
-    Bug,
-    Conflict,
     RangelandError,
     RangeLost,
     StorageFailed,
     TableRefused,
     TransformFailed,
 )
-from rangeland.fetch.throttle import shared_rates
-from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings, login_packages, with_cleanup
 from rangeland.landing.job_history import UnfinishedPlan
-from rangeland.landing.log_confirmation import Confirmation
 from rangeland.landing.loss_records import losses_in
-from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
-from rangeland.landing.redrive import HOLD_ALL, settings_of
 from rangeland.landing.replacement import Replacement, refuse_lost
+from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.target_state import LandingTarget, refuse_other_plan
-from rangeland.landing.task_output import file_entries, refuse_less, refuse_unseen
+from rangeland.landing.task_output import refuse_less
 from rangeland.landing.untimed_records import without_time
 from rangeland.logs import partition_fields
-from rangeland.model import DataFile, Partition, Slice, Survey
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.policy import Loss
 from rangeland.planning.proof import prove
-from rangeland.planning.slice_receipt import Receipt, TaskResult
-from rangeland.planning.slices import pack
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import Progress
-from rangeland.spark.executor_tasks import WriterSettings
-from rangeland.spark.plan_frames import land_transformed
-from rangeland.spark.python_workers import start_workers
-from rangeland.spark.spark_jobs import TasksStopped, land_tasks, land_until, translated
-from rangeland.spark.transform import Transform
 from rangeland.wording import counted
 
 logger = logging.getLogger(__name__)
 
-_Reading = tuple[
-    list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
-]
 _PERMANENT = (RangeLost, BadRecord, TableRefused, TransformFailed)
 """Errors that another attempt at the same plan would meet again."""
 
@@ -89,26 +67,16 @@ class PlanCommitter:
     def __init__(
         self,
         spark: Any,
-        job: Job,
         target: LandingTarget,
-        rows: pa.Schema,
-        transform: Transform | None,
+        reading: SliceReader,
         progress: Progress,
         warn: Callable[[str], None],
     ) -> None:
-        self.spark = spark
-        self.job = job
         self.target = target
-        self.rows = rows
-        self.transform = transform
+        self.reading = reading
         self.progress = progress
         self.replacement = Replacement(spark, target)
-        self.confirmation = Confirmation(job, lambda: target.history.clusters())
         self.replaced: ReplacedRange | None = None
-        self.survey: Survey | None = None
-        """The last survey of the cluster, if there was one."""
-        self.shared_reader: PlanReader | None = None
-        """Reads the plans of the job's runs together with other drivers, if it shares them."""
         self._warn = warn
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
@@ -120,7 +88,7 @@ class PlanCommitter:
         outcome = left.outcome if left is not None else None
         since = left.table_version if left is not None else self.target.table.version
         read_here = outcome is None
-        shared = self._read_shared(plan) if outcome is None and plan.slices else None
+        shared = self.reading.read_shared(plan) if outcome is None and plan.slices else None
         if shared is not None:
             outcome = shared.outcome
             recovered = recovered and not shared.with_others
@@ -140,7 +108,7 @@ class PlanCommitter:
         _log_committed(outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            for text in without_time(nulls, self.target.table.layout(self.rows)):
+            for text in without_time(nulls, self.target.table.layout(self.reading.rows)):
                 self._warn(text)
         return CommittedPlan(plan, outcome, landed, recovered, read_here, shared is not None)
 
@@ -196,7 +164,7 @@ class PlanCommitter:
     def _read(self, plan: Plan, is_new: bool) -> OutcomeEvent:
         """Reads all slices, proves the counts and prepares the outcome."""
         try:
-            receipts, files = self._read_unchanged(plan, is_new=is_new)
+            receipts, files = self.reading.read(plan, is_new=is_new)
             outcomes = prove(plan, receipts)
             if plan.replaces:
                 refuse_lost(plan, receipts)
@@ -217,7 +185,7 @@ class PlanCommitter:
         )
         self._warn(f"{gone} read from the log again")
         try:
-            receipts, files = self._read_unchanged(plan, is_new=False)
+            receipts, files = self.reading.read(plan, is_new=False)
             outcomes = prove(plan, receipts)
             if plan.replaces:
                 refuse_lost(plan, receipts)
@@ -238,184 +206,6 @@ class PlanCommitter:
             return outcome
         self.target.land(outcome, None)
         raise error
-
-    def _read_unchanged(
-        self, plan: Plan, *, is_new: bool
-    ) -> tuple[dict[int, Receipt], list[FileEntry]]:
-        """Reads all slices and confirms afterwards that the logs are those that were planned."""
-        return self.confirmation.confirmed(
-            lambda again: self._read_slices(plan, is_new=is_new and not again),
-            lambda: self._before(plan),
-            lambda receipts, before: self._changes(plan, receipts, before),
-            self._warn,
-        )
-
-    def _before(self, plan: Plan) -> dict[Partition, int]:
-        return (
-            {}
-            if plan.kind is PlanKind.REDRIVE
-            else self.confirmation.before(self._cluster(plan), plan)
-        )
-
-    def _changes(
-        self, plan: Plan, receipts: Mapping[int, Receipt], before: Mapping[Partition, int]
-    ) -> list[Loss]:
-        """The losses in the logs of a plan since it was made."""
-        if plan.kind is PlanKind.REDRIVE:
-            return []
-        return self.confirmation.changes(self._cluster(plan), plan, receipts.values(), before)
-
-    def _read_slices(
-        self, plan: Plan, *, is_new: bool
-    ) -> tuple[dict[int, Receipt], list[FileEntry]]:
-        """The leaders in a plan that is not new may have changed, or lead another log: readers
-        then look them up first and check that the log is the same."""
-        if plan.job != self.job.job:
-            raise Conflict(
-                f"a plan of the job {plan.job} has to be read again to be finished",
-                why=f"{plan.application} {plan.sequence} is prepared, and its files are gone; "
-                f"{self.job.job} has other brokers, or another transform",
-                do=f"run {plan.job} to its end first",
-            )
-        if not plan.slices:
-            return {}, []
-        self.wait_for_workers()
-        reading = self._reading(plan, plan.slices, {}, is_new=is_new)
-        try:
-            if self.transform is None:
-                results = land_tasks(self.spark, *reading)
-                receipts = {r.slice_index: r for result in results for r in result.receipts}
-                entries = file_entries(results, plan)
-            else:
-                receipts, files = self._read_transformed(plan, reading)
-                entries = [FileEntry(file) for file in files]
-        finally:
-            self.progress.done()
-        refuse_unseen(self.spark, self.target, entries)
-        name = (plan.application, plan.sequence)
-        logger.info("Read %d slices of plan %s %d: %d files", len(receipts), *name, len(entries))
-        return receipts, entries
-
-    def _reading(
-        self,
-        plan: Plan,
-        slices: Sequence[Slice],
-        before: Mapping[int, int],
-        *,
-        is_new: bool = False,
-    ) -> _Reading:
-        """What the tasks need: their slices, the cluster, the writer, and the progress callback."""
-        writer = WriterSettings(
-            table=self.target.table.kernel.storage(str(self.target.table.path)),
-            layout=self.target.table.layout(self.rows),
-            compression=self.job.sink.compression,
-            target_file_bytes=self.job.sink.target_file_bytes,
-            prefix=plan.hash[:12],
-            quarantine=self.target.table.quarantine_settings(plan),
-        )
-        tasks, cluster = self.tasks(slices), self._cluster(plan)
-        if rate := self.job.limits.broker_bytes_per_second:
-            cluster = replace(cluster, rates=shared_rates(tasks, self._slots(), rate))
-        if not is_new and plan.kind is not PlanKind.REDRIVE:
-            tasks = [[replace(piece, leader=None) for piece in task] for task in tasks]
-        return tasks, cluster, writer, self._reporter(plan, before)
-
-    def _cluster(self, plan: Plan) -> ClusterSettings:
-        """Where a plan is read from: the log, or the bytes kept in quarantine."""
-        if plan.kind is PlanKind.REDRIVE:
-            return settings_of(self.job, plan, self.target)
-        cluster = replace(cluster_settings(self.job), isolation=plan.isolation, tags=plan.tags)
-        cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
-        if self.survey is not None:
-            cluster = cluster.knowing(self.survey)
-        return replace(cluster, policy=HOLD_ALL) if plan.kind is PlanKind.REREAD else cluster
-
-    def _read_transformed(
-        self, plan: Plan, reading: _Reading, stop: Callable[[], bool] = lambda: False
-    ) -> tuple[dict[int, Receipt], list[DataFile]]:
-        if self.transform is None:
-            raise Bug("there is no transform to read through")
-        tasks, cluster, writer, on_read = reading
-        how = (cluster, writer, self.transform, on_read, stop)
-        return land_transformed(self.spark, plan, tasks, *how)
-
-    # --- together with other drivers -----------------------------------------------------------
-
-    def _read_shared(self, plan: Plan) -> SharedOutcome | None:
-        """The outcome of a plan that several drivers read together; None for a plan of another
-        sequence, and where this driver reads alone."""
-        of_runs = plan.application == self.job.application and plan.kind is PlanKind.RUN
-        if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
-            return None
-        self.wait_for_workers()
-        before = self._before(plan)
-        work = PlanToRead(
-            plan,
-            self.target,
-            lambda slices, stop, before: self._read_some(plan, slices, stop, before),
-            lambda results: self._entries(plan, results),
-            lambda receipts: self.confirmation.refuse(self._changes(plan, receipts, before)),
-            whole=self.transform is not None,
-        )
-        return self.shared_reader.read(work)
-
-    def _read_some(
-        self,
-        plan: Plan,
-        slices: Sequence[Slice],
-        stop: Callable[[], bool],
-        before: Mapping[int, int],
-    ) -> tuple[list[TaskResult], RangelandError | None]:
-        """The results of the tasks that finished, and the error that ended the reading."""
-        reading = self._reading(plan, slices, before)
-        error: RangelandError | None = None
-        try:
-            if self.transform is None:
-                results, error = land_until(self.spark, *reading, stop)
-            else:
-                receipts, files = self._read_transformed(plan, reading, stop)
-                results = [TaskResult(tuple(receipts.values()), tuple(files))]
-        except TasksStopped:
-            results = []
-        finally:
-            self.progress.done()
-        refuse_unseen(self.spark, self.target, self._entries(plan, results))
-        return results, error
-
-    def _entries(self, plan: Plan, results: Sequence[TaskResult]) -> list[FileEntry]:
-        if self.transform is None:
-            return file_entries(results, plan)
-        return [FileEntry(file) for unit in results for file in unit.files]
-
-    # --- helpers -------------------------------------------------------------------
-
-    def _reporter(self, plan: Plan, before: Mapping[int, int]) -> Callable[[dict[int, int]], None]:
-        """Reports progress; ``before`` are the widths of slices read earlier."""
-        partitions = {s.index: s.partition for s in plan.slices}
-
-        def on_read(widths: dict[int, int]) -> None:
-            offsets: dict[Any, int] = {}
-            for index, width in {**before, **widths}.items():
-                partition = partitions[index]
-                offsets[partition] = offsets.get(partition, 0) + width
-            self.progress.read(offsets)
-
-        return on_read
-
-    def wait_for_workers(self) -> None:
-        """Waits until the workers can read, before a plan is entered."""
-        workers = start_workers(self.spark, login_packages(self.job))
-        if not workers.is_ready:
-            self.progress.step("waiting for the cluster's workers")
-        workers.wait(translated)
-
-    def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
-        """Slices packed by leader: enough tasks for every core, and no more than the bytes need."""
-        return pack(slices, self.job.slices.target_bytes, self._slots())
-
-    def _slots(self) -> int:
-        """How many tasks run at the same time."""
-        return int(self.spark.sparkContext.defaultParallelism)
 
 
 def _log_committed(outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
