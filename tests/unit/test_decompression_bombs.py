@@ -20,12 +20,12 @@ import cramjam
 import pytest
 
 from rangeland.dialects.dialect import load_dialect
-from rangeland.dialects.fetch_values import FetchContext
+from rangeland.dialects.fetch_values import DecodedChunk, FetchContext
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.jafka_entries import packed
 from tests.message_sets import Message, Wrapper, encode_message, encode_wrapper
-from tests.record_batches import Batch, Record, encode, varint
+from tests.record_batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker, varint
 from tests.rocketmq_messages import INNER_BATCH, NEED_UNWRAP, PACKED, ZSTD, batch, inner, stored
 
 MIB = 1 << 20
@@ -39,12 +39,12 @@ def zstd(data: bytes) -> bytes:
     return bytes(cramjam.zstd.compress(data))
 
 
-def with_headers(count: int) -> bytes:
-    """One record with so many headers of two bytes, in a few kilobytes."""
+def with_headers(count: int, codec: str = "zstd") -> bytes:
+    """One record with so many headers of two bytes; with zstd, in a few kilobytes."""
     head = b"\0" + varint(0) + varint(0) + varint(-1) + varint(-1) + varint(count)
     size = varint(len(head) + 2 * count)
-    body = bytes(cramjam.zstd.compress(size + head + b"\0\x01" * count))
-    return encode(Batch(0, [Record()], "zstd", body=body))
+    body = {"zstd": zstd, "none": bytes}[codec](size + head + b"\0\x01" * count)
+    return encode(Batch(0, [Record()], codec, body=body))
 
 
 def tiny_records(count: int, codec: str = "zstd") -> bytes:
@@ -132,6 +132,38 @@ def test_entries_that_are_small_on_disk_and_large_in_memory_are_decoded_few_at_a
             memoryview(bytes(data)), 0, until, Isolation.READ_COMMITTED, ()
         )
         assert len(list(chunks)) > 1, dialect
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("aborted", [(), ((7, 0),)], ids=["plain", "in a transaction"])
+def test_headers_are_decoded_few_at_a_time(
+    codec: str, aborted: tuple[tuple[int, int], ...]
+) -> None:
+    """Also where they are not compressed, and between the batches of an aborted transaction."""
+    data = encode(Batch(0, [Record(b"k", b"v")], transactional=True, producer_id=7))
+    batch = bytearray(with_headers(500_000, codec))
+    for offset in range(1, 25):
+        batch[:8] = offset.to_bytes(8, "big")
+        data += batch
+    data += encode(marker(25, 7, ABORT if aborted else COMMIT))
+    landed = 0
+    for chunk in load_dialect("kafka").decode_chunks(
+        memoryview(data), 0, 26, Isolation.READ_COMMITTED, aborted
+    ):
+        assert isinstance(chunk, DecodedChunk)
+        landed += chunk.counts.landed
+        if chunk.batch is not None:
+            assert len(chunk.batch.column("headers").flatten()) <= 4 * MIB
+    assert landed == 24 if aborted else 25
+
+
+def test_a_batch_of_headers_after_a_small_one_is_decoded_alone() -> None:
+    most = bytearray(with_headers(5_000_000))
+    most[:8] = (1).to_bytes(8, "big")
+    for first, ends in ((Batch(0, [Record(b"k", b"v")]), [1, 2]), (cleaned(Batch(0), []), [2])):
+        data = memoryview(encode(first) + most)
+        chunks = load_dialect("kafka").decode_chunks(data, 0, 2, Isolation.READ_COMMITTED, ())
+        assert [chunk.next_offset for chunk in chunks] == ends
 
 
 def test_the_bound_is_a_setting() -> None:

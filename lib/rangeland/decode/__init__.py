@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -46,18 +47,22 @@ __all__ = [
 
 DECODER_VARIABLE = "RANGELAND_DECODER"
 
-_Decoder = Callable[[Sequence[Payload], int, int], pa.RecordBatch]
+_Decoder = Callable[[Sequence[Payload], int, int, int], pa.RecordBatch]
 
 
 def decode_records(
-    payloads: Sequence[Payload], from_offset: int, until_offset: int
+    payloads: Sequence[Payload],
+    from_offset: int,
+    until_offset: int,
+    max_headers: int = sys.maxsize,
 ) -> pa.RecordBatch:
     """The records with ``from_offset <= offset < until_offset``, in order, with the columns
     ``columns.RECORDS``: key, value, offset, timestamp, timestampType, headers.
 
     Raises BadRecord with the facts payload, record (indexes from 0), position (bytes into
-    the payload's data) and reason; Bug if the payloads exceed 2 GiB together."""
-    return _decoder()(payloads, from_offset, until_offset)
+    the payload's data) and reason; TooManyHeaders if they have more than ``max_headers`` together,
+    before the headers take memory; Bug if the payloads exceed 2 GiB together."""
+    return _decoder()(payloads, from_offset, until_offset, max_headers)
 
 
 def walk_messages(data: Any, max_bytes: int) -> MessageRun:

@@ -8,6 +8,7 @@ mirror those there.
 from __future__ import annotations
 
 import ctypes
+import sys
 from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from rangeland.decode import columns
 from rangeland.decode.kafka.batch_table import BatchRun, Heads, Payloads, StoredBatches
-from rangeland.decode.kafka.layout import Fault, MessageRun, Payload, bad_record
+from rangeland.decode.kafka.layout import Fault, MessageRun, Payload, TooManyHeaders, bad_record
 from rangeland.decode.native.kernel_arrays import (
     INT64,
     POINTER,
@@ -89,11 +90,17 @@ class KafkaKernel:
         return run._replace(is_all=bool(run.is_all))
 
     def decode_records(
-        self, payloads: Sequence[Payload], from_offset: int, until_offset: int
+        self,
+        payloads: Sequence[Payload],
+        from_offset: int,
+        until_offset: int,
+        max_headers: int = sys.maxsize,
     ) -> pa.RecordBatch:
         """As ``reference.decode_records``: the same rows, the same errors."""
         call = _Call(payloads, from_offset, until_offset)
         found, arrays = call.run_rows(self._rows)
+        if found.headers > max_headers:
+            raise TooManyHeaders(found.headers)
         headers = call.run_headers(self._headers, found) if found.headers else None
         if headers is None:
             headers = pa.nulls(found.rows, columns.HEADERS.type)

@@ -133,6 +133,14 @@ class Malformed(Exception):
         self.position = position
 
 
+class TooManyHeaders(Exception):
+    """The payloads of one call have more headers together than the caller allows."""
+
+    def __init__(self, headers: int) -> None:
+        super().__init__(headers)
+        self.headers = headers
+
+
 class UndecodableRecord(BadRecord):
     """The error of kernel and reference: indexes count from 0, ``position`` is a byte of the
     payload's data."""

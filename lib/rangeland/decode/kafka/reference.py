@@ -11,6 +11,7 @@ position where the offending field begins.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from rangeland.decode.kafka.layout import (
     Malformed,
     Payload,
     RecordFormat,
+    TooManyHeaders,
     bad_record,
 )
 from rangeland.decode.kafka.legacy_reference import MessageReader
@@ -33,16 +35,23 @@ _MAX_INT64 = (1 << 63) - 1
 
 
 def decode_records(
-    payloads: Sequence[Payload], from_offset: int, until_offset: int
+    payloads: Sequence[Payload],
+    from_offset: int,
+    until_offset: int,
+    max_headers: int = sys.maxsize,
 ) -> pa.RecordBatch:
     """The records with ``from_offset <= offset < until_offset``, as ``columns.RECORDS``.
 
-    Raises BadRecord with the facts payload, record, position and reason."""
+    Raises BadRecord with the facts payload, record, position and reason; TooManyHeaders if they
+    have more than ``max_headers`` together."""
     records = [
         record
         for index, payload in enumerate(payloads)
         for record in read_records(payload, index, from_offset, until_offset)
     ]
+    headers = sum(len(record.headers) for record in records)
+    if headers > max_headers:
+        raise TooManyHeaders(headers)
     return columns.records_batch(
         [
             pa.array([r.key for r in records], columns.KEY.type),

@@ -9,7 +9,7 @@ alone; the first bad batch is reported.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +22,14 @@ from rangeland.dialects.kafka.entry_scan import BatchGroup
 from rangeland.dialects.kafka.log_entries import CHECKED, CODEC, CONTROL
 from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
 
-MAX_ORDINARY_RATIO: Final = 20
-"""A batch that unpacks to more than so many times its size may be nothing but headers, which take
-more memory as columns than they do as bytes."""
-SMALLEST_HEADER: Final = 2
-
 
 def open_run(
     run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
     """Adds the contents of the batches to ``payloads``, up to the one with which ``max_bytes`` are
     reached; none may take more than ``max_batch_bytes``. Returns how many batches were opened and
-    the memory they take: the decompressed bytes, ``RECORD_BYTES`` for each record, and what headers
-    may take. Raises BadRecord."""
+    the memory they take without headers: the decompressed bytes, and ``RECORD_BYTES`` for each
+    record. Raises BadRecord."""
     if (run.heads[:, BatchColumn.ATTRIBUTES] & CODEC).any():
         return _open_packed(run, payloads, max_bytes, max_batch_bytes)
     return _open_stored(run, payloads, max_bytes, max_batch_bytes)
@@ -88,8 +83,6 @@ def _open_packed(
         one = Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
         payloads.append(one)
         unpacked += len(data) + RECORD_BYTES * count
-        if len(data) > MAX_ORDINARY_RATIO * len(body):
-            unpacked += len(data) // SMALLEST_HEADER * HEADER_BYTES
         if unpacked >= max_bytes:
             break
     return taken, unpacked

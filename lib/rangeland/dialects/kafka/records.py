@@ -13,6 +13,7 @@ Pure: no I/O, no state between calls. Consecutive batches are taken as one group
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from rangeland.decode import Payloads, decode_records
 from rangeland.decode.kafka.batch_table import BatchColumn, Heads
-from rangeland.decode.kafka.layout import UndecodableRecord
+from rangeland.decode.kafka.layout import TooManyHeaders, UndecodableRecord
 from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext, Gap
 from rangeland.dialects.kafka.aborted_transactions import (
     Aborted,
@@ -39,7 +40,7 @@ from rangeland.dialects.kafka.legacy_messages import Run, bad_batch, split_run
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
-from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
+from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES, RECORD_BYTES
 
 __all__ = [
     "Aborted",
@@ -52,7 +53,9 @@ __all__ = [
 MAX_CHUNK_BYTES = 64 << 20
 """A chunk ends after the batch with which its decompressed records exceed this. Each record counts
 for more than its bytes: small ones take several times as much memory as columns
-(``wire.memory_budget``)."""
+(``wire.memory_budget``). Headers are counted only when a chunk is decoded: if they exceed this
+too, the chunk is begun again with fewer batches."""
+_MAX_HEADERS = MAX_CHUNK_BYTES // HEADER_BYTES
 
 
 def decode_chunks(
@@ -65,18 +68,27 @@ def decode_chunks(
 ) -> Iterator[DecodedChunk | Gap]:
     """All of one fetch answer, in chunks of bounded memory. Each continues where the previous one
     ends; the last ends at ``until_offset`` or after the last complete batch."""
-    walk = _LogWalk(
-        from_offset,
-        until_offset,
-        isolation,
-        aborted,
-        context.max_batch_bytes,
-        stops_at_gaps=context.reports_gaps,
-    )
-    found = runs(records, from_offset, context)
+
+    def begin() -> tuple[_LogWalk, Iterator[BatchGroup | LogEntry]]:
+        walk = _LogWalk(
+            from_offset,
+            until_offset,
+            isolation,
+            aborted,
+            context.max_batch_bytes,
+            stops_at_gaps=context.reports_gaps,
+        )
+        return walk, runs(records, from_offset, context)
+
+    max_bytes, (walk, found) = MAX_CHUNK_BYTES, begin()
     while walk.at < until_offset:
-        walk.advance(found, MAX_CHUNK_BYTES)
-        chunk = walk.finish()
+        walk.advance(found, max_bytes)
+        try:
+            chunk = walk.finish(_MAX_HEADERS if max_bytes > 1 else sys.maxsize)
+        except TooManyHeaders as many:
+            fitting = walk.unpacked_bytes * _MAX_HEADERS // many.headers
+            max_bytes, (walk, found) = max(1, min(fitting, max_bytes) // 2), begin()
+            continue
         if chunk.next_offset > from_offset:
             yield chunk
         elif walk.gap is None:
@@ -309,8 +321,9 @@ class _LogWalk:
         else:
             self.cut_width += width
 
-    def finish(self) -> DecodedChunk:
-        batch = self._decode()
+    def finish(self, max_headers: int = sys.maxsize) -> DecodedChunk:
+        """Raises TooManyHeaders if several batches have more than ``max_headers`` together."""
+        batch = self._decode(max_headers)
         rows = batch.num_rows if batch is not None else 0
         cut_rows = rows - self.expected_rows
         counts = Counts(
@@ -332,11 +345,12 @@ class _LogWalk:
         self._begin()
         return chunk
 
-    def _decode(self) -> pa.RecordBatch | None:
+    def _decode(self, max_headers: int) -> pa.RecordBatch | None:
         if not self.payloads:
             return None
+        most = max_headers if len(self.payloads) > 1 else sys.maxsize
         try:
-            return decode_records(self.payloads, self.from_offset, self.until_offset)
+            return decode_records(self.payloads, self.from_offset, self.until_offset, most)
         except UndecodableRecord as error:
             after = self.ends.get(error.payload)
             raise bad_entry(error, self.payloads[error.payload], after) from None
