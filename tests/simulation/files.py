@@ -7,8 +7,9 @@ What is written is there only once it is closed, as in an object store.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,12 @@ class StoredFile:
     table: pa.Table
     size: int
     written_ms: int
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """Nobody may change them."""
+        found: list[dict[str, Any]] = self.table.to_pylist()
+        return found
 
 
 @dataclass(frozen=True)
@@ -109,11 +116,11 @@ class MemoryStore:
         names = {path[len(start) :].partition("/")[0] for path in paths if path.startswith(start)}
         return [FileInfo(name, pafs.FileType.Directory, 0) for name in sorted(names)]
 
-    def table(self, path: str) -> pa.Table:
+    def read(self, path: str) -> StoredFile:
         self._point("store.read", path)
         if path not in self.files:
             raise FileNotFoundError(errno.ENOENT, "there is no such file", path)
-        return self.files[path].table
+        return self.files[path]
 
     def vacuum(self, table: str, kept: Collection[str]) -> None:
         """Delta's VACUUM removes files that the table does not have, except in hidden folders."""
@@ -150,21 +157,29 @@ class Parquet:
         columns: list[str] | None = None,
         filesystem: MemoryStore | None = None,
         partitioning: object = None,
-    ) -> pa.Table:
+    ) -> pa.Table | Rows:
         assert filesystem is not None
-        found = filesystem.table(path)
-        return found if columns is None else found.select(columns)
+        found = filesystem.read(path)
+        return Rows(found.rows) if columns is None else found.table.select(columns)
 
     @staticmethod
     def dataset(
         paths: Iterable[str], schema: pa.Schema, format: str, filesystem: MemoryStore
-    ) -> Dataset:
-        return Dataset([filesystem.table(path) for path in paths])
+    ) -> Rows:
+        return Rows([row for path in paths for row in filesystem.read(path).rows])
 
 
 @dataclass(frozen=True)
-class Dataset:
-    tables: list[pa.Table]
+class Rows:
+    """All columns of some rows: what is asked of an Arrow table or dataset of them."""
 
-    def to_table(self) -> pa.Table:
-        return pa.concat_tables(self.tables)
+    rows: Sequence[dict[str, Any]]
+
+    def to_table(self) -> Rows:
+        return self
+
+    def take(self, numbers: Sequence[int]) -> Rows:
+        return Rows([self.rows[number] for number in numbers])
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return list(self.rows)

@@ -129,7 +129,7 @@ class Judge:
             if f"{self._ledger}/{path}" not in self._store.files:
                 raise Violation("files", f"the ledger names {path}, which is gone")
             if path not in self._events:
-                self._events[path] = self._store.files[f"{self._ledger}/{path}"].table.to_pylist()
+                self._events[path] = self._store.files[f"{self._ledger}/{path}"].rows
             for row in self._events[path]:
                 key = (row["application"], row["sequence"])
                 if row["event"] == "plan":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
@@ -20,10 +21,12 @@ from tests.simulation.world import EPOCH_MS, World
 
 PORT = 9092
 BROKERS = 3
+MOST = 10_000
 NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, UNSUPPORTED = 0, 1, 3, 6, 35
 FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_ID = 74, 75, 100
 BY_KEY = {spec_of(request).key: request for request in m.REQUESTS}
 READ = (1, 2, 3, 18, 23, 32, 35)
+API_VERSIONS = spec_of(m.ApiVersionsRequest).key
 AGES: dict[str, Mapping[int, int]] = {
     "4": {key: spec_of(BY_KEY[key]).versions[1] for key in READ},
     "2.4": {1: 11, 2: 5, 3: 9, 18: 3, 23: 3, 32: 2, 35: 1},
@@ -105,32 +108,13 @@ class Cluster:
 
     def answer(self, node: int, data: bytes) -> bytes:
         """The answer to one request, with its frame and headers."""
-        key, version = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
-        request = BY_KEY[key]
-        frame = memoryview(data)[4:]
-        header, at = decode_from(RequestHeader, header_of_request(request, version), frame)
-        if key == spec_of(m.ApiVersionsRequest).key and version > self.versions[key]:
-            return self._framed(header, request, 0, self._api_versions(UNSUPPORTED))
-        asked = decode(request, version, frame, at)
+        correlation_id, frame = data[8:12], data[4:8] + bytes(4) + data[12:]
+        key = int.from_bytes(data[4:6], "big")
+        if key == API_VERSIONS:
+            return _framed(correlation_id, _versions_answer(self.age, frame))
+        request, version, asked = _asked(frame)
         made = _ANSWERS[request](self, node, asked)
-        return self._framed(header, request, version, made)
-
-    def _framed(self, header: Any, request: type[Any], version: int, answer: Any) -> bytes:
-        head = ResponseHeader(correlation_id=header.correlation_id)
-        body = encode(head, header_of_answer(request, version)) + encode(answer, version)
-        return len(body).to_bytes(4, "big") + body
-
-    def _api_versions(self, code: int) -> m.ApiVersionsResponse:
-        keys = tuple(
-            m.ApiVersion(
-                api_key=key, min_version=spec_of(BY_KEY[key]).versions[0], max_version=highest
-            )
-            for key, highest in self.versions.items()
-        )
-        return m.ApiVersionsResponse(error_code=code, api_keys=keys)
-
-    def on_api_versions(self, node: int, asked: m.ApiVersionsRequest) -> m.ApiVersionsResponse:
-        return self._api_versions(NONE)
+        return _framed(correlation_id, _headed(request, version, made))
 
     def on_metadata(self, node: int, asked: m.MetadataRequest) -> m.MetadataResponse:
         brokers = tuple(
@@ -315,6 +299,39 @@ class Cluster:
         return m.DescribeLogDirsResponse(throttle_time_ms=0, results=(found,))
 
 
+@lru_cache(MOST)
+def _asked(frame: bytes) -> tuple[type[Any], int, Any]:
+    """A request and its version. ``frame`` has no correlation id: requests repeat."""
+    key, version = (int.from_bytes(frame[at : at + 2], "big") for at in (0, 2))
+    request = BY_KEY[key]
+    _, at = decode_from(RequestHeader, header_of_request(request, version), frame)
+    return request, version, decode(request, version, frame, at)
+
+
+def _headed(request: type[Any], version: int, answer: Any) -> bytes:
+    """What follows the correlation id."""
+    head = encode(ResponseHeader(correlation_id=0), header_of_answer(request, version))
+    return head[4:] + encode(answer, version)
+
+
+def _framed(correlation_id: bytes, answer: bytes) -> bytes:
+    return (len(correlation_id) + len(answer)).to_bytes(4, "big") + correlation_id + answer
+
+
+@lru_cache
+def _versions_answer(age: str, frame: bytes) -> bytes:
+    """Versions that the broker does not know are answered in version 0."""
+    versions = AGES[age]
+    version = int.from_bytes(frame[2:4], "big")
+    code, version = (NONE, version) if version <= versions[API_VERSIONS] else (UNSUPPORTED, 0)
+    keys = tuple(
+        m.ApiVersion(api_key=key, min_version=spec_of(BY_KEY[key]).versions[0], max_version=highest)
+        for key, highest in versions.items()
+    )
+    answer = m.ApiVersionsResponse(error_code=code, api_keys=keys)
+    return _headed(m.ApiVersionsRequest, version, answer)
+
+
 def _failed(number: int, code: int) -> m.FetchedPartitionData:
     return m.FetchedPartitionData(partition_index=number, error_code=code, high_watermark=-1)
 
@@ -331,7 +348,6 @@ def _aborted(log: Log, first: int, until: int) -> tuple[m.AbortedTransaction, ..
 
 
 _ANSWERS: dict[type[Any], Callable[[Cluster, int, Any], Any]] = {
-    m.ApiVersionsRequest: Cluster.on_api_versions,
     m.MetadataRequest: Cluster.on_metadata,
     m.ListOffsetsRequest: Cluster.on_offsets,
     m.FetchRequest: Cluster.on_fetch,

@@ -6,6 +6,7 @@ set back at the end. The models refer to the world of the present history.
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 import time
@@ -34,11 +35,14 @@ from rangeland.landing import (
 from rangeland.model import Address
 from rangeland.spark import spark_jobs
 from rangeland.survey import cluster_survey
-from tests.simulation import spark, sql
+from tests.simulation import memories, spark, sql
 from tests.simulation.delta import SimulatedKernel, Tables
 from tests.simulation.files import MemoryStore, Parquet
 from tests.simulation.kafka import Cluster, SimulatedStream
 from tests.simulation.world import World
+
+GARBAGE = 200_000
+"""New objects after which cycles are looked for: there are few, and much that is not garbage."""
 
 
 class Stage:
@@ -176,6 +180,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
             yield module, name, getattr(sql, name)
     yield replacement, "replace_rows", _replaced
     yield cluster_survey.take_survey, "__defaults__", (VirtualTime.time, None)
+    yield from memories.changes()
 
 
 @contextmanager
@@ -185,6 +190,9 @@ def simulated() -> Iterator[Stage]:
     logger = logging.getLogger("rangeland")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
     try:
         for holder, name, value in list(_changes()):
             before.append((holder, name, getattr(holder, name)))
@@ -194,3 +202,5 @@ def simulated() -> Iterator[Stage]:
         for holder, name, value in reversed(before):
             setattr(holder, name, value)
         logger.setLevel(level)
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

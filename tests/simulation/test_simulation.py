@@ -14,8 +14,8 @@ from tests.simulation.replaced import Stage, simulated
 from tests.simulation.scenario import scenario
 from tests.simulation.shrinking import explain, failure_of
 
-SEEDS = 100
-AT_ONCE = 20
+SEEDS = 300
+AT_ONCE = 30
 
 
 @pytest.fixture

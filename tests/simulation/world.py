@@ -48,6 +48,13 @@ class Fault:
         return f"{self.kind}({self.arg}) at {self.tag} {self.nth}"
 
 
+def _closed() -> threading.Lock:
+    """Whoever acquires it waits until another thread has released it."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
 @dataclass
 class Process:
     """A driver, with the executors of its Spark application."""
@@ -58,7 +65,7 @@ class Process:
     is_dead: bool = False
     in_task: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    turn: threading.Lock = field(default_factory=_closed)
     resume_at_ms: int = 0
     is_over: bool = False
 
@@ -189,7 +196,7 @@ class World:
     def _run_together(
         self, work: Sequence[tuple[Process, Callable[[], Any]]], results: list[Any]
     ) -> None:
-        done = threading.Semaphore(0)
+        done = _closed()
 
         def body(index: int, process: Process, act: Callable[[], Any]) -> None:
             process.turn.acquire()
