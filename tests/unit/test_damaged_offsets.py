@@ -18,10 +18,10 @@ from rangeland.decode.columns import OFFSET
 from rangeland.dialects.cluster_values import OffsetAnswer
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchedPartition
+from rangeland.dialects.fetch_values import FetchAnswer, FetchedPartition
 from rangeland.dialects.kafka.records import aborted_within, next_offset
 from rangeland.dialects.protocol_session import Question
-from rangeland.errors import BadRecord
+from rangeland.errors import BadRecord, RangeLost
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_piece import FetchedPiece
 from rangeland.fetch.loop_actions import FetchLimits, SendFetch
@@ -29,6 +29,7 @@ from rangeland.fetch.receipts import SliceChunk
 from rangeland.fetch.simple_consumer import _read, read_slices
 from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
+from tests.fakes.logs import Log, read_log
 from tests.message_sets import Message, Wrapper, encode_message, encode_wrapper
 from tests.record_batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
 
@@ -309,12 +310,21 @@ def test_without_receipts_only_what_is_skipped_goes_missing() -> None:
 # --- from one answer to the next ------------------------------------------------------------------
 
 
-class Answers(Edges):
-    """Brokers that give these answers to one fetch after the other."""
+class Silent(Edges):
+    """Brokers that say nothing about what is before a fetch."""
 
-    def __init__(self, *answers: bytes) -> None:
+    def __init__(self) -> None:
         super().__init__(None)
-        self.answers = list(answers)
+        self.settings = ClusterSettings("kafka", ())
+        self.dialect = cast(Any, _SilentDialect(self.dialect))
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return []
+
+
+class _SilentDialect(_Dialect):
+    def read_records(self, *_: Any) -> FetchAnswer:
+        return FetchAnswer(ErrorMeaning.OK, "", ())
 
 
 def read_through(action: Action, *answers: bytes, until: int = 12) -> list[SliceChunk]:
@@ -322,7 +332,7 @@ def read_through(action: Action, *answers: bytes, until: int = 12) -> list[Slice
     piece = Slice(0, P, 0, until, leader=B1)
     settings = ClusterSettings("kafka", (B1,), policy=Policy(corrupt=action))
     fetcher = FetchThread([piece], settings, FetchLimits())
-    fetcher.brokers = cast(ConnectionPool, Edges(None))
+    fetcher.brokers = cast(ConnectionPool, Silent())
     pieces: list[FetchedPiece] = []
     for stored in answers:
         ask = fetcher._loop.next(0)
@@ -442,3 +452,53 @@ def test_a_gap_of_a_cleaner_before_a_wrapper_is_not_damage(magic: int) -> None:
     stored = (wrapper(0, magic), wrapper(20, magic), wrapper(40, magic))
     found = chunks(Action.FAIL, *stored, until=45)
     assert total(found) == Counts(landed=25, compacted=20)
+
+
+# --- a log that is replaced while it is read ------------------------------------------------------
+
+
+class Rewritten(Log):
+    """Its leader restarts after the first answer with the beginning of its log only, and is written
+    to again. It has no epochs, and its address stays the same."""
+
+    def __init__(self, before: Sequence[bytes], after: Sequence[bytes]) -> None:
+        super().__init__(entries_of(before), joined=2)
+        self.after = entries_of(after)
+
+    def from_offset(self, offset: int) -> list[tuple[int, int, bytes]]:
+        found = super().from_offset(offset)
+        self.entries = self.after
+        return found
+
+
+def entries_of(stored: Sequence[bytes]) -> list[tuple[int, int, bytes]]:
+    heads = [struct.unpack_from(">q15xi", data) for data in stored]
+    return [(b, b + d + 1, data) for (b, d), data in zip(heads, stored, strict=True)]
+
+
+def of(base: int, count: int) -> bytes:
+    return encode(Batch(base, [Record(b"new", b"v")] * count))
+
+
+BEFORE = (four(0), four(4), four(8))
+
+
+def test_the_end_of_a_log_that_was_replaced_is_truncated_and_not_damaged() -> None:
+    log = Rewritten(BEFORE, (four(0), of(4, 2), of(6, 4), of(10, 2)))
+    with pytest.raises(RangeLost, match="truncated") as caught:
+        read_log("kafka", log, 0, 12)
+    assert "an entry ended at 8, and now one in its place goes on after it" in str(caught.value)
+
+
+def test_what_replaced_the_end_of_a_log_may_be_skipped() -> None:
+    log = Rewritten(BEFORE, (four(0), of(4, 8)))
+    found = read_log("kafka", log, 0, 12, policy=Policy(truncated=Action.SKIP))
+    assert found.receipt.counts == Counts(landed=8, lost=4)
+
+
+@pytest.mark.parametrize("replaced", [of(4, 4)[:-1] + b"!", of(4, 4)], ids=["damaged", "as before"])
+def test_only_an_intact_entry_shows_that_a_log_was_replaced(replaced: bytes) -> None:
+    log = Rewritten(BEFORE, (four(0), replaced, at(four(8), 6)))
+    log.after[2] = (8, 12, log.after[2][2])  # the broker finds it by its index
+    with pytest.raises(BadRecord, match="comes after offset 7, and says that it is at"):
+        read_log("kafka", log, 0, 12)

@@ -186,6 +186,18 @@ class FetchLoop:
         lost = (state.position, state.slice.until_offset)
         self._record_loss(state, damage_loss(error, self.policy, state.slice, *lost))
 
+    def on_replaced(self, want: FetchTarget) -> None:
+        """An entry ended at this offset, and now an intact one in its place goes on after it. Only
+        a leader that metadata has confirmed is believed."""
+        state = self._current(want)
+        evidence = f"an entry ended at {state.position}, and now one in its place goes on after it"
+        if state.server.may_be_replica:
+            self._doubt(state, evidence)
+        elif self.is_doubtful(want):
+            self._move(state, SliceEvent.STALE_LEADER, evidence)
+        else:
+            self._lose(state, LossKind.TRUNCATED, state.slice.until_offset, evidence)
+
     def on_empty(self, want: FetchTarget, high_watermark: int, throttled: bool) -> None:
         """No records and no error, which proves nothing: a quota, a slow disk or slow remote
         storage look the same as a log without records. It is asked again."""

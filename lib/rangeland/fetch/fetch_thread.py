@@ -31,7 +31,7 @@ from rangeland.fetch.damage_policy import located, passable_until
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece, MemoryBudget
 from rangeland.fetch.leader_lookup import look_up_leaders
-from rangeland.fetch.log_edges import log_edge, log_end
+from rangeland.fetch.log_edges import is_inside_entry, log_edge, log_end
 from rangeland.fetch.loop_actions import (
     AllRead,
     FetchLimits,
@@ -245,6 +245,8 @@ class FetchThread:
         try:
             next_offset = self.brokers.dialect.next_offset(part.records, want.offset, context)
         except BadRecord as error:
+            if context.floor and self._is_replaced(leader, want):
+                return None
             is_damaged, is_replica = True, self._loop.is_replica(want)
             next_offset = passable_until(error, want.offset, is_replica=is_replica)
             if next_offset is None:
@@ -291,6 +293,18 @@ class FetchThread:
         if known is None or known.offset != want.offset:
             return 0
         return want.offset if known.is_seen_by(str(leader), want.epoch) else 0
+
+    def _is_replaced(self, leader: Address, want: FetchTarget) -> bool:
+        """After records that contradict those before them: whether the broker has replaced the end
+        of its log since, so that nothing is damaged; or the connection broke. Reports either."""
+        try:
+            if not is_inside_entry(self.brokers, leader, want, want.offset):
+                return False
+        except ConnectionLost as error:
+            self._loop.on_lost(leader, f"{error.what}: {error.why}")
+            return True
+        self._loop.on_replaced(want)
+        return True
 
     def _moves_on(self, want: FetchTarget, part: FetchedPartition) -> bool:
         named = part.preferred

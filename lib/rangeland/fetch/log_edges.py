@@ -1,10 +1,13 @@
-"""Where a partition's log starts and ends, according to its leader."""
+"""Where a partition's log and its entries start and end, according to its leader."""
 
 from __future__ import annotations
 
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion
+from rangeland.errors import BadRecord
 from rangeland.fetch.loop_actions import FetchTarget
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader
 
@@ -47,3 +50,36 @@ def _epoch_end(
         return dialect.read_epochs(brokers.call_all(address, questions)).get(want.partition)
     except NoCommonVersion:  # the broker is too old for the request
         return None
+
+
+def is_inside_entry(
+    brokers: ConnectionPool, address: Address, want: FetchTarget, offset: int
+) -> bool:
+    """Whether one intact entry of the log begins before this offset and ends after it. False also
+    if that cannot be seen. Raises ConnectionLost."""
+    dialect, isolation = brokers.dialect, brokers.settings.isolation
+    if dialect.capabilities.offsets_are_bytes:  # nothing can be read before the offset
+        return False
+    before = offset - 1
+    asked = [PartitionFetch(want.partition, want.topic_id, want.epoch, before, want.max_bytes)]
+    options = FetchOptions(isolation, 0, want.max_bytes)
+    answers = brokers.call_all(address, dialect.ask_records(asked, options))
+    for part in dialect.read_records(answers, asked, isolation).parts:
+        if part.partition == want.partition and part.verdict is ErrorMeaning.OK:
+            return _has_entry_across(brokers, part, offset)
+    return False
+
+
+def _has_entry_across(brokers: ConnectionPool, part: FetchedPartition, offset: int) -> bool:
+    dialect, before, context = brokers.dialect, offset - 1, part.context
+    if context.spans:  # the broker's account of them is what is believed
+        return False
+    try:
+        stored = dialect.cut_out(part.records, before, before, offset, context)
+        end = dialect.next_offset(stored, 0, context) or offset
+        isolation = brokers.settings.isolation
+        found = dialect.decode_chunks(stored, before, end, isolation, part.aborted, context)
+        is_first = stored == part.records[: len(stored)]
+        return is_first and end > offset and sum(1 for _ in found) > 0
+    except BadRecord:
+        return False
