@@ -69,13 +69,12 @@ class FetchLoop:
     gone: list[tuple[int, Loss]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.states = {s.index: self._new_state(s) for s in self.slices}
+        leader_id, self.states = self.capabilities.leader_id, {}
+        for piece in self.slices:
+            server = serving(piece, leader_id, leader_only=self.leader_only)
+            self.states[piece.index] = new_state(piece, server, self.limits, self.now_ms)
         if len(self.states) != len(self.slices):
             raise Bug("two slices of one task have the same index")
-
-    def _new_state(self, piece: Slice) -> SliceState:
-        server = serving(piece, self.capabilities.leader_id, leader_only=self.leader_only)
-        return new_state(piece, server, self.limits, self.now_ms)
 
     # --- what to do next --------------------------------------------------------------
 
@@ -323,10 +322,11 @@ class FetchLoop:
         unknown: Collection[Partition] = (),
         away: Mapping[Partition, str] | None = None,
     ) -> None:
-        """Metadata came. A partition that it lacks has no known leader yet, for the reason in
-        ``away`` if given. ``unknown``: those that do not exist according to the cluster, which is
-        believed if it stays so until the deadline."""
-        for state in self._ready_to_find():
+        """Metadata came, or no broker could be asked for it. A partition that it lacks has no known
+        leader yet, for the reason in ``away`` if given. ``unknown``: those that do not exist
+        according to the cluster, which is believed if it stays so until the deadline."""
+        finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
+        for state in [s for s in finding if s.resume_at_ms <= self.now_ms]:
             partition = state.slice.partition
             found = leaders.get(partition)
             if found is None and partition in unknown:
@@ -357,15 +357,6 @@ class FetchLoop:
                 "Found the leader %s, epoch %s", address, found.epoch, extra=state.log_fields
             )
 
-    def on_no_metadata(self, reason: str) -> None:
-        """No broker could be asked for leaders."""
-        for state in self._ready_to_find():
-            self._move(state, SliceEvent.NO_LEADER, reason)
-
-    def _ready_to_find(self) -> list[SliceState]:
-        finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
-        return [s for s in finding if s.resume_at_ms <= self.now_ms]
-
     # --- transitions --------------------------------------------------------------------
 
     def _move(self, state: SliceState, event: SliceEvent, reason: str = "") -> None:
@@ -380,25 +371,19 @@ class FetchLoop:
             )
         return state
 
-    def _leave_replica(self, state: SliceState, reason: str) -> None:
+    def _doubt(self, state: SliceState, what: str, throttled: bool = False) -> None:
+        """A replica did not give what is wanted: it may lag or be damaged, so its leader is asked.
+        One that throttles is asked again."""
         is_detour = state.server.replica is not None
         event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.STAND_IN_FAILED
-        self._move(state, event, reason)
-
-    def _doubt(self, state: SliceState, what: str, throttled: bool = False) -> None:
-        """A replica lacks what is wanted: it may lag, so its leader must be asked."""
         reason = f"{state.server.address}, a replica that may lag, is read; {what}"
-        if throttled:
-            self._move(state, SliceEvent.RETRIABLE_ERROR, reason)
-        else:
-            self._leave_replica(state, reason)
+        self._move(state, SliceEvent.RETRIABLE_ERROR if throttled else event, reason)
 
     def _is_replica_damage(self, state: SliceState, error: BadRecord) -> bool:
         """True if a replica sent these bytes: its leader may have them intact, and is asked."""
         if not state.server.may_be_replica:
             return False
-        address = state.server.address
-        self._leave_replica(state, f"{address}, a replica, sent damaged bytes: {error.what}")
+        self._doubt(state, f"it sent damaged bytes: {error.what}")
         return True
 
     def _lose(self, state: SliceState, kind: LossKind, until_offset: int, evidence: str) -> None:

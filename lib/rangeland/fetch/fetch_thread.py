@@ -347,7 +347,8 @@ class FetchThread:
         try:
             found = look_up_leaders(self.brokers, step.partitions, step.seeds, self._members)
         except Unreachable as error:
-            self._loop.on_no_metadata(f"{error.what}: {error.why}")
+            away = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
+            self._loop.on_leaders({}, away=away)
             return
         self._loop.on_leaders(found.leaders, found.unknown, found.away)
 
