@@ -34,7 +34,7 @@ def converse(
         request = next(talk).request
         while True:
             if is_old and isinstance(request, m.SaslAuthenticateRequest):
-                unfit = UnsupportedRequest("no version fits")
+                unfit = UnsupportedRequest("no version is supported by both sides")
                 request = talk.throw(unfit).request
             asked.append(request)
             answer = waiting.pop(0)

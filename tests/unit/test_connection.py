@@ -299,7 +299,7 @@ def test_a_broker_that_closes_once_and_then_fails_at_its_versions_may_be_startin
     with (
         peer(failing) as address,
         ConnectionPool(settings_of(address)) as brokers,
-        pytest.raises(ConnectionLost, match="does not say which versions") as caught,
+        pytest.raises(ConnectionLost, match="does not report which versions") as caught,
     ):
         brokers.connect(address)
     assert "KAFKA_STORAGE_ERROR" in caught.value.why

@@ -43,7 +43,7 @@ class Broker:
         if isinstance(request, m.FetchRequest):
             return self._records(request.topics[0].partitions[0].fetch_offset)
         if self.no_oldest:
-            raise NoCommonVersion("no version of ListOffsets fits")
+            raise NoCommonVersion("no version of ListOffsets is supported by both sides")
         assert question.max_version == 0
         asked = fitted(request, 0).topics[0].partitions[0]
         times = [(base, modified) for base, modified, _ in self.segments] + [(END, 10**12)]

@@ -144,7 +144,7 @@ def test_a_job_may_say_it_and_nobody_is_asked(asked: list[Address]) -> None:
 def test_the_registry_is_believed_where_brokers_do_not_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    old = UnsupportedRequest("no version of DescribeConfigs fits")
+    old = UnsupportedRequest("no version of DescribeConfigs is supported by both sides")
     monkeypatch.setattr(Asked, "answer", old)
     told = {"asks_registry": True, "registered_cleanup": (("t", "compact"),)}
     assert read(**told)[1].counts == Counts(landed=11, compacted=19)
@@ -170,7 +170,7 @@ def test_that_nobody_can_be_asked_now_is_tried_again_later(
     monkeypatch.setattr(Asked, "answer", {B1: ConnectionLost("gone"), B2: "compact"})
     assert read()[1].counts.compacted == 19
     assert asked[-2:] == [B1, B2]
-    old = UnsupportedRequest("no version of DescribeConfigs fits")
+    old = UnsupportedRequest("no version of DescribeConfigs is supported by both sides")
     monkeypatch.setattr(Asked, "answer", old)
     with pytest.raises(Unreachable, match="ZooKeeper could not be asked"):
         read(Action.SKIP, asks_registry=True)

@@ -1,12 +1,13 @@
-"""Encode and decode any declared message in any of its versions.
+"""Encodes and decodes any declared message in any of its versions.
 
-``declarations`` describes messages, ``compiler`` makes codecs of the descriptions; modules that
-declare or use messages import from here. A field that a version does not have is read as its
-default; writing another value is an error, unless the field is declared ignorable.
+``declarations`` has the types with which messages are declared, and ``compiler`` compiles the
+declarations into codecs. Modules that declare or use messages import both from here. A field that a
+version lacks is read as its default. Writing another value in such a version is an error, unless
+the field is declared as ignorable.
 
-Whatever the bytes are, ``decode`` gives a value or raises ``RemoteProtocolError`` with the
-facts ``message, version, field, offset, size, reason``. What cannot be sent raises
-``LocalProtocolError``. No message is named here, no header and no socket.
+For any bytes, ``decode`` returns a value or raises ``RemoteProtocolError`` with the facts
+``message, version, field, offset, size, reason``. A value that cannot be sent raises
+``LocalProtocolError``. This module knows no messages, no headers and no sockets.
 """
 
 from __future__ import annotations
@@ -80,14 +81,14 @@ T = TypeVar("T")
 
 
 def encode(message: Any, version: int) -> bytes:
-    """The bytes of ``message`` in ``version``, without any header.
+    """The bytes of ``message`` in ``version``, without a header.
 
-    Raises ``LocalProtocolError`` for a value that this version cannot carry."""
+    Raises ``LocalProtocolError`` for a value that this version cannot represent."""
     return b"".join(encode_parts(message, version))
 
 
 def encode_parts(message: Any, version: int) -> list[Part]:
-    """As ``encode``, as pieces that are not joined."""
+    """As ``encode``, but in parts that are not joined."""
     cls = type(message)
     parts: list[Part] = []
     try:
@@ -98,9 +99,9 @@ def encode_parts(message: Any, version: int) -> list[Part]:
 
 
 def decode(cls: type[T], version: int, buffer: Part, offset: int = 0) -> T:
-    """The value of all of ``buffer`` from ``offset`` on; remaining bytes are an error.
+    """The value that ``buffer`` contains from ``offset`` on; bytes left over are an error.
 
-    ``Records`` of the value are slices of ``buffer``, everything else is copied."""
+    Its ``Records`` are slices of ``buffer``, and everything else is copied."""
     value, used = decode_from(cls, version, buffer, offset)
     if used != len(buffer):
         why = f"{len(buffer) - used} bytes are left over at byte {used} of {len(buffer)}"
@@ -110,7 +111,7 @@ def decode(cls: type[T], version: int, buffer: Part, offset: int = 0) -> T:
 
 
 def decode_from(cls: type[T], version: int, buffer: Part, offset: int = 0) -> tuple[T, int]:
-    """The value at ``offset`` and where it ends; bytes after it are ignored."""
+    """The value at ``offset``, and where it ends; the bytes after it are ignored."""
     codec = codec_of(cls, version)
     try:
         value, used = codec.read(memoryview(buffer), offset)
@@ -120,14 +121,14 @@ def decode_from(cls: type[T], version: int, buffer: Part, offset: int = 0) -> tu
 
 
 def codec_of(cls: type[Any], version: int) -> FieldCodec:
-    """The compiled form of a message in one version. Raises ``LocalProtocolError`` for a
-    version that is not declared."""
+    """The codec of a message in one version. Raises ``LocalProtocolError`` if the version is not
+    declared."""
     spec = spec_of(cls)
     low, high = spec.versions
     if not low <= version <= high:
         raise LocalProtocolError(
             f"{cls.__name__} version {version} is not declared",
-            why=f"versions {low} to {high} are",
+            why=f"versions {low} to {high} are declared",
             message=cls.__name__,
             version=version,
         )
@@ -140,7 +141,7 @@ def _name_remote(error: RemoteProtocolError, cls: type[Any], version: int) -> No
     raise RemoteProtocolError(
         f"{place} cannot be read",
         why=error.why or error.what,
-        do="Check that the peer is a broker of this dialect, and its version",
+        do="Check that the peer is a broker of this dialect, in a supported version",
         **facts,
     ) from error
 

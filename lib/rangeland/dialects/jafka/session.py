@@ -47,7 +47,7 @@ class JafkaSession(ProtocolSession):
             raise RemoteProtocolError(
                 "a response arrived that belongs to no request",
                 why=f"it has {len(answer)} bytes",
-                do="Close the connection: what follows cannot be matched either",
+                do="Close the connection: later responses cannot be matched to requests either",
                 size=len(answer),
             )
         request_id, request = self._pending[0]

@@ -1,13 +1,14 @@
 """One connection's state as a value: versions, correlation ids, unanswered requests.
 
-Bytes in, bytes out; the owner of the socket sends the returned frames. The order is: send
-``open``, give the answer to ``negotiated``, send what it returns as long as it returns
-something, then ``encode`` and ``decode``. A broker that is too old to be asked (0.8 closes the
-connection, 0.9 does not answer) is assumed to speak ``WITHOUT_API_VERSIONS``.
+Bytes in, bytes out; the owner of the socket sends the returned frames. Versions are negotiated
+first: send the frame of ``open``, pass the answer to ``negotiated``, and repeat this with the frame
+that it returns until it returns None. After that come ``encode`` and ``decode``. A broker that is
+too old for ApiVersions (0.8 closes the connection, 0.9 does not answer) is assumed to support
+``WITHOUT_API_VERSIONS``.
 
-A version is the highest that both sides have: the lower of the two maxima, checked against
-both minima. Kafka 4 lists Produce from version 0 on but closes the connection on 0 to 2; ours
-begins at 3, so its lower bound does not matter.
+A request is sent in the highest version that both sides support. Kafka 4 lists Produce from
+version 0 on, but closes the connection when it gets versions 0 to 2. The declared versions begin
+at 3, so that does not matter.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ SOFTWARE_VERSION: Final = __version__
 
 UNSUPPORTED_VERSION: Final = 35
 FIRST_ASKED: Final = 3
-"""Supported since 2.4. Version 4 adds nothing about versions, and fewer brokers have it."""
+"""Supported since Kafka 2.4. Version 4 adds nothing about versions, and fewer brokers support
+it."""
 
 WITHOUT_API_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     0: (0, 0),
@@ -55,9 +57,9 @@ WITHOUT_API_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     9: (0, 1),
     10: (0, 0),
 }
-"""What Kafka 0.8.2 takes, and 0.9 as well. 0.8 does not look at a Fetch request's version, and
-answers in 0.
-Version 1 of a group's offsets is the coordinator's, version 0 ZooKeeper's."""
+"""The versions that both Kafka 0.8.2 and 0.9 support. 0.8 ignores the version of a Fetch request
+and answers in version 0. For a group's offsets, version 1 asks the coordinator and version 0
+ZooKeeper."""
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 
@@ -69,8 +71,8 @@ class _Pending:
 
 
 class KafkaSession(ProtocolSession):
-    """Not for several threads at once. Answers may come in any order; a connection that was
-    lost takes its session with it."""
+    """Not for several threads at once. Answers may come in any order. A new connection needs a new
+    session."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -81,7 +83,8 @@ class KafkaSession(ProtocolSession):
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """The broker's versions, by key: (min, max), inclusive; empty until known."""
+        """The versions that the broker supports, by request key: (min, max), inclusive; empty until
+        they are known."""
         return self._versions or {}
 
     @property
@@ -90,18 +93,19 @@ class KafkaSession(ProtocolSession):
         return len(self._pending)
 
     def open(self) -> bytes:
-        """The frame that asks for the versions that the broker supports."""
+        """The first frame: it asks which versions the broker supports."""
         return self._ask_versions(FIRST_ASKED)
 
     def negotiated(self, answer: memoryview) -> bytes | None:
-        """Takes the answer to the last question; None: the versions are known.
+        """Takes the answer to the last such frame. Returns the next one, or None when the versions
+        are known.
 
-        A broker that does not have the version it was asked in says 35, in version 0, and may
-        list what it has; then the frame of the next question is returned."""
+        A broker that does not support the version of the request itself answers with error 35, in
+        version 0, and may list the versions that it supports. Then it is asked again."""
         correlation_id, pending, start = self._match(answer)
         if pending.request is not ApiVersionsRequest:
-            raise LocalProtocolError("an answer to another request was taken for the versions")
-        # The code stands first in every version, and 35 means that the rest is in version 0.
+            raise LocalProtocolError("the answer to another request was passed to `negotiated`")
+        # The code comes first in every version, and 35 means that the rest is in version 0.
         refused = bytes(answer[start : start + 2]) == UNSUPPORTED_VERSION.to_bytes(2, "big")
         version = 0 if refused else pending.version
         value = decode(ApiVersionsResponse, version, answer, start)
@@ -114,7 +118,7 @@ class KafkaSession(ProtocolSession):
         if code.verdict is not ErrorMeaning.OK:
             kind = Unreachable if code.verdict.may_pass else RemoteProtocolError
             raise kind(
-                "the broker does not say which versions it takes",
+                "the broker does not report which versions it supports",
                 why=f"{code.name} ({value.error_code}): {code.description}",
                 do="Check that the port is a Kafka listener for clients",
                 code=value.error_code,
@@ -123,22 +127,22 @@ class KafkaSession(ProtocolSession):
         return None
 
     def skip_opening(self) -> bytes:
-        """A broker before 0.10 does not report its versions. It answers an empty fetch."""
+        """Brokers before 0.10 do not report their versions. They answer an empty fetch."""
         self._pending.clear()
         self.assume(WITHOUT_API_VERSIONS)
         nothing = FetchRequest(max_wait_ms=0, min_bytes=0, topics=())
         return self._encode(nothing, 0)[1]
 
     def version_probe(self) -> bytes:
-        """Metadata of no topics, in version 1. Brokers before 0.10 ignore the version: they take it
-        for all topics, and answer in version 0."""
+        """A request for the metadata of no topics, in version 1. Brokers before 0.10 ignore the
+        version: they return the metadata of all topics, in version 0."""
         return self._encode(MetadataRequest(topics=()), 1)[1]
 
     def is_too_old(self, answer: memoryview) -> bool:
-        """By the version of the answer: it can only be decoded in its own version."""
+        """Judged by the version of the answer, which can be decoded in no other version."""
         correlation_id, pending, start = self._match(answer)
         if pending.request is not MetadataRequest:
-            raise LocalProtocolError("an answer to another request was taken for the age")
+            raise LocalProtocolError("the answer to another request was passed to `is_too_old`")
         del self._pending[correlation_id]
         try:
             decode(MetadataResponse, 1, answer, start)
@@ -148,44 +152,44 @@ class KafkaSession(ProtocolSession):
         return False
 
     def assume(self, versions: Mapping[int, tuple[int, int]]) -> None:
-        """Uses these versions, for a broker that cannot be asked or has been asked before."""
+        """Sets the versions of a broker that cannot be asked, or that has been asked before."""
         self._versions = dict(versions)
 
     def choose(self, request: type[Any], max_version: int | None = None) -> int:
-        """The version to send ``request`` in. Raises ``NoCommonVersion`` if the broker and
-        this library share none, ``LocalProtocolError`` before the versions are known."""
+        """The version in which to send ``request``. Raises ``NoCommonVersion`` if there is none
+        that both sides support, and ``LocalProtocolError`` before the versions are known."""
         if self._versions is None:
             raise LocalProtocolError(
                 f"no version of {request.__name__} can be chosen",
-                why="the broker has not said yet which it takes",
+                why="the versions that the broker supports are not known yet",
             )
         spec = spec_of(request)
         low, high = spec.versions
         top = high if max_version is None else min(high, max_version)
         if top < low:
             raise LocalProtocolError(
-                f"no version of {request.__name__} up to {max_version} is declared",
-                why=f"versions {low} to {high} are",
+                f"{request.__name__} is not declared in version {max_version} or below",
+                why=f"versions {low} to {high} are declared",
                 request=spec.name,
             )
         theirs = self._versions.get(spec.key)
         if theirs is not None and low <= min(top, theirs[1]) and theirs[0] <= top:
             return min(top, theirs[1])
-        has = "does not take it at all" if theirs is None else f"takes {theirs[0]} to {theirs[1]}"
+        has = "no version" if theirs is None else f"versions {theirs[0]} to {theirs[1]}"
         kind = UnsupportedRequest if theirs is None else NoCommonVersion
         raise kind(
-            f"no version of {spec.name} fits",
-            why=f"the broker {has}, versions {low} to {top} can be sent",
-            do="Check the broker's version against the supported ones",
+            f"no version of {spec.name} is supported by both sides",
+            why=f"the broker supports {has} of it, and this library versions {low} to {top}",
+            do="Check whether this version of the broker is supported",
             request=spec.name,
             ours=[low, top],
             theirs=list(theirs) if theirs else None,
         )
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
-        """The request's correlation id and its frame, in the version that ``choose`` gives.
+        """The correlation id of the request, and its frame in the version that ``choose`` returns.
 
-        An answer is expected from now on, so do not send a Produce with acks=0."""
+        An answer is expected from now on, so a Produce with acks=0 must not be sent."""
         if isinstance(request, BareToken):
             self._bare_id, self._next_id = self._next_id, self._next_id + 1
             return self._bare_id, frame(request.auth_bytes)
@@ -193,8 +197,8 @@ class KafkaSession(ProtocolSession):
         return self._encode(fitted(request, version), version)
 
     def decode(self, answer: memoryview) -> tuple[int, Any]:
-        """The correlation id and the value of a whole frame. ``Records`` in it are slices of
-        the frame. Raises ``RemoteProtocolError`` for an unexpected answer."""
+        """The correlation id and the value of a complete frame. Its ``Records`` are slices of the
+        frame. Raises ``RemoteProtocolError`` for an unexpected answer."""
         if self._bare_id is not None:
             bare_id, self._bare_id = self._bare_id, None
             return bare_id, SaslAuthenticateResponse(error_code=0, auth_bytes=bytes(answer))
@@ -226,14 +230,14 @@ class KafkaSession(ProtocolSession):
         return correlation_id, whole
 
     def _match(self, answer: memoryview) -> tuple[int, _Pending, int]:
-        """Which request this frame answers, and where its header ends."""
+        """The correlation id, the request that this frame answers, and where its header ends."""
         header, end = decode_from(ResponseHeader, 0, answer)
         pending = self._pending.get(header.correlation_id)
         if pending is None:
             raise RemoteProtocolError(
-                f"an answer with correlation id {header.correlation_id} came",
-                why="no request with that id is waiting",
-                do="Close the connection: what follows cannot be matched either",
+                "a response arrived that belongs to no request",
+                why=f"its correlation id is {header.correlation_id}",
+                do="Close the connection: later responses cannot be matched to requests either",
                 correlation_id=header.correlation_id,
                 waiting=sorted(self._pending),
             )
@@ -246,5 +250,5 @@ class KafkaSession(ProtocolSession):
 def _answer_of(request: type[Any]) -> type[Any]:
     answer = spec_of(request).answer
     if answer is None:
-        raise LocalProtocolError(f"{request.__name__} has no answer declared")
+        raise LocalProtocolError(f"no answer to {request.__name__} is declared")
     return answer

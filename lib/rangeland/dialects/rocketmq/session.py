@@ -170,7 +170,7 @@ class RocketmqSession(ProtocolSession):
             raise RemoteProtocolError(
                 "a response arrived that belongs to no request",
                 why=f"its number is {read.opaque}",
-                do="Close the connection: what follows cannot be matched either",
+                do="Close the connection: later responses cannot be matched to requests either",
                 opaque=read.opaque,
                 code=read.code,
             )
