@@ -48,7 +48,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the outcome of the second driver counts",
-        "rangeland.landing.target_state:LandingTarget.prepare",
+        "rangeland.landing.target_state:LandingTarget._prepare",
         "return theirs, False",
         "return mine, True",
     ),
@@ -66,8 +66,8 @@ MUTATIONS = (
     ),
     Mutation(
         "losses are not recorded",
-        "rangeland.landing.target_state:LandingTarget.prepare",
-        "if ledger.prepare(mine, losses):",
+        "rangeland.landing.target_state:LandingTarget._prepare",
+        "if ledger.prepare(mine, self._with_columns(losses)):",
         "if ledger.prepare(mine, []):",
     ),
     Mutation(

@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from rangeland.errors import RangeLost
+from rangeland.errors import RangeLost, Unreachable
 from rangeland.job import Job
-from rangeland.landing.log_confirmation import Confirmation
-from rangeland.model import Partition
-from rangeland.planning.policy import Loss, LossKind
+from rangeland.landing.log_confirmation import Confirmation, LogChange
+from rangeland.landing.plan_reader import PlanReader, PlanToRead
+from rangeland.landing.slice_reader import PlanReceipts, SliceReader
+from rangeland.model import Counts, Partition
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.slice_receipt import Receipt
+from rangeland.progress_events import NoProgress
+from tests.unit import test_target_state
+from tests.unit.test_target_state import Drivers, columns_are_there, finisher_of, plan
+
+drivers, lake = test_target_state.drivers, test_target_state.lake
 
 P = Partition("orders", 0)
+PLAN = replace(plan(), checkpoint={P: LogMark(100, "id", 7)})
+ALL = Receipt(0, P, 0, 100, Counts(landed=100), gaps=())
 
 
 def job(policy: str) -> Job:
     return Job.parse(
-        "job: j\nsource: {servers: [b1:9092], topics: [orders]}\n"
+        "job: orders\nsource: {servers: [b1:9092], topics: [orders]}\n"
         f"policy: {{{policy}}}\nsink: {{table: lake/orders}}\n"
     )
 
 
-def outcome(policy: str, kind: LossKind, found: list[list[Loss]]) -> tuple[list[bool], list[str]]:
-    """Which readings were the second ones, and the warnings. ``found``: the losses after each."""
-    reads: list[bool] = []
-    warnings: list[str] = []
+class Reading(SliceReader):
+    """``found``: the losses after each reading, and the leader epoch then."""
 
-    def read(again: bool) -> Any:
-        reads.append(again)
-        return {}, []
+    def __init__(
+        self, policy: str, found: list[dict[Loss, int | None]], target: Any = None
+    ) -> None:
+        self.warnings: list[str] = []
+        nothing = cast(Any, None)
+        warn = self.warnings.append
+        super().__init__(None, job(policy), target, nothing, None, NoProgress(), warn)
+        self.confirmation = cast(Confirmation, self)
+        self.refuse = Confirmation(self.job, lambda: []).refuse
+        self.found, self.read_new, self.after = found, [], []  # type: ignore[var-annotated]
 
-    Confirmation(job(policy), lambda: []).confirmed(
-        read, lambda: {}, lambda receipts, before: found.pop(0), warnings.append
-    )
-    return reads, warnings
+    def wait_for_workers(self) -> None: ...
+
+    def cluster(self, plan: Plan) -> Any: ...
+
+    def before(self, *about: object) -> dict[Partition, int]:
+        return {}
+
+    def changes(self, *about: Any) -> dict[Loss, int | None]:
+        self.after.append(about[-1])
+        return self.found.pop(0)
+
+    def _read_slices(self, plan: Plan, *, is_new: bool) -> Any:
+        self.read_new.append(is_new)
+        return {0: ALL}, []
 
 
-def loss(kind: LossKind) -> Loss:
-    return Loss(P, 2, 3, kind, "seen")
+def loss(kind: LossKind = LossKind.TRUNCATED, first: int = 60, **more: Any) -> Loss:
+    return Loss(P, first, 100, kind, "seen", **more)
 
 
 @pytest.mark.parametrize(
@@ -50,18 +78,111 @@ def loss(kind: LossKind) -> Loss:
     ],
 )
 def test_a_loss_that_the_policy_allows_is_read_once_more(policy: str, kind: LossKind) -> None:
-    reads, (warning,) = outcome(policy, kind, [[loss(kind)], []])
-    assert reads == [False, True]
+    reading = Reading(policy, [{loss(kind): 8}, {}])
+    reading.read(PLAN, is_new=True)
+    assert reading.read_new == [True, False]
+    (warning,) = reading.warnings
     assert "it is read once more" in warning
+    first, second = reading.after
+    assert (first, second.epochs) == (None, {P: 8})
 
 
 @pytest.mark.parametrize("policy", ["truncated: fail", "truncated: hold", "recreated: skip"])
 def test_a_truncation_that_the_policy_does_not_skip_ends_the_plan(policy: str) -> None:
     with pytest.raises(RangeLost):
-        outcome(policy, LossKind.TRUNCATED, [[loss(LossKind.TRUNCATED)], []])
+        Reading(policy, [{loss(): 8}]).read(PLAN, is_new=True)
 
 
-def test_a_log_that_changes_at_each_reading_ends_the_plan() -> None:
-    found = [[loss(LossKind.TRUNCATED)], [loss(LossKind.TRUNCATED)]]
+def test_a_replacement_removes_no_rows_for_what_was_truncated_and_written_again() -> None:
+    replacing = replace(PLAN, kind=PlanKind.REPLACE)
     with pytest.raises(RangeLost):
-        outcome("truncated: skip", LossKind.TRUNCATED, found)
+        Reading("truncated: skip", [{loss(): 8}]).read(replacing, is_new=True)
+
+
+def test_a_log_that_changes_at_each_reading_is_read_by_a_later_run() -> None:
+    reading = Reading("truncated: skip", [{loss(): 8}, {loss(first=50): 9}])
+    with pytest.raises(Unreachable, match="is truncated while it was read"):
+        reading.read(PLAN, is_new=True)
+
+
+def test_a_loss_that_reading_once_more_does_not_change_ends_the_plan() -> None:
+    with pytest.raises(RangeLost):
+        Reading("truncated: skip", [{loss(): None}, {loss(): None}]).read(PLAN, is_new=True)
+
+
+# --- what is recorded of it ---------------------------------------------------------------------
+
+
+def test_what_was_truncated_and_written_again_is_known_with_its_epoch() -> None:
+    found = Reading("truncated: skip", [{loss(): 8}, {}]).read(PLAN, is_new=True)
+    assert found == PlanReceipts({0: ALL}, [], {loss(): 8})
+
+
+@pytest.mark.parametrize(
+    ("seen", "epoch", "read_until", "recorded"),
+    [
+        (loss(), 8, 80, [(60, 80)]),  # readers have seen the rest
+        (loss(), 8, 60, []),
+        (loss(), None, 100, []),  # nothing shows that it was not the end of a lagging leader
+        (loss(is_sure=False), 8, 100, []),
+        (loss(LossKind.RECREATED), 8, 100, []),  # readers record it
+    ],
+)
+def test_only_what_was_read_in_place_of_other_records_is_recorded(
+    seen: Loss, epoch: int | None, read_until: int, recorded: list[tuple[int, int]]
+) -> None:
+    lost = Loss(P, read_until, 100, LossKind.TRUNCATED, "the log ends")
+    receipt = replace(ALL, losses=(lost,) if read_until < 100 else ())
+    found = LogChange("changed", found={seen: epoch}).regrown(PLAN, [receipt])
+    assert [(x.from_offset, x.until_offset) for x in found] == recorded
+
+
+def test_it_is_recorded_with_the_outcome_and_the_next_run_begins_in_the_later_epoch(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    target = drivers.another()
+    assert target.enter(PLAN, [])
+    finisher_of(Reading("truncated: skip", [{loss(): 8}, {}], target)).finish(
+        PLAN, None, recovered=True
+    )
+    later = drivers.another()
+    standing = later.history.standing(PLAN.application)
+    assert standing.checkpoint == {P: LogMark(100, "id", 8, epoch_is_later=True)}
+    assert standing.landed.of(P, "id") == [(0, 100)]
+    (event,) = later.history.losses()
+    assert event.loss == loss(action=Action.SKIP, topic_id="id")
+    assert (event.sequence, event.plan_hash, event.epoch) == (1, "", 8)
+
+
+class Sharing:
+    """Stands for a group: what this driver has read of a plan is confirmed, and handed in."""
+
+    is_available = True
+
+    def read(self, work: PlanToRead) -> Any:
+        work.confirm({0: ALL})
+        raise AssertionError("the log has changed")
+
+
+def test_a_driver_of_a_group_reads_alone_once_more_what_has_changed(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    target = drivers.another()
+    assert target.enter(PLAN, [])
+    reading = Reading("truncated: skip", [{loss(): 8}, {}], target)
+    reading.shared_reader = cast(PlanReader, Sharing())
+    done = finisher_of(reading).finish(PLAN, None, recovered=False)
+    assert (done.landed.is_new, done.is_shared) == (True, False)
+    assert reading.read_new == [False]
+    assert len(reading.warnings) == 1
+    (event,) = drivers.another().history.losses()
+    assert event.epoch == 8
+
+
+def test_a_driver_of_a_group_ends_where_the_policy_does_not_go_on(drivers: Drivers) -> None:
+    reading = Reading("truncated: fail", [{loss(): 8}], drivers.another())
+    reading.shared_reader = cast(PlanReader, Sharing())
+    with pytest.raises(RangeLost):
+        finisher_of(reading).finish(PLAN, None, recovered=False)

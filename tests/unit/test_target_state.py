@@ -179,8 +179,7 @@ class Failing(SliceReader):
     def _before(self, plan: Plan) -> dict[Partition, int]:
         return {}
 
-    def _changes(self, *about: object) -> list[Loss]:
-        return []  # there is no broker
+    def _confirm(self, *about: object) -> None: ...  # there is no broker
 
     def read_shared(self, plan: Plan) -> None:
         return None
@@ -193,7 +192,7 @@ def reading_of(target: LandingTarget, progress: Progress | None = None) -> Faili
     return Failing(None, target._job, target, None, None, said, lambda text: None)
 
 
-def finisher_of(reading: Failing) -> PlanCommitter:
+def finisher_of(reading: SliceReader) -> PlanCommitter:
     return PlanCommitter(None, reading.target, reading, reading.progress, lambda text: None)
 
 

@@ -23,7 +23,9 @@ from rangeland.errors import (
     TransformFailed,
 )
 from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.log_confirmation import LogChange
 from rangeland.landing.loss_records import losses_in
+from rangeland.landing.plan_reader import SharedOutcome
 from rangeland.landing.replacement import Replacement, refuse_lost
 from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.target_state import LandingTarget, refuse_other_plan
@@ -88,12 +90,10 @@ class PlanCommitter:
         outcome = left.outcome if left is not None else None
         since = left.table_version if left is not None else self.target.table.version
         read_here = outcome is None
-        shared = self.reading.read_shared(plan) if outcome is None and plan.slices else None
-        if shared is not None:
-            outcome = shared.outcome
-            recovered = recovered and not shared.with_others
-        elif outcome is None:
-            outcome = self._read(plan, not recovered)
+        shared: SharedOutcome | None = None
+        if outcome is None:
+            outcome, shared = self._prepared(plan, is_new=not recovered)
+            recovered = recovered and not (shared and shared.with_others)
         refuse_other_plan(plan, outcome)
         landed = self._land(plan, outcome, since)
         if isinstance(landed, FilesMissing):
@@ -161,18 +161,30 @@ class PlanCommitter:
             return
         self.replaced = (self.replaced or ReplacedRange()) + found
 
-    def _read(self, plan: Plan, is_new: bool) -> OutcomeEvent:
+    def _prepared(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
+        """Reads a plan and prepares its outcome: together with other drivers, if there are any,
+        as long as its logs do not change. What was handed in before a change does not count."""
+        try:
+            shared = self.reading.read_shared(plan) if plan.slices else None
+        except LogChange as change:
+            return self._read(plan, is_new, change), None
+        if shared is not None:
+            return shared.outcome, shared
+        return self._read(plan, is_new), None
+
+    def _read(self, plan: Plan, is_new: bool, after: LogChange | None = None) -> OutcomeEvent:
         """Reads all slices, proves the counts and prepares the outcome."""
         try:
-            receipts, files = self.reading.read(plan, is_new=is_new)
-            outcomes = prove(plan, receipts)
+            found = self.reading.read(plan, is_new=is_new, after=after)
+            outcomes = prove(plan, found.receipts)
             if plan.replaces:
-                refuse_lost(plan, receipts)
-                self.replacement.refuse_strays(plan, files)
+                refuse_lost(plan, found.receipts)
+                self.replacement.refuse_strays(plan, found.files)
         except _PERMANENT as error:
             return self._given_up(plan, error)
         self.progress.step("preparing the outcome")
-        outcome, is_mine = self.target.prepare(plan, outcomes, files, receipts)
+        what = (found.files, found.receipts, found.regrown)
+        outcome, is_mine = self.target.prepare(plan, outcomes, *what)
         if not is_mine:
             self._warn("another driver has read the same plan; its files are landed instead")
         return outcome
@@ -185,14 +197,15 @@ class PlanCommitter:
         )
         self._warn(f"{gone} read from the log again")
         try:
-            receipts, files = self.reading.read(plan, is_new=False)
-            outcomes = prove(plan, receipts)
+            found = self.reading.read(plan, is_new=False)
+            outcomes = prove(plan, found.receipts)
             if plan.replaces:
-                refuse_lost(plan, receipts)
+                refuse_lost(plan, found.receipts)
             refuse_less(outcome, outcomes)
         except _PERMANENT as error:
             return self._given_up(plan, error, outcome.attempt + 1)
-        return self.target.replace_outcome(outcome, plan, outcomes, files, receipts)
+        what = (found.files, found.receipts, found.regrown)
+        return self.target.prepare(plan, outcomes, *what, instead_of=outcome)[0]
 
     def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
         """Ends a replacement that cannot succeed without changing the table: it would block every

@@ -20,7 +20,7 @@ from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage_rule import Coverage, common, coverage_of, leave_out
-from rangeland.planning.incarnation import LogMark, stopped_at
+from rangeland.planning.incarnation import LogMark, read_in, stopped_at
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import Action
@@ -87,8 +87,9 @@ class JobHistory:
     def _checkpoint(self, landed: PlanEvent) -> dict[Partition, LogMark]:
         """A job's checkpoint after a landed plan: held partitions stay where they were, and those
         whose log ended earlier than planned go on at that end."""
-        losses = [x.loss for x in self.losses(landed.application, landed.sequence) if x.plan_hash]
-        return stopped_at(_plan_of(landed).checkpoint, losses)
+        found = self.losses(landed.application, landed.sequence)
+        marks = stopped_at(_plan_of(landed).checkpoint, [x.loss for x in found if x.plan_hash])
+        return read_in(marks, [(x.loss.partition, x.epoch) for x in found if x.epoch is not None])
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.delta.ledger.events import FileEntry
 from rangeland.errors import Conflict, Unreachable
 from rangeland.job import Job
 from rangeland.model import Cluster, Leader, Partition, Survey
@@ -28,9 +27,6 @@ from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.fingerprints import fingerprints
 
 BEHIND_SECONDS = 10
-Seen = dict[Partition, int]
-Receipts = dict[int, Receipt]
-Files = list[FileEntry]
 
 
 class Confirmation:
@@ -39,10 +35,6 @@ class Confirmation:
     def __init__(self, job: Job, known: Callable[[], Iterable[Cluster]]) -> None:
         self._job = job
         self._known = known
-        self._seen_epochs: dict[Partition, int | None] = {}
-        """The leader epochs in which logs were found to have changed."""
-        self._read_epochs: dict[Partition, int] = {}
-        """The leader epochs of logs that are read once more, after a truncation was skipped."""
 
     def before(self, settings: ClusterSettings, plan: Plan) -> dict[Partition, int]:
         """Fingerprints of the logs before they are read, where topics have no ids."""
@@ -60,17 +52,20 @@ class Confirmation:
         plan: Plan,
         receipts: Iterable[Receipt],
         before: Mapping[Partition, int],
-    ) -> list[Loss]:
-        """The losses in the logs of a plan since it was made. Raises Conflict where they belong to
-        another cluster, and Unreachable where that is unknown for now, or a log is not the one
-        fingerprinted ``before``; except where each partition belongs to one broker and that is
-        down: nothing can have written to it meanwhile."""
+        after: LogChange | None = None,
+    ) -> dict[Loss, int | None]:
+        """The losses in the logs of a plan since it was made, or since the change ``after`` which
+        they were read, each with the leader epoch of its log now. Raises Conflict where they belong
+        to another cluster, Unreachable where that is unknown for now, and LogChange where a log is
+        not the one fingerprinted ``before``; except where each partition belongs to one broker and
+        that is down: nothing can have written to it meanwhile."""
+        epochs = {} if after is None else after.epochs
         marks = {
-            p: replace(mark, epoch=self._read_epochs[p]) if p in self._read_epochs else mark
+            p: replace(mark, epoch=epochs.get(p, mark.epoch))
             for p, mark in marks_of(plan, receipts).items()
         }
         if not marks:
-            return []
+            return {}
         with ConnectionPool(settings) as brokers:
             is_own = brokers.dialect.capabilities.numbered_per_broker
             try:
@@ -78,43 +73,27 @@ class Confirmation:
             except UnknownTopic as error:
                 raise _untold(error.what) from error
             except Unreachable as error:
-                if is_own and not isinstance(error, RewrittenLog):
-                    return []
+                if is_own and not isinstance(error, LogChange):
+                    return {}
                 raise
 
-    def refuse(self, losses: Iterable[Loss]) -> None:
-        """Raises RangeLost for these losses."""
-        if found := list(losses):
-            raise range_lost(found)
-
-    def confirmed(
-        self,
-        read: Callable[[bool], tuple[Receipts, Files]],
-        before: Callable[[], Seen],
-        changes: Callable[[Receipts, Seen], list[Loss]],
-        warn: Callable[[str], None],
-    ) -> tuple[Receipts, Files]:
-        """What ``read`` returns, from logs that have not changed meanwhile. Where one has, and the
-        policy does not fail, all is read once ``again``: readers then see the loss before they
-        begin. Raises RangeLost for losses, and Unreachable where a log keeps changing."""
-        self._read_epochs = {}
-        seen = before()
-        receipts, files = read(False)
-        losses: list[Loss] = []
-        try:
-            losses = changes(receipts, seen)
-            again = f"{losses[0]} while it was read: {losses[0].evidence}" if losses else ""
-        except RewrittenLog as error:
-            again = str(error)
-        if again and self._goes_on_without(losses):
-            warn(f"{again}; it is read once more")
-            found = ((loss.partition, self._seen_epochs.get(loss.partition)) for loss in losses)
-            self._read_epochs = {p: epoch for p, epoch in found if epoch is not None}
-            seen = before()
-            receipts, files = read(True)
-            losses = changes(receipts, seen)
-        self.refuse(losses)
-        return receipts, files
+    def refuse(
+        self, plan: Plan, found: Mapping[Loss, int | None], after: LogChange | None = None
+    ) -> None:
+        """Raises RangeLost for these losses; LogChange where the policy goes on without them and
+        what the logs have now is not read yet. Reading once more does not help where the same was
+        found ``after`` the first reading, and a replacement removes no rows for it."""
+        losses = list(found)
+        if not losses:
+            return
+        is_same = after is not None and list(after.found) == losses
+        if plan.replaces or is_same or not self._goes_on_without(losses):
+            raise range_lost(losses)
+        raise LogChange(
+            f"{losses[0]} while it was read: {losses[0].evidence}",
+            why="the policy goes on without them, and the log has changed again since",
+            found=found,
+        )
 
     def _goes_on_without(self, losses: Iterable[Loss]) -> bool:
         """True if readers that see these losses from the beginning can apply the policy. Where a
@@ -163,26 +142,29 @@ class Confirmation:
         plan: Plan,
         marks: Mapping[Partition, LogMark],
         before: Mapping[Partition, int],
-    ) -> list[Loss]:
+    ) -> dict[Loss, int | None]:
         attempt = SurveyAttempt(brokers, _wanted(marks))
         leaders = attempt.leaders()
         self._refuse_other(plan, attempt, leaders)
         odd = {p: marks[p] for p in doubtful(marks, leaders)}
         if not odd:
-            return []
+            return {}
         survey = self._settled(brokers, odd)
         missing = [p for p in odd if p not in survey.logs]
         if missing and not brokers.dialect.capabilities.numbered_per_broker:
             raise _untold(f"{missing[0]} was read and no longer exists")
         if losses := changed(odd, survey):
-            self._seen_epochs = {p: log.leader.epoch for p, log in survey.logs.items()}
-            return losses
+            return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
         now = fingerprints(brokers, led, _known_by(brokers, plan, before))
         for p, crc in now.items():
             if p in marks and crc != before[p]:
-                raise RewrittenLog(p)
-        return []
+                raise LogChange(
+                    f"the log of {p} has changed while it was read",
+                    why="the topic was created again, or its log was cut off or compacted: topics "
+                    "of these brokers have no ids that would show which",
+                )
+        return {}
 
     def _settled(self, brokers: ConnectionPool, marks: Mapping[Partition, LogMark]) -> Survey:
         """A survey of these logs. Waits for the high watermark of a newly elected leader, which
@@ -196,16 +178,30 @@ class Confirmation:
             time.sleep(0.5)
 
 
-class RewrittenLog(Unreachable):
-    """The log of a topic without an id has other bytes than before reading."""
+class LogChange(Unreachable):
+    """A log is not the one that was planned, and can be read as it is now. ``found`` are its
+    losses, each with the leader epoch that its log has now; none where only its bytes differ."""
 
-    def __init__(self, partition: Partition) -> None:
-        super().__init__(
-            f"the log of {partition} has changed while it was read",
-            why="the topic was created again, or its log was cut off or compacted: topics of "
-            "these brokers have no ids that would show which; nothing is committed",
-            do="run again",
-        )
+    def __init__(
+        self, what: str, *, why: str = "", found: Mapping[Loss, int | None] | None = None
+    ) -> None:
+        super().__init__(what, why=f"{why}; nothing is committed", do="run again")
+        self.found = dict(found or {})
+
+    @property
+    def epochs(self) -> dict[Partition, int]:
+        return {loss.partition: e for loss, e in self.found.items() if e is not None}
+
+    def regrown(self, plan: Plan, receipts: Iterable[Receipt]) -> dict[Loss, int]:
+        """The truncated offsets at which these receipts, of a later reading, have other records,
+        each with the leader epoch they were read in."""
+        ends = {p: mark.until_offset for p, mark in marks_of(plan, receipts).items()}
+        return {
+            replace(loss, until_offset=ends[loss.partition], action=Action.SKIP): epoch
+            for loss, epoch in self.found.items()
+            if loss.verdict is LossKind.TRUNCATED and loss.is_sure and epoch is not None
+            if ends.get(loss.partition, 0) > loss.from_offset
+        }
 
 
 def _known_by(

@@ -38,6 +38,17 @@ def losses_of(
     ]
 
 
+def regrown_losses(plan: Plan, regrown: Mapping[Loss, int], now_ms: int) -> list[LossEvent]:
+    """Losses in whose place other records were landed. They belong to no outcome: its counts have
+    these offsets as landed."""
+    ids = {r.partition: r.topic_id for r in plan.ranges}
+    name = (plan.application, plan.job, plan.sequence)
+    return [
+        LossEvent(*name, replace(loss, topic_id=ids.get(loss.partition)), now_ms, now_ms, epoch=e)
+        for loss, e in regrown.items()
+    ]
+
+
 def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) -> list[LossEvent]:
     """The losses that ended a plan without landing anything: recorded as failures, whatever the
     policy."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from rangeland.errors import Bug, Conflict, RangelandError
 from rangeland.fetch.throttle import shared_rates
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, login_packages, with_cleanup
-from rangeland.landing.log_confirmation import Confirmation
+from rangeland.landing.log_confirmation import Confirmation, LogChange
 from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
 from rangeland.landing.redrive import HOLD_ALL, settings_of
 from rangeland.landing.target_state import LandingTarget
@@ -41,6 +41,16 @@ logger = logging.getLogger(__name__)
 _Reading = tuple[
     list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReceipts:
+    """What was read of a plan. ``regrown`` are offsets that were truncated after they were planned
+    and written again before they were read, each with the leader epoch of what was read there."""
+
+    receipts: Mapping[int, Receipt]
+    files: Sequence[FileEntry] = ()
+    regrown: Mapping[Loss, int] = field(default_factory=dict)
 
 
 class SliceReader:
@@ -69,29 +79,42 @@ class SliceReader:
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
         self._warn = warn
 
-    def read(self, plan: Plan, *, is_new: bool) -> tuple[dict[int, Receipt], list[FileEntry]]:
-        """Reads all slices and confirms afterwards that the logs are those that were planned."""
-        return self.confirmation.confirmed(
-            lambda again: self._read_slices(plan, is_new=is_new and not again),
-            lambda: self._before(plan),
-            lambda receipts, before: self._changes(plan, receipts, before),
-            self._warn,
-        )
+    def read(self, plan: Plan, *, is_new: bool, after: LogChange | None = None) -> PlanReceipts:
+        """All slices of a plan, from logs that have not changed meanwhile. Where one has, and the
+        policy goes on, all is read once more ``after`` that: readers then see the loss before they
+        begin. Raises RangeLost for losses, and LogChange where a log keeps changing."""
+        if after is None:
+            try:
+                return self._read_confirmed(plan, None, is_new=is_new)
+            except LogChange as change:
+                after = change
+        self._warn(f"{after.what}; it is read once more")
+        return self._read_confirmed(plan, after, is_new=False)
+
+    def _read_confirmed(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
+        before = self._before(plan)
+        receipts, files = self._read_slices(plan, is_new=is_new)
+        self._confirm(plan, receipts, before, after)
+        regrown = {} if after is None else after.regrown(plan, receipts.values())
+        return PlanReceipts(receipts, files, regrown)
 
     def _before(self, plan: Plan) -> dict[Partition, int]:
-        return (
-            {}
-            if plan.kind is PlanKind.REDRIVE
-            else self.confirmation.before(self.cluster(plan), plan)
-        )
-
-    def _changes(
-        self, plan: Plan, receipts: Mapping[int, Receipt], before: Mapping[Partition, int]
-    ) -> list[Loss]:
-        """The losses in the logs of a plan since it was made."""
+        """What shows after reading that the logs are the same; kept bytes cannot change."""
         if plan.kind is PlanKind.REDRIVE:
-            return []
-        return self.confirmation.changes(self.cluster(plan), plan, receipts.values(), before)
+            return {}
+        return self.confirmation.before(self.cluster(plan), plan)
+
+    def _confirm(
+        self,
+        plan: Plan,
+        receipts: Mapping[int, Receipt],
+        before: Mapping[Partition, int],
+        after: LogChange | None = None,
+    ) -> None:
+        if plan.kind is not PlanKind.REDRIVE:
+            read = receipts.values()
+            found = self.confirmation.changes(self.cluster(plan), plan, read, before, after)
+            self.confirmation.refuse(plan, found, after)
 
     def _read_slices(
         self, plan: Plan, *, is_new: bool
@@ -182,7 +205,7 @@ class SliceReader:
             self.target,
             lambda slices, stop, before: self._read_some(plan, slices, stop, before),
             lambda results: self._entries(plan, results),
-            lambda receipts: self.confirmation.refuse(self._changes(plan, receipts, before)),
+            lambda receipts: self._confirm(plan, receipts, before),
             whole=self.transform is not None,
         )
         return self.shared_reader.read(work)

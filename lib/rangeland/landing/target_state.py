@@ -31,7 +31,7 @@ from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.identity_check import LEDGER_PROPERTY, IdentityCheck
 from rangeland.landing.job_history import JobHistory, UnfinishedPlan
-from rangeland.landing.loss_records import given_up, losses_of, seen_losses
+from rangeland.landing.loss_records import given_up, losses_of, regrown_losses, seen_losses
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.logs import partition_fields
@@ -101,14 +101,29 @@ class LandingTarget:
         outcomes: Iterable[RangeOutcome],
         files: Iterable[FileEntry],
         receipts: Mapping[int, Receipt],
+        regrown: Mapping[Loss, int] | None = None,
+        *,
+        instead_of: OutcomeEvent | None = None,
     ) -> tuple[OutcomeEvent, bool]:
-        """Writes the outcome of a plan, with its losses. Returns the outcome that counts, and
-        whether it is this one."""
-        ledger = self.ledger.opened()
-        losses = self._with_columns(losses_of(plan, receipts, _now_ms()))
+        """Writes the outcome of a plan, with its losses: the first, or a new attempt
+        ``instead_of`` one whose files are gone. Returns the outcome that counts, and whether it is
+        this one."""
+        attempt, now_ms = 0, _now_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
+        if instead_of is not None:
+            attempt = instead_of.attempt + 1
+            leaders = {e.range.partition: e.leader or "" for e in instead_of.ranges}
+        losses = losses_of(plan, receipts, now_ms, attempt)
+        losses += regrown_losses(plan, regrown or {}, now_ms)
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
-        if ledger.prepare(mine, losses):
+        return self._prepare(plan, replace(mine, attempt=attempt), losses)
+
+    def _prepare(
+        self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]
+    ) -> tuple[OutcomeEvent, bool]:
+        """Writes an outcome with its losses, or reads the one that was there first."""
+        ledger = self.ledger.opened()
+        if ledger.prepare(mine, self._with_columns(losses)):
             _log_prepared(mine, losses)
             return mine, True
         ledger.refresh()
@@ -151,39 +166,11 @@ class LandingTarget:
             )
         )
 
-    def replace_outcome(
-        self,
-        old: OutcomeEvent,
-        plan: Plan,
-        outcomes: Iterable[RangeOutcome],
-        files: Iterable[FileEntry],
-        receipts: Mapping[int, Receipt],
-    ) -> OutcomeEvent:
-        """Writes a new attempt for an outcome whose files are gone; returns the one that counts."""
-        ledger = self.ledger.opened()
-        leaders = {entry.range.partition: entry.leader for entry in old.ranges}
-        losses = self._with_columns(losses_of(plan, receipts, _now_ms(), old.attempt + 1))
-        mine = self._outcome(plan, outcomes, files, receipts, leaders)
-        mine = replace(mine, attempt=old.attempt + 1)
-        if ledger.prepare(mine, losses):
-            _log_prepared(mine, losses)
-            return mine
-        ledger.refresh()
-        theirs = ledger.outcome(old.application, old.sequence)
-        return theirs if theirs is not None else mine
-
     def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEvent:
         """Writes an outcome that lands nothing, with the losses that caused it. Returns the one
         that counts, which may be another driver's."""
-        ledger = self.ledger.opened()
-        entries = self._with_columns(given_up(plan, losses, _now_ms(), attempt))
         mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
-        if ledger.prepare(mine, entries):
-            _log_prepared(mine, entries)
-            return mine
-        ledger.refresh()
-        theirs = ledger.outcome(plan.application, plan.sequence)
-        return theirs if theirs is not None else mine
+        return self._prepare(plan, mine, given_up(plan, losses, _now_ms(), attempt))[0]
 
     def note(self, sequence: int, seen: Iterable[Loss], seen_at_ms: int | None = None) -> None:
         """Records losses that belong to no outcome, each once, as seen now unless ``seen_at_ms`` is

@@ -49,6 +49,18 @@ def stopped_at(
     return marks
 
 
+def read_in(
+    checkpoint: Mapping[Partition, LogMark], epochs: Iterable[tuple[Partition, int]]
+) -> dict[Partition, LogMark]:
+    """The checkpoint after a plan that was read in later leader epochs than it was made in."""
+    marks = dict(checkpoint)
+    for partition, epoch in epochs:
+        mark = marks.get(partition)
+        if mark is not None and epoch > (-1 if mark.epoch is None else mark.epoch):
+            marks[partition] = replace(mark, epoch=epoch, epoch_is_later=True)
+    return marks
+
+
 def recreated(mark: LogMark, log: LogState) -> bool:
     """The mark belongs to another incarnation of the topic than the log."""
     then, now = mark.topic_id, log.leader.topic_id

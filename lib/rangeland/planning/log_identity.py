@@ -74,5 +74,6 @@ def changed(marks: Mapping[Partition, LogMark], survey: Survey) -> list[Loss]:
             evidence = f"the log ends at {log.end_offset} on {log.leader.address}, and was read "
             evidence += f"up to {mark.until_offset}"
             ends = (log.end_offset, mark.until_offset)
-            losses += without_known(Loss(partition, *ends, LossKind.TRUNCATED, evidence), known)
+            short = Loss(partition, *ends, LossKind.TRUNCATED, evidence, is_sure=False)
+            losses += without_known(short, known)
     return losses

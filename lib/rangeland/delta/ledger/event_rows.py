@@ -145,6 +145,7 @@ _ROWS = RecordCodec(
     omitted={
         OutcomeEvent: ["kept"],
         PartEvent: ["member", "receipts"],
+        LossEvent: ["epoch"],
         FileEntry: ["estimated_bytes"],
     },
 )
@@ -204,6 +205,8 @@ def to_row(entry: Entry) -> Record:
     if isinstance(entry, OutcomeEvent):
         kept = [_DOCUMENTS.write(file) for file in entry.kept]
         row["document"] = _compact({"kept": kept}) if kept else None
+    if isinstance(entry, LossEvent) and entry.epoch is not None:
+        row["document"] = _compact({"epoch": entry.epoch})
     if isinstance(entry, PartEvent):
         row["ranges"] = [_ROWS.write(one) for one in entry.ranges]
         slices = [_DOCUMENTS.write(_SliceDocument.of(receipt)) for receipt in entry.receipts]
@@ -248,7 +251,12 @@ def _receipt(document: object, entry: RangeEntry) -> Receipt:
     return _DOCUMENTS.read(_SliceDocument, document).receipt(entry)
 
 
-_IN_DOCUMENT = {OUTCOME: _quarantine_files, PART: _receipts}
+def _epoch(row: Record) -> Record:
+    document = JsonFields.parse(row.get("document") or "{}")
+    return {"epoch": document.number_or_none("epoch")}
+
+
+_IN_DOCUMENT = {OUTCOME: _quarantine_files, PART: _receipts, LOSS: _epoch}
 
 
 def _compact(document: Record) -> str:

@@ -146,6 +146,9 @@ class LossEvent:
     written_at_ms: int
     plan_hash: str = ""
     attempt: int = 0
+    epoch: int | None = None
+    """The leader epoch in which a landing has read other records at these offsets; None where it
+    has not."""
 
     def __str__(self) -> str:
         return str(self.loss)
