@@ -11,7 +11,7 @@ import pytest
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
-from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_loop import OTHER_TOPIC_MS, FetchLoop
 from rangeland.fetch.loop_actions import (
     AllRead,
     FetchLimits,
@@ -293,19 +293,39 @@ def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_trun
     assert loop.gone == []
 
 
+def _named_b(loop: FetchLoop, verdict: ErrorMeaning, until_ms: int) -> None:
+    """All metadata names another topic id, up to this time."""
+    loop.on_verdict(ask(loop).wants[0], verdict, "UNKNOWN_TOPIC_ID")
+    now = 0
+    while now <= until_ms and not loop.gone:
+        step = loop.next(now)
+        if isinstance(step, WaitUntil):
+            now = step.at_ms
+        else:
+            assert isinstance(step, FindLeaders)
+            loop.on_leaders(lead(B1, "B"))
+
+
 @pytest.mark.parametrize("verdict", [ErrorMeaning.FIND_LEADER, ErrorMeaning.RECREATED])
 def test_another_topic_id_in_the_metadata_is_a_topic_created_again(verdict: ErrorMeaning) -> None:
     loop = loop_of(piece(0, P0))
-    loop.on_verdict(ask(loop).wants[0], verdict, "UNKNOWN_TOPIC_ID")
-    loop.next(0)
     with pytest.raises(RangeLost, match=r"t/0 \[0, 100\) recreated"):
-        loop.on_leaders(lead(B1, "B"))
+        _named_b(loop, verdict, 8_000)
+    assert loop.now_ms >= OTHER_TOPIC_MS
     skipping = loop_of(piece(0, P0), recreated=Action.SKIP)
-    skipping.on_verdict(ask(skipping).wants[0], verdict, "UNKNOWN_TOPIC_ID")
-    skipping.next(0)
-    skipping.on_leaders(lead(B1, "B"))
-    assert skipping.next(0) == AllRead()
+    _named_b(skipping, verdict, 8_000)
+    assert skipping.next(8_000) == AllRead()
     assert [(i, x.verdict, x.width) for i, x in skipping.gone] == [(0, LossKind.RECREATED, 100)]
+
+
+def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
+    loop = loop_of(piece(0, P0))
+    _named_b(loop, ErrorMeaning.FIND_LEADER, 3_000)
+    assert isinstance(loop.next(5_000), FindLeaders)
+    loop.on_leaders(lead(B2, "A"))
+    assert ask(loop, 5_000).leader == B2
+    assert loop.on_records(ask(loop, 5_000).wants[0], 50)
+    assert loop.gone == []
 
 
 def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() -> None:

@@ -128,14 +128,14 @@ def test_damage_that_only_a_replica_has_is_read_at_its_leader(action: Action) ->
     loop.on_damaged(ask(loop).wants[0], BadRecord("t/0: a byte is flipped"))
     step = ask(loop)
     assert (step.leader, step.stays, loop.gone) == (LEADER, True, [])
-    assert not loop.is_replica(step.wants[0])
+    assert not loop.states[step.wants[0].index].server.may_be_replica
     assert loop.on_records(step.wants[0], 100)
 
 
 def test_older_records_of_a_replica_do_not_end_the_run() -> None:
     loop = sent_away()
     want = ask(loop).wants[0]
-    assert loop.is_replica(want)
+    assert loop.states[want.index].server.may_be_replica
     assert not loop.on_records(want, 0)
     assert ask(loop).leader == LEADER
 

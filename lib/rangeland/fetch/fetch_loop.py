@@ -18,6 +18,7 @@ decides whether the leader or a replica is read; only a leader's answer proves a
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -48,6 +49,9 @@ SHORT_END_MS = 5_000
 """And for how long, where no epoch confirms the end: its broker may just have started."""
 SHORT_END_PAUSE_MS = 500
 """Before it is asked again."""
+OTHER_TOPIC_MS = 5_000
+"""How long metadata must name another topic id: a broker that lags may name a former one."""
+_END = sys.maxsize
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +85,7 @@ class FetchLoop:
     def next(self, now_ms: int) -> Step:
         """The next step. Raises Unreachable if a slice has made no progress for too long."""
         self.now_ms = now_ms
-        unfinished = self._unfinished()
-        for state in unfinished:
+        for state in self._unfinished():
             self._give_up_if_stuck(state)
             state.server.expire(now_ms)
         unfinished = self._unfinished()
@@ -116,19 +119,13 @@ class FetchLoop:
         waited_ms = state.tried_at_ms - state.stuck_since_ms
         if waited_ms <= self.limits.no_progress_ms:
             return
-        whole = state.slice.until_offset
         if state.suspected:
-            kind, evidence = state.suspected
-            self._lose(state, kind, whole, evidence)
+            self._lose(state, *state.suspected)
             return
         error = slice_errors.stuck(state, waited_ms)
         if self.policy.of(LossKind.UNREACHABLE, state.slice.partition.topic) is not Action.HOLD:
             raise error
-        self._lose(state, LossKind.UNREACHABLE, whole, f"{error.what}: {error.why}")
-
-    def is_replica(self, want: FetchTarget) -> bool:
-        """Whether this is requested from a replica."""
-        return self.states[want.index].server.may_be_replica
+        self._lose(state, LossKind.UNREACHABLE, f"{error.what}: {error.why}")
 
     def is_doubtful(self, want: FetchTarget) -> bool:
         """Whether a replica may answer: the leader of the plan may have become a follower."""
@@ -195,7 +192,7 @@ class FetchLoop:
         elif self.is_doubtful(want):
             self._move(state, SliceEvent.STALE_LEADER, evidence)
         else:
-            self._lose(state, LossKind.TRUNCATED, state.slice.until_offset, evidence)
+            self._lose(state, LossKind.TRUNCATED, evidence)
 
     def on_empty(self, want: FetchTarget, high_watermark: int, throttled: bool) -> None:
         """No records and no error, which proves nothing: a quota, a slow disk or slow remote
@@ -227,10 +224,12 @@ class FetchLoop:
         if state.server.replica is not None:
             self._move(state, SliceEvent.REPLICA_FAILED, reason)
             return
+        # Only the first failure follows a hint, so a wrong one costs one more round.
+        is_first = state.failures == 0 and not self.leader_only
         match verdict:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
                 self._move(state, SliceEvent.RETRIABLE_ERROR, reason)
-            case ErrorMeaning.FIND_LEADER if hint is not None and self._follows(state, hint):
+            case ErrorMeaning.FIND_LEADER if hint and is_first and state.server.is_newer(hint):
                 self._move(state, SliceEvent.LEADER_HINTED, reason)
                 state.server.follow_hint(hint)
             case ErrorMeaning.FIND_LEADER | ErrorMeaning.RECREATED:
@@ -244,10 +243,6 @@ class FetchLoop:
                 raise slice_errors.not_allowed(state, reason)
             case _:
                 raise slice_errors.not_served(state, reason)
-
-    def _follows(self, state: SliceState, hint: Leader) -> bool:
-        """Only the first failure follows a hint, so a wrong one costs one more round."""
-        return state.failures == 0 and not self.leader_only and state.server.is_newer(hint)
 
     # --- outcomes of other requests -----------------------------------------------------
 
@@ -264,12 +259,12 @@ class FetchLoop:
         elif state.position < log_start:
             evidence = f"{seen}; the nearest valid offset is {log_start}"
             self._move(state, SliceEvent.STARTS_LATER)
-            self._lose(state, LossKind.EXPIRED, log_start, evidence)
+            self._lose(state, LossKind.EXPIRED, evidence, log_start)
         elif written_end is not None and max(written_end, log_end) <= state.position:
             self._on_short_end(state, written_end)
         elif state.position > log_end:
             # A leader that has just taken over may lag for a moment.
-            self._suspect_truncation(state, f"{seen}; its log ends at {log_end}")
+            self._suspect(state, LossKind.TRUNCATED, f"{seen}; its log ends at {log_end}")
         else:
             state.short_ends = 0
             self._move(state, SliceEvent.IN_RANGE, seen)
@@ -284,16 +279,19 @@ class FetchLoop:
         waited_ms = self.now_ms - state.short_end_at_ms
         is_long = self.capabilities.has_epochs or waited_ms >= SHORT_END_MS
         if state.short_ends < SHORT_END_REPORTS or not is_long:
-            self._suspect_truncation(state, evidence)
+            self._suspect(state, LossKind.TRUNCATED, evidence)
             state.resume_at_ms = self.now_ms + SHORT_END_PAUSE_MS
             return
         evidence += f"; asked {state.short_ends} times, with metadata from other brokers if any"
         self._move(state, SliceEvent.ENDS_EARLIER_FOR_SURE)
-        self._lose(state, LossKind.TRUNCATED, state.slice.until_offset, evidence)
+        self._lose(state, LossKind.TRUNCATED, evidence)
 
-    def _suspect_truncation(self, state: SliceState, evidence: str) -> None:
-        state.suspected = (LossKind.TRUNCATED, evidence)
-        self._move(state, SliceEvent.ENDS_EARLIER, evidence)
+    def _suspect(self, state: SliceState, kind: LossKind, evidence: str) -> None:
+        """Assumed at the deadline, unless something else is seen before."""
+        if state.suspected != (kind, evidence):
+            state.suspected, state.suspected_at_ms = (kind, evidence), self.now_ms
+        is_short = kind is LossKind.TRUNCATED
+        self._move(state, SliceEvent.ENDS_EARLIER if is_short else SliceEvent.NO_LEADER, evidence)
 
     def on_lost(self, leader: Address, reason: str) -> None:
         """The connection to a leader broke, also after the one reconnect."""
@@ -331,8 +329,7 @@ class FetchLoop:
             found = leaders.get(partition)
             if found is None and partition in unknown:
                 evidence = "the cluster no longer names this partition"
-                state.suspected = (LossKind.VANISHED, evidence)
-                self._move(state, SliceEvent.NO_LEADER, evidence)
+                self._suspect(state, LossKind.VANISHED, evidence)
             elif found is None or found.address is None:
                 reason = (away or {}).get(partition, "it has no leader")
                 self._move(state, SliceEvent.NO_LEADER, reason)
@@ -346,8 +343,11 @@ class FetchLoop:
             self._move(state, SliceEvent.NO_LEADER, reason)
         elif planned and found.topic_id and planned != found.topic_id:
             evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
+            if state.suspected_ms(LossKind.RECREATED, evidence, self.now_ms) < OTHER_TOPIC_MS:
+                self._suspect(state, LossKind.RECREATED, evidence)
+                return
             self._move(state, SliceEvent.RECREATED)
-            self._lose(state, LossKind.RECREATED, state.slice.until_offset, evidence)
+            self._lose(state, LossKind.RECREATED, evidence)
         elif address == state.left_leader and state.failures <= 1:
             self._move(state, SliceEvent.NO_LEADER, state.last_failure)
         else:
@@ -386,9 +386,9 @@ class FetchLoop:
         self._doubt(state, f"it sent damaged bytes: {error.what}")
         return True
 
-    def _lose(self, state: SliceState, kind: LossKind, until_offset: int, evidence: str) -> None:
+    def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = _END) -> None:
         """Raises RangeLost unless the policy skips the offsets or holds the partition."""
-        lost = (state.position, until_offset)
+        lost = (state.position, until)
         self._record_loss(state, range_loss(self.policy, state.slice, *lost, kind, evidence))
 
     def _record_loss(self, state: SliceState, loss: Loss) -> None:

@@ -247,7 +247,7 @@ class FetchThread:
         except BadRecord as error:
             if context.floor and self._is_replaced(leader, want):
                 return None
-            is_damaged, is_replica = True, self._loop.is_replica(want)
+            is_damaged, is_replica = True, self._loop.states[want.index].server.may_be_replica
             next_offset = passable_until(error, want.offset, is_replica=is_replica)
             if next_offset is None:
                 self._damaged(want, error, leader)

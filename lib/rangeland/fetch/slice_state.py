@@ -26,7 +26,7 @@ class SliceState:
     one. ``fetch_alone``: its next request has no other slices, so that nothing limits its size.
     ``short_ends``: how often its leader has reported a log end at or before the position, the
     first time at ``short_end_at_ms``. ``suspected``: the loss, and its evidence, that is assumed
-    if nothing else happens before the deadline."""
+    if nothing else happens before the deadline; it was first seen at ``suspected_at_ms``."""
 
     slice: Slice
     position: int
@@ -44,6 +44,7 @@ class SliceState:
     short_end_at_ms: int = 0
     fetch_alone: bool = False
     suspected: tuple[LossKind, str] | None = None
+    suspected_at_ms: int = 0
     left_leader: Address | None = None
 
     @property
@@ -62,6 +63,10 @@ class SliceState:
     def log_fields(self) -> dict[str, Any]:
         """What its log lines carry."""
         return partition_fields(self.slice.partition, self.position)
+
+    def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
+        """For how long nothing but the evidence for this loss has been seen."""
+        return now_ms - self.suspected_at_ms if self.suspected == (kind, evidence) else 0
 
     def can_share_request(self, first: SliceState) -> bool:
         """Whether both slices can be in one request."""
