@@ -16,6 +16,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--age", help="of Kafka's brokers, or another dialect; drawn by the seed")
     parser.add_argument("--trace", action="store_true", help="print every step of each history")
     parser.add_argument("--brief", action="store_true", help="one line for each failure")
     parser.add_argument("--most", type=int, default=3, help="failures after which to stop")
@@ -24,13 +25,20 @@ def main(arguments: list[str]) -> int:
     started, began = time.process_time(), time.monotonic()
     with simulated() as stage:
         for seed in range(asked.first, asked.first + asked.seeds):
-            found = failure_of(scenario(seed), stage, counts)
+            found = failure_of(scenario(seed, asked.age), stage, counts)
             if asked.trace:
-                print("\n".join(play(scenario(seed), stage, Counts(), is_traced=True).world.trace))
+                print(
+                    "\n".join(
+                        play(scenario(seed, asked.age), stage, Counts(), is_traced=True).world.trace
+                    )
+                )
             if found is not None:
                 failed += 1
                 brief = f"seed {seed}: {type(found).__name__}: {found}"
-                print(brief if asked.brief else explain(scenario(seed), found, stage), flush=True)
+                print(
+                    brief if asked.brief else explain(scenario(seed, asked.age), found, stage),
+                    flush=True,
+                )
                 if failed >= asked.most:
                     break
     seconds, waited = time.process_time() - started, time.monotonic() - began

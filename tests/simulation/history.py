@@ -22,10 +22,12 @@ from rangeland.errors import (
 )
 from rangeland.job import Job
 from rangeland.results import RunResult, VerifyResult
+from tests.simulation.byte_judge import ByteJudge
+from tests.simulation.clusters import BROKERS
 from tests.simulation.delta import Tables
+from tests.simulation.dialects import cluster_of, limits_of, source_of
 from tests.simulation.files import MemoryStore
 from tests.simulation.invariants import Judge
-from tests.simulation.kafka import BROKERS, Cluster
 from tests.simulation.logs import Log, fill
 from tests.simulation.operations import MAY_END_WITH, Operations
 from tests.simulation.replaced import Stage
@@ -43,15 +45,15 @@ SKIP_ALL = tuple((kind, "skip") for kind in POLICIES)
 
 
 @cache
-def job_of(policy: tuple[tuple[str, str], ...], max_records: int | None, slice_bytes: int) -> Job:
+def job_of(
+    policy: tuple[tuple[str, str], ...], slice_bytes: int, source: tuple[str, ...], limits: str
+) -> Job:
     rules = "".join(f"  {kind}: {action}\n" for kind, action in policy)
-    limits = f"limits: {{max_records: {max_records}}}\n" if max_records else ""
     return Job.parse(
         "job: orders\n"
         "source:\n"
-        "  servers: [b1:9092, b2:9092]\n"
-        f"  topics: [{TOPIC}]\n"
-        f"policy:\n{rules}{limits}"
+        f"  topics: [{TOPIC}]\n" + "".join(f"  {line}\n" for line in source) + ""
+        f"policy:\n{rules}limits: {{{limits}}}\n"
         f"slices: {{target_bytes: {slice_bytes}}}\n"
         f"sink: {{table: '{TABLE}'}}\n"
     )
@@ -79,13 +81,14 @@ class History:
         self.world = stage.world = World(scenario.seed)
         self.tables = stage.tables = Tables(self.world)
         self.store = stage.store = MemoryStore(self.world, self.tables.logs)
-        self.cluster = stage.cluster = Cluster(self.world, setup.age, per_answer=setup.per_answer)
+        self.cluster = stage.cluster = cluster_of(setup, self.world)
         self.world.act = self.act
         self.cluster.create(TOPIC, setup.partitions, compacts=setup.compacts)
         self.operations = Operations()
         key = TablePath.parse(TABLE).key
         self.table_faults = TableFaults(self.world, self.tables, self.store, key)
-        self.judge = Judge(self.cluster, self.tables, self.store, self.table_faults, key)
+        judge = ByteJudge if self.cluster.offsets_are_bytes else Judge
+        self.judge = judge(self.cluster, self.tables, self.store, self.table_faults, key)
 
     # --- events -------------------------------------------------------------------------
 
@@ -103,8 +106,12 @@ class History:
         self.counts.steps += self.world.steps
 
     def act(self, kind: str, arg: int) -> None:
-        """A change of the cluster."""
-        self.world.log(f"act: {kind}")
+        """A change of the cluster, if it can happen there."""
+        if kind not in self.cluster.refuses:
+            self.world.log(f"act: {kind}")
+            self._act(kind, arg)
+
+    def _act(self, kind: str, arg: int) -> None:
         rng = random.Random(arg)
         topic = self.cluster.topics[TOPIC]
         log = rng.choice(topic.logs)
@@ -118,7 +125,7 @@ class History:
             case "elect":
                 self.cluster.elect(log, rng)
             case "expire" if log.entries:
-                log.expire(rng.randint(1, len(log.entries)))
+                self.cluster.expire(log, rng)
             case "compact" | "lose":
                 self._drop(log, rng, "compacted" if topic.compacts else "missing", kind)
             case "down" | "slow":
@@ -126,7 +133,7 @@ class History:
             case "truncate" if log.entries:
                 log.truncate(rng.randint(1, min(3, len(log.entries))))
                 self.cluster.elect(log, rng, clean=False)
-                if rng.random() < 0.7:
+                if self.cluster.shows_rewriting and rng.random() < 0.7:
                     fill(log, rng, now, transactions=False)
             case "vacuum":
                 version = self.tables.newest(self.judge.table)
@@ -157,13 +164,18 @@ class History:
 
     def _job(self, policy: tuple[tuple[str, str], ...] | None = None) -> Job:
         setup = self.scenario.setup
-        return job_of(policy or setup.policy, setup.max_records, setup.slice_bytes)
+        policy = policy or setup.policy
+        return job_of(policy, setup.slice_bytes, source_of(setup), limits_of(setup))
+
+    def _commands(self, happening: Happening) -> list[str]:
+        known = self.cluster.commands
+        return [c if known is None or c in known else "run" for c in happening.commands]
 
     def _run_with_faults(self, happening: Happening) -> None:
         drivers = [
             (Process(f"{command} {number}", list(faults)), command)
             for number, (command, faults) in enumerate(
-                zip(happening.commands, happening.faults, strict=True)
+                zip(self._commands(happening), happening.faults, strict=True)
             )
         ]
         was_troubled, was_harmed = self._is_troubled(), self.judge.is_harmed()
@@ -282,9 +294,10 @@ class History:
         self.cluster.stale.clear()
         for log in self.cluster.topics[TOPIC].logs:
             log.lags, log.is_slow_until_ms = None, 0
-            # Brokers before 2.1 do not say that records which were planned no longer exist: a
+            # Kafka before 2.1 does not say that records which were planned no longer exist: a
             # plan is finished once there are others at their offsets.
-            while not self.cluster.has_epochs and log.end < log.highest:
+            is_silent = self.cluster.shows_rewriting and not self.cluster.has_epochs
+            while is_silent and log.end < log.highest:
                 log.append(5, self.world.now_ms)
 
 

@@ -15,16 +15,16 @@ from typing import Any
 from rangeland.errors import RangeLost
 from rangeland.model import Range
 from rangeland.results import VerifyResult
+from tests.simulation.clusters import SimulatedCluster
 from tests.simulation.delta import Tables
 from tests.simulation.files import MemoryStore
-from tests.simulation.kafka import Cluster
 from tests.simulation.logs import Log
 from tests.simulation.sql import Row, rows_of
 from tests.simulation.table_faults import Place, TableFaults, place_of
 from tests.simulation.world import Violation
 
 JOB = "rangeland/orders"
-NO_ROW = ("compacted", "control", "aborted")
+NO_ROW = ("compacted", "control", "aborted", "filtered")
 EVIDENCE = {
     "expired": {"expired"},
     "recreated": {"recreated"},
@@ -72,13 +72,14 @@ class LedgerRows:
 class Judge:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimulatedCluster,
         tables: Tables,
         store: MemoryStore,
         faults: TableFaults,
         table: str,
     ) -> None:
         self._truth = cluster.truth
+        self._shows_rewriting = cluster.shows_rewriting
         self._evidence = dict(EVIDENCE)
         if not cluster.has_topic_ids:  # then the product names both as possible
             self._evidence["recreated"] = {"recreated", "truncated"}
@@ -372,6 +373,8 @@ class Judge:
                 for offset in range(loss["from_offset"], loss["until_offset"])
             }
             truncated |= self._landed_by_backfills(log)
+            if not self._shows_rewriting:
+                truncated |= {o for o, reasons in log.reasons.items() if "truncated" in reasons}
             for entry in log.entries:
                 for offset, value in entry.records:
                     if value not in values and offset not in truncated:

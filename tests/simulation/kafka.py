@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.messages.headers import RequestHeader, ResponseHeader
 from rangeland.dialects.kafka.messages.headers import request_header_version as header_of_request
 from rangeland.dialects.kafka.messages.headers import response_header_version as header_of_answer
-from rangeland.model import Address
 from rangeland.wire.encoding import decode, decode_from, encode, spec_of
-from tests.simulation.logs import Log, Topic, Truth
+from tests.simulation.clusters import BROKERS, SimulatedCluster
+from tests.simulation.logs import Log
 from tests.simulation.world import EPOCH_MS, World
 
 PORT = 9092
-BROKERS = 3
 MOST = 10_000
 NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, UNSUPPORTED = 0, 1, 3, 6, 35
 FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_ID = 74, 75, 100
@@ -35,51 +31,22 @@ AGES: dict[str, Mapping[int, int]] = {
 """The highest version of each request, by the brokers' own version."""
 
 
-class Cluster:
-    """Brokers 1 to 3, and what they serve. ``per_answer``: entries in one answer of a fetch."""
+class Cluster(SimulatedCluster):
+    """Brokers 1 to 3 of one age."""
+
+    dialect = "kafka"
+    servers = "b1:9092, b2:9092"
+    shows_rewriting = True
 
     def __init__(self, world: World, age: str, *, per_answer: int) -> None:
-        self.world = world
+        super().__init__(world, per_answer=per_answer)
         self.age = age
         self.versions = AGES[age]
-        self.per_answer = per_answer
-        self.truth = Truth()
-        self.topics: dict[str, Topic] = {}
-        self.down: dict[int, int] = {}
-        """Until when a broker is down."""
-        self.stale: dict[int, tuple[int, dict[tuple[str, int], tuple[int, int]]]] = {}
-        """Brokers that still report earlier leaders, and until when."""
-        self.incarnations = 0
-
-    @property
-    def has_topic_ids(self) -> bool:
-        """Without ids a topic that was recreated and has grown cannot be told from the old one."""
-        return self.versions[spec_of(m.MetadataRequest).key] >= 10
-
-    @property
-    def has_epochs(self) -> bool:
-        """Whether metadata has leader epochs."""
-        return self.versions[spec_of(m.MetadataRequest).key] >= 7
+        # Without ids a topic that was recreated and has grown cannot be told from the old one.
+        metadata = self.versions[spec_of(m.MetadataRequest).key]
+        self.has_topic_ids, self.has_epochs = metadata >= 10, metadata >= 7
 
     # --- what happens to it -------------------------------------------------------------
-
-    def create(self, name: str, partitions: int, *, compacts: bool) -> Topic:
-        self.incarnations += 1
-        logs = [
-            Log(name, number, self.incarnations, leader=1 + (number % BROKERS))
-            for number in range(partitions)
-        ]
-        topic_id = str(self.world.new_id())
-        topic = Topic(name, topic_id, self.incarnations, logs, compacts)
-        self.topics[name] = topic
-        self.truth.add(topic)
-        return topic
-
-    def recreate(self, name: str) -> Topic:
-        old = self.topics[name]
-        for log in old.logs:
-            log.delete()
-        return self.create(name, len(old.logs), compacts=old.compacts)
 
     def elect(self, log: Log, rng: random.Random, *, clean: bool = True) -> None:
         """Another broker leads; its high watermark may lag, and some brokers may not know it."""
@@ -101,10 +68,10 @@ class Cluster:
             for log in topic.logs
         }
 
-    def is_down(self, node: int) -> bool:
-        return self.down.get(node, 0) > self.world.now_ms
-
     # --- answers ------------------------------------------------------------------------
+
+    def answers(self, node: int, data: bytes) -> list[bytes]:
+        return [self.answer(node, data)]
 
     def answer(self, node: int, data: bytes) -> bytes:
         """The answer to one request, with its frame and headers."""
@@ -355,45 +322,3 @@ _ANSWERS: dict[type[Any], Callable[[Cluster, int, Any], Any]] = {
     m.DescribeConfigsRequest: Cluster.on_configs,
     m.DescribeLogDirsRequest: Cluster.on_sizes,
 }
-
-
-class SimulatedStream:
-    """In place of a socket: frames go to a broker of the cluster, and its answers come back."""
-
-    def __init__(self, cluster: Cluster, address: Address, settings: ClusterSettings) -> None:
-        self._cluster = cluster
-        self._world = cluster.world
-        self._address = address
-        self._node = int(address.host[1:])
-        self._answers: deque[bytes] = deque()
-        self._is_open = True
-        self._request_ms = settings.request_ms
-        found = self._world.point("net.connect")
-        if found == "refused" or cluster.is_down(self._node):
-            raise ConnectionLost(f"could not connect to {address}", why="refused")
-
-    def shake_hands(self) -> None: ...
-
-    def take_large_frames(self) -> None: ...
-
-    def close(self) -> None:
-        self._is_open = False
-
-    def send(self, data: bytes) -> None:
-        found = self._world.point("net.send")
-        if found == "refused" or self._cluster.is_down(self._node) or not self._is_open:
-            self._is_open = False
-            raise ConnectionClosed(f"could not send to {self._address}", why="reset", closed=True)
-        self._answers.append(self._cluster.answer(self._node, data))
-
-    def receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
-        found = self._world.point("net.receive")
-        where = f"could not receive from {self._address}"
-        if found == "silence":
-            self._is_open = False
-            self._world.sleep(wait_ms / 1000)
-            raise NoAnswer(where, why=f"no complete answer in {wait_ms} ms")
-        if found == "refused" or self._cluster.is_down(self._node) or not self._is_open:
-            self._is_open = False
-            raise ConnectionClosed(where, why="the broker closed the connection", closed=True)
-        return memoryview(self._answers.popleft())[4:]

@@ -36,9 +36,9 @@ from rangeland.model import Address
 from rangeland.spark import spark_jobs
 from rangeland.survey import cluster_survey
 from tests.simulation import memories, spark, sql
+from tests.simulation.clusters import SimulatedCluster, SimulatedStream
 from tests.simulation.delta import SimulatedKernel, Tables
 from tests.simulation.files import MemoryStore, Parquet
-from tests.simulation.kafka import Cluster, SimulatedStream
 from tests.simulation.world import World
 
 GARBAGE = 200_000
@@ -51,7 +51,7 @@ class Stage:
     world: World
     tables: Tables
     store: MemoryStore
-    cluster: Cluster
+    cluster: SimulatedCluster
 
 
 STAGE = Stage()
@@ -172,7 +172,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     for module in (product, slice_reader):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
-        (verification, ("table_frame", "has_rows", "runs_in")),
+        (verification, ("table_frame", "has_rows", "runs_in", "rows_of_entries")),
         (replacement, ("table_frame", "has_rows", "prepared_frame", "compare")),
         (adoption, ("table_frame", "runs_in")),
     ):

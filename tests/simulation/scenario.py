@@ -7,7 +7,7 @@ its own, and leaving one out does not change the others.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.kafka import AGES
 from tests.simulation.operations import COMMANDS
@@ -43,6 +43,8 @@ FAULTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
 )
 """Where a fault may strike, how often that point passes at most, and what may happen there."""
 POLICIES = ("expired", "recreated", "truncated", "vanished", "missing")
+OTHERS = {3: "rocketmq", 7: "jafka"}
+"""The dialects other than Kafka, by the seeds that play on them."""
 PAUSES_MS = (1_000, 30_000, 3_600_000)
 
 
@@ -90,9 +92,12 @@ class Scenario:
         return len(self.happenings) + len(drivers) + sum(map(len, drivers))
 
 
-def scenario(seed: int) -> Scenario:
+def scenario(seed: int, age: str | None = None) -> Scenario:
+    """``age``: plays it on brokers of that age or dialect."""
     rng = random.Random(seed)
     setup = _setup(rng)
+    age = age or OTHERS.get(seed % 8)
+    setup = setup if age is None else replace(setup, age=age)
     happenings = [Happening("produce", rng.getrandbits(32))]
     for _ in range(rng.randint(2, 7)):
         happenings.append(_happening(rng))

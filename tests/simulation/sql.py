@@ -6,6 +6,7 @@ Conditions are the product's own text, of which only the forms that it writes ar
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,13 @@ from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import Conflict, StorageFailed
 from rangeland.model import DataFile, Partition
-from rangeland.planning.table_audit import ReplacedRange, Runs, runs_of
+from rangeland.planning.table_audit import (
+    CountedRange,
+    LandedPiece,
+    ReplacedRange,
+    Runs,
+    runs_of,
+)
 from tests.simulation.delta import Tables, Version
 from tests.simulation.files import ROW_BYTES, MemoryStore, StoredFile
 from tests.simulation.spark import SimulatedSpark
@@ -104,9 +111,43 @@ def runs_in(
     spark: SimulatedSpark, frame: Frame, *, by_broker: bool = False
 ) -> dict[Partition, Runs]:
     found: dict[Partition, list[int]] = {}
+    brokers = _brokers(frame) if by_broker else {}
     for topic, number, offset, _ in frame.rows():
-        found.setdefault(Partition(topic, number), []).append(offset)
+        broker = brokers.get((topic, number), "")
+        found.setdefault(Partition(topic, number, broker), []).append(offset)
     return {p: runs_of(np.array(offsets, np.int64)) for p, offsets in found.items()}
+
+
+def rows_of_entries(
+    spark: SimulatedSpark, frame: Frame, pieces: Mapping[Partition, Sequence[LandedPiece]]
+) -> dict[Partition, CountedRange]:
+    """A value is in its record's entry, and unique."""
+    found = {}
+    for partition, mine in pieces.items():
+        rows = [row for row in frame.rows() if row[:2] == (partition.topic, partition.number)]
+        counts = tuple(
+            len({row for row in rows if r.from_offset <= row[2] < r.until_offset})
+            for r in (piece.range for piece in mine)
+        )
+        inside = [
+            row
+            for row in rows
+            if any(p.range.from_offset <= row[2] < p.range.until_offset for p in mine)
+        ]
+        twice = tuple(sorted({row[2] for row, n in Counter(inside).items() if n > 1}))
+        strange = tuple(sorted({row[2] for row in set(rows) - set(inside)}))
+        found[partition] = CountedRange(counts, twice, strange)
+    return found
+
+
+def _brokers(frame: Frame) -> dict[tuple[str, int], str]:
+    """In the models each partition has one."""
+    tables = [frame.store.files[path].table for path in frame.files if path in frame.store.files]
+    names = ("topic", "partition", "broker")
+    columns = [
+        [t.column(name).to_pylist() for name in names] for t in tables if names[2] in t.column_names
+    ]
+    return {(t, n): b for each in columns for t, n, b in zip(*each, strict=True)}
 
 
 def compare(old: Frame, new: Frame, *, by_broker: bool = False) -> ReplacedRange:

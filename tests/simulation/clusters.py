@@ -1,0 +1,136 @@
+"""What the models of all dialects' clusters share: topics, brokers that are down, and streams."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import ClassVar
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
+from rangeland.model import Address
+from tests.simulation.logs import Log, Topic, Truth
+from tests.simulation.world import World
+
+BROKERS = 3
+
+
+class SimulatedCluster:
+    """Servers 1 to 3 and more, and what they serve. ``per_answer``: entries in one answer of a
+    fetch."""
+
+    dialect: ClassVar[str]
+    servers: ClassVar[str]
+    """As in a job file."""
+    log_type: ClassVar[type[Log]] = Log
+    refuses: ClassVar[frozenset[str]] = frozenset()
+    """Changes that cannot happen to it, or that nothing could show."""
+    commands: ClassVar[frozenset[str] | None] = None
+    """What a driver may carry out; None: all."""
+    offsets_are_bytes = False
+    has_topic_ids = False
+    has_epochs = False
+    """Whether its answers say which leader's records they are."""
+    shows_rewriting = False
+    """Whether a log that was truncated and has grown again can be told from an intact one."""
+
+    def __init__(self, world: World, *, per_answer: int) -> None:
+        self.world = world
+        self.per_answer = per_answer
+        self.truth = Truth()
+        self.topics: dict[str, Topic] = {}
+        self.down: dict[int, int] = {}
+        """Until when a server is down."""
+        self.stale: dict[int, tuple[int, dict[tuple[str, int], tuple[int, int]]]] = {}
+        """Servers that still report earlier leaders, and until when."""
+        self.incarnations = 0
+
+    # --- what happens to it -------------------------------------------------------------
+
+    def create(self, name: str, partitions: int, *, compacts: bool) -> Topic:
+        self.incarnations += 1
+        logs = [
+            self.log_type(name, number, self.incarnations, leader=1 + (number % BROKERS))
+            for number in range(partitions)
+        ]
+        topic_id = str(self.world.new_id())
+        topic = Topic(name, topic_id, self.incarnations, logs, compacts)
+        self.topics[name] = topic
+        self.truth.add(topic)
+        return topic
+
+    def recreate(self, name: str) -> Topic:
+        old = self.topics[name]
+        for log in old.logs:
+            log.delete()
+        return self.create(name, len(old.logs), compacts=old.compacts)
+
+    def elect(self, log: Log, rng: random.Random, *, clean: bool = True) -> None:
+        """Another server leads the log."""
+
+    def expire(self, log: Log, rng: random.Random) -> None:
+        """Retention removes the first entries."""
+        log.expire(rng.randint(1, len(log.entries)))
+
+    def is_down(self, node: int) -> bool:
+        return self.down.get(node, 0) > self.world.now_ms
+
+    # --- answers ------------------------------------------------------------------------
+
+    def answers(self, node: int, data: bytes) -> list[bytes]:
+        """The frames that one server answers to the frames of ``data``."""
+        raise NotImplementedError
+
+
+def frames_in(data: bytes) -> list[bytes]:
+    """Each with its length before it."""
+    found, at = [], 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        found.append(data[at:end])
+        at = end
+    return found
+
+
+class SimulatedStream:
+    """In place of a socket: frames go to a server of the cluster, and its answers come back. The
+    number of a server is in its host's name."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, address: Address, settings: ClusterSettings
+    ) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._address = address
+        self._node = int(address.host[1:])
+        self._answers: deque[bytes] = deque()
+        self._is_open = True
+        found = self._world.point("net.connect")
+        if found == "refused" or cluster.is_down(self._node):
+            raise ConnectionLost(f"could not connect to {address}", why="refused")
+
+    def shake_hands(self) -> None: ...
+
+    def take_large_frames(self) -> None: ...
+
+    def close(self) -> None:
+        self._is_open = False
+
+    def send(self, data: bytes) -> None:
+        found = self._world.point("net.send")
+        if found == "refused" or self._cluster.is_down(self._node) or not self._is_open:
+            self._is_open = False
+            raise ConnectionClosed(f"could not send to {self._address}", why="reset", closed=True)
+        self._answers += self._cluster.answers(self._node, data)
+
+    def receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
+        found = self._world.point("net.receive")
+        where = f"could not receive from {self._address}"
+        if found == "silence":
+            self._is_open = False
+            self._world.sleep(wait_ms / 1000)
+            raise NoAnswer(where, why=f"no complete answer in {wait_ms} ms")
+        if found == "refused" or self._cluster.is_down(self._node) or not self._is_open:
+            self._is_open = False
+            raise ConnectionClosed(where, why="the broker closed the connection", closed=True)
+        return memoryview(self._answers.popleft())[4:]
