@@ -123,7 +123,7 @@ def test_what_a_killed_driver_held_is_read_by_the_other(
     other.go(PLANNED)
     result = other.landed()
     assert (result["state"], result["landed"]) == ("landed", len(WHICH) * COUNT)
-    assert landed_rows(spark, folder / "table") == sorted(written.rows)
+    assert landed_rows(folder / "table") == sorted(written.rows)
     assert offsets(job) == written.ends
 
 
@@ -148,7 +148,7 @@ def test_a_driver_that_slept_through_its_session_moves_nothing_back(
         sleeper.process.resume()
     sleeper.go(PLANNED)
     assert sleeper.landed()["sequence"] in (1, 2)
-    assert landed_rows(spark, folder / "table") == sorted(written.rows)
+    assert landed_rows(folder / "table") == sorted(written.rows)
     assert offsets(job) == written.ends
 
 
@@ -181,5 +181,5 @@ def test_a_zookeeper_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
     assert offsets(job) == dict.fromkeys(WHICH)
     driver.give(job)
     assert driver.landed()["state"] == "nothing"
-    assert landed_rows(spark, folder / "table") == sorted(written.rows)
+    assert landed_rows(folder / "table") == sorted(written.rows)
     assert offsets(job) == written.ends

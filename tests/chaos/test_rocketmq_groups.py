@@ -34,7 +34,7 @@ def written(rocketmq: RocketmqCluster, topic: str) -> Written:
 
 
 def judge(spark: Any, job: Path, written: Written) -> None:
-    assert landed_rows(spark, job.parent / "table") == sorted(written.rows)
+    assert landed_rows(job.parent / "table") == sorted(written.rows)
     assert offsets(job, written) == written.ends
 
 

@@ -52,7 +52,7 @@ def test_a_run_whose_master_is_killed_is_finished_from_the_slave_and_mirrored_la
     assert pair.running == ["namesrv-1", "broker-a-slave"]
     assert (result.state, result.counts) == ("landed", Counts(landed=2 * COUNT))
     assert any("is not mirrored" in warning for warning in result.warnings)
-    assert landed_rows(spark, folder / "table") == sorted(written.rows)
+    assert landed_rows(folder / "table") == sorted(written.rows)
     last = find(job, spark, progress.harmed, COUNT - 1, NoProgress()).to_json()
     assert last["leader"] == pair.address("broker-a-slave")
 

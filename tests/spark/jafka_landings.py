@@ -16,7 +16,7 @@ from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import message_set, produce
 from rangeland.zookeeper.broker_registry import read_registry
 from tests.record_values import values_of
-from tests.spark.landings import job_of, table_of
+from tests.spark.landings import job_of, stored_rows
 
 Row = tuple[str, int, int, int, bytes]
 """Broker, partition, offset, position in the entry, value."""
@@ -84,9 +84,9 @@ def jafka_job(cluster: JafkaCluster, table: str | Path, topic: str, **sections: 
     return job_of([], table, topic, source=source, **sections)
 
 
-def landed_rows(spark: Any, table: str | Path) -> list[Row]:
+def landed_rows(table: str | Path) -> list[Row]:
     """The rows of a table, sorted. What Jafka has not is null in all of them."""
-    found = table_of(spark, table).collect()
+    found = stored_rows(table)
     nothing = ("key", "timestamp", "timestampType", "headers")
     assert all(row[name] is None for row in found for name in nothing)
     return sorted(

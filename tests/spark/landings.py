@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from deltalake import DeltaTable
+
 from rangeland.job import Job
 from rangeland.testing.consuming import Consumed, consume
 
@@ -78,6 +81,19 @@ def _header(row: Any) -> tuple[str, bytes | None]:
 def judged(bootstrap: Sequence[str], topics: Iterable[str]) -> list[Consumed]:
     """The same topics as confluent-kafka reads them."""
     return [row for topic in sorted(topics) for row in consume(bootstrap, topic)]
+
+
+def stored_rows(table: str | Path, *columns: str) -> list[dict[str, Any]]:
+    """The rows of a table in a local folder as delta-rs reads them: a third reader beside Kernel
+    and Spark, and one that starts no jobs."""
+    found: pa.Table = DeltaTable(str(table)).to_pyarrow_table(columns=list(columns) or None)
+    return found.to_pylist()
+
+
+def offsets_in(table: str | Path) -> list[tuple[int, int]]:
+    """(partition, offset) of all rows in order, as ``offsets_of`` has them."""
+    found = stored_rows(table, "partition", "offset")
+    return sorted((row["partition"], row["offset"]) for row in found)
 
 
 def offsets_of(frame: Any) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from rangeland.model import Partition
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
 from tests.record_values import values_of
-from tests.spark.landings import job_of, table_of
+from tests.spark.landings import job_of, stored_rows
 
 Row = tuple[str, int, int, bytes]
 """Broker, queue, offset, value."""
@@ -60,6 +60,6 @@ def rocketmq_job(written: Written, table: str | Path, **sections: Any) -> Job:
     return job_of(written.cluster.servers, table, written.topic, source=source, **sections)
 
 
-def landed_rows(spark: Any, table: str | Path) -> list[Row]:
-    rows = table_of(spark, table).select("broker", "partition", "offset", "value").collect()
-    return sorted((r.broker, r.partition, r.offset, bytes(r.value)) for r in rows)
+def landed_rows(table: str | Path) -> list[Row]:
+    columns = ("broker", "partition", "offset", "value")
+    return sorted(tuple(row[name] for name in columns) for row in stored_rows(table, *columns))

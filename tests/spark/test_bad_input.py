@@ -40,7 +40,7 @@ from rangeland.testing.producing import (
     produce,
     wait_for_leader,
 )
-from tests.spark.landings import QUICK, between, expected, job_of, offsets_of, table_of
+from tests.spark.landings import QUICK, between, expected, job_of, offsets_in, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -264,7 +264,7 @@ def test_offsets_that_expire_under_a_plan_fail_it_and_a_policy_lets_it_go_on(
     skipping = job_of(kafka.bootstrap, table, topic, policy={"expired": "skip"})
     result = rangeland.land(skipping, spark)
     assert (result.recovered, result.counts) == ((1,), Counts(landed=6, lost=4))
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(4, 10))
+    assert offsets_in(table) == expected(p0=range(4, 10))
 
 
 # --- records that cannot be decoded ------------------------------------------------------------
@@ -324,7 +324,7 @@ def test_a_damaged_batch_ends_the_run_and_nothing_of_it_is_landed(
     assert facts["next_offset"] == 22
     assert facts["leader"] == damaged.bootstrap[0]
     assert log_of(files_of(table)) == log_of(before)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(5))
+    assert offsets_in(table) == expected(p0=range(5))
 
 
 def test_a_frame_of_a_damaged_log_fails_rather_than_ends_short(
@@ -361,7 +361,7 @@ def test_a_run_that_met_the_damage_goes_on_after_it_when_the_policy_says_so(
         1: Counts(landed=22, lost=11),
     }
     kept = {0: range(33), 1: [*range(11), *range(22, 33)]}
-    assert offsets_of(table_of(spark, table)) == expected(p0=kept[0], p1=kept[1])
+    assert offsets_in(table) == expected(p0=kept[0], p1=kept[1])
     assert rangeland.land(skipping, spark).state == "nothing"
 
 
@@ -468,10 +468,10 @@ def test_a_full_disk_fails_the_run_and_leaves_nothing_behind(
         rangeland.land(job, spark)
     assert caught.value.exit_code == 75
     assert visible(files_of(table)) == visible(before)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(10))
+    assert offsets_in(table) == expected(p0=range(10))
     subprocess.run(["mount", "-o", "remount,size=60m", str(small_disk)], check=True)
     assert rangeland.land(job, spark).counts == Counts(landed=60)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(70))
+    assert offsets_in(table) == expected(p0=range(70))
 
 
 @pytest.mark.parametrize("there_before", [True, False])

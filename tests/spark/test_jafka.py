@@ -63,7 +63,7 @@ def test_what_was_produced_is_landed_and_no_more(
 ) -> None:
     job = jafka_job(jafka, table, written.topic)
     first = rangeland.land(job, spark)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
     assert first.counts == Counts(landed=len(written.rows))
     answer = json.loads(json.dumps(first.to_json()))
     none = dict.fromkeys(("control", "aborted", "compacted", "filtered", "quarantined", "lost"), 0)
@@ -85,7 +85,7 @@ def test_what_was_produced_is_landed_and_no_more(
     written.add("2-1", values_of("more", 30))
     written.add("1-0", values_of("more", 30), packed=True)
     assert rangeland.land(job, spark).counts == Counts(landed=60)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 def test_servers_by_name_and_zookeeper_are_the_same_source(
@@ -99,7 +99,7 @@ def test_servers_by_name_and_zookeeper_are_the_same_source(
     written.add("2-0", values_of("more", 5))
     assert rangeland.land(found, spark).counts.landed == 5
     assert rangeland.land(named, spark).state == "nothing"
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 def test_topics_of_a_pattern_are_found_in_zookeeper(
@@ -128,7 +128,7 @@ def test_a_transform_makes_rows_of_messages_inside_entries(
     sink = {"transform": transform, "partition_by": ["broker"]}
     result = rangeland.land(jafka_job(jafka, table, written.topic, sink=sink), spark)
     kept = sorted(row for row in written.rows if row[3] % 2 == 0)
-    assert landed_rows(spark, table) == kept
+    assert landed_rows(table) == kept
     assert result.counts == Counts(landed=len(kept), filtered=len(written.rows) - len(kept))
     assert table_queries.verify(jafka_job(jafka, table, written.topic), spark, NoProgress()).is_well
 
@@ -167,12 +167,12 @@ def test_a_backfill_lands_whole_entries_of_one_broker_s_partition(
     result = rangeland.backfill(part, spark)
     wanted = [row for row in written.of("1-0") if low <= row[2] < high]
     assert {row[3] for row in wanted} > {0, 1}
-    assert landed_rows(spark, table) == wanted
+    assert landed_rows(table) == wanted
     assert result.counts.landed == len(wanted)
     assert rangeland.backfill(part, spark).state == "already-landed"
     # What a backfill has landed is left out of the runs, and theirs is whole.
     rangeland.land(jafka_job(jafka, table, written.topic), spark)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 @pytest.mark.parametrize("side", ["from", "until"])
@@ -208,7 +208,7 @@ def test_runs_under_a_limit_end_where_segments_do_and_land_all(
             end = entry.range.until_offset
             assert end == written.ends[which] or end in borders[which]
     assert len(runs) > 1
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 def test_a_limit_in_records_is_refused(
@@ -274,7 +274,7 @@ def test_a_message_that_is_missing_is_noticed_and_landed_again(
     assert places(torn["holes"]) == [("2-0", 0, written.ends["2-0"]), ("1-1", 0, first_end)]
     mended = rangeland.backfill(landed, spark, missing=True)
     assert (mended.state, mended.counts.lost) == ("landed", 0)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
     assert verified(landed, spark)["ok"]
     assert rangeland.backfill(landed, spark, missing=True).state == "nothing"
     assert rangeland.land(landed, spark).state == "nothing"
@@ -301,7 +301,7 @@ def test_a_replaced_range_is_the_log_s_again(
     part = jafka_job(jafka, table, written.topic, range=asked)
     result = rangeland.backfill(part, spark, replace=True)
     assert result.counts.landed == len(written.of("1-0"))
-    rows = landed_rows(spark, table)
+    rows = landed_rows(table)
     assert [row for row in rows if row[:2] == ("1", 0)] == written.of("1-0")
     assert {row[4] for row in rows if row[:2] == ("1", 1)} == {b"x"}
     assert verified(landed, spark)["ok"]
@@ -359,7 +359,7 @@ def test_a_run_goes_on_where_upstream_s_consumer_stopped_and_the_other_way_round
         written.add(which, values_of(f"plain-{which}", 15))
     result = rangeland.land(job, spark)
     assert result.warnings == ()
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
     written.add("1-0", values_of("last", 10), packed=True)
     written.add("2-0", values_of("last", 3))

@@ -120,7 +120,7 @@ def test_a_run_waits_for_a_broker_that_comes_back(
     result = run.run(job, spark, Doing(harm))
     back.join()
     assert result.counts == Counts(landed=len(written.rows))
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 def test_a_broker_that_is_away_is_named_or_held_back_and_landed_later(
@@ -134,11 +134,11 @@ def test_a_broker_that_is_away_is_named_or_held_back_and_landed_later(
     assert time.monotonic() - started > SURVEY_MS / 2000
     holding = named(jafka, table, written.topic, policy={"unreachable": "hold"})
     held = rangeland.land(holding, spark)
-    assert landed_rows(spark, table) == written.of("1-0")
+    assert landed_rows(table) == written.of("1-0")
     assert held.state == "landed"
     jafka.restart(2)
     assert rangeland.land(holding, spark).held == ()
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 def test_a_landed_broker_that_left_zookeeper_is_away_and_not_gone(
@@ -162,7 +162,7 @@ def test_a_landed_broker_that_left_zookeeper_is_away_and_not_gone(
     jafka.restart(2)
     written.wait_for_registration()
     assert rangeland.land(job, spark).counts == Counts(landed=10)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 IMPATIENT = {"connect_ms": 1000, "survey_ms": SURVEY_MS, "no_progress_ms": 1500}
@@ -177,7 +177,7 @@ def test_a_broker_that_dies_while_it_is_read_is_held_there_and_the_others_land(
     result = run.run(job, spark, Doing(lambda: jafka.kill(2)))
     assert result.state == "landed"
     assert [(x.loss.verdict, x.loss.action) for x in result.losses] == [("unreachable", "hold")]
-    assert landed_rows(spark, table) == written.of("1-0")
+    assert landed_rows(table) == written.of("1-0")
     again = rangeland.land(job, spark)
     assert (again.state, len(again.held)) == ("nothing", 1), "no plan waits for it"
     written.add("1-0", values_of("more", 10))
@@ -185,7 +185,7 @@ def test_a_broker_that_dies_while_it_is_read_is_held_there_and_the_others_land(
     jafka.restart(2)
     last = rangeland.land(job, spark)
     assert (last.recovered, last.held) == ((), ())
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
     assert table_queries.verify(job, spark, NoProgress()).is_well
 
 
@@ -203,7 +203,7 @@ def test_a_plan_that_was_left_waits_for_a_broker_that_left_zookeeper(
     assert "2" in refused.value.why
     jafka.restart(2)
     assert rangeland.land(job, spark).recovered == (1,)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 # --- logs that lose a part ----------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_what_retention_took_is_lost_by_policy_in_bytes(
     job = named(jafka, table, written.topic, policy={"expired": "skip"})
     result = rangeland.land(job, spark)
     left = [row for row in written.of("2-0") if row[2] < landed_until or row[2] >= begins]
-    assert landed_rows(spark, table) == sorted(written.of("1-0") + left)
+    assert landed_rows(table) == sorted(written.of("1-0") + left)
     assert result.counts.lost == begins - landed_until
     assert table_queries.verify(job, spark, NoProgress()).is_well
     assert rangeland.land(job, spark).state == "nothing"
@@ -307,6 +307,6 @@ def test_a_damaged_entry_is_refused_or_lost_by_policy(
     job = named(jafka, table, topic, policy={"corrupt": "skip"})
     result = rangeland.land(job, spark)
     whole = sorted(row for row in written.rows if (row[0], row[2]) != ("1", bad))
-    assert landed_rows(spark, table) == whole
+    assert landed_rows(table) == whole
     assert result.counts == Counts(landed=len(whole), lost=behind - bad)
     assert table_queries.verify(job, spark, NoProgress()).is_well

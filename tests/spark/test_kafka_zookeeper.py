@@ -14,7 +14,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce
-from tests.spark.landings import expected, job_of, offsets_of, table_of
+from tests.spark.landings import expected, job_of, offsets_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -50,7 +50,7 @@ def test_a_run_goes_on_where_the_old_group_stopped_and_leaves_it_at_the_checkpoi
         result = run(job, spark, NoProgress())
         assert (result.state, result.warnings) == ("landed", ())
         each = range(SEEN, COUNT)
-        assert offsets_of(table_of(spark, table)) == expected(p0=each, p1=each)
+        assert offsets_in(table) == expected(p0=each, p1=each)
         assert home.offsets(group, partitions) == dict.fromkeys(partitions, COUNT)
     finally:
         home.close()

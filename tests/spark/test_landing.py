@@ -39,6 +39,7 @@ from tests.spark.landings import (
     expected,
     job_of,
     judged,
+    offsets_in,
     offsets_of,
     rows_of,
     table_of,
@@ -113,7 +114,7 @@ def test_a_run_without_news_changes_nothing(
     first, second = (rangeland.land(job, spark) for _ in range(2))
     assert (first.state, second.state) == ("landed", "nothing")
     assert (second.table_version, second.sequence) == (first.table_version, first.sequence)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(10))
+    assert offsets_in(table) == expected(p0=range(10))
 
 
 def test_the_answer_of_a_run_has_the_keys_of_the_contract(
@@ -199,7 +200,7 @@ def test_a_transform_may_make_many_rows_of_one(
     )
     job = job_of(kafka.bootstrap, table, topic, sink={"transform": transform})
     result = rangeland.land(job, spark)
-    assert offsets_of(table_of(spark, table)) == sorted(expected(p0=range(6)) * 3)
+    assert offsets_in(table) == sorted(expected(p0=range(6)) * 3)
     assert (result.rows, result.counts) == (18, Counts(landed=6))
 
 
@@ -315,7 +316,7 @@ def test_limited_runs_land_everything_once_and_share_fairly(
     states = [rangeland.land(job, spark).state for _ in range(3)]
     assert states == ["landed", "landed", "nothing"]
     everything = expected(p0=range(5), p1=range(40), p2=range(80))
-    assert offsets_of(table_of(spark, table)) == everything
+    assert offsets_in(table) == everything
     assert [p.lag for p in job_status.status(job, spark, NoProgress()).partitions] == [0, 0, 0]
 
 
@@ -331,7 +332,7 @@ def test_a_first_run_at_the_end_lands_what_comes_after_it(
     assert rangeland.land(job, spark).sequence == first.sequence, "it begins once"
     produce(kafka.bootstrap, topic, numbered(5), partition=1)
     assert rangeland.land(job, spark).counts.landed == 5
-    assert offsets_of(table_of(spark, table)) == expected(p1=range(7, 12))
+    assert offsets_in(table) == expected(p1=range(7, 12))
     assert rangeland.verify(job, spark).is_well
 
 
@@ -354,7 +355,7 @@ def test_each_offset_is_landed_once_by_whichever_way_it_came(
     run = rangeland.land(job(), spark)
     assert (run.state, run.counts.landed, run.sequence) == ("landed", 51, 1)
     whole = expected(p0=range(30), p1=range(30))
-    assert offsets_of(table_of(spark, table)) == whole
+    assert offsets_in(table) == whole
 
     over = rangeland.backfill(job(range=between(topic, p0=(0, 30))), spark)
     assert (over.state, over.counts.landed) == ("already-landed", 0)
@@ -363,7 +364,7 @@ def test_each_offset_is_landed_once_by_whichever_way_it_came(
     assert (beyond.state, beyond.counts.landed) == ("landed", 3)
     assert rangeland.land(job(), spark).counts.landed == 1
     whole = expected(p0=range(34), p1=range(30))
-    assert offsets_of(table_of(spark, table)) == whole
+    assert offsets_in(table) == whole
     assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
 
 
@@ -393,10 +394,10 @@ def test_a_backfill_by_time_lands_the_hours_that_were_asked_for(
 
     job = job_of(kafka.bootstrap, table, topic, range={"from": at(20), "until": at(50)})
     assert rangeland.backfill(job, spark).counts.landed == 30
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(20, 50))
+    assert offsets_in(table) == expected(p0=range(20, 50))
     wider = job_of(kafka.bootstrap, table, topic, range={"from": at(10), "until": at(60)})
     assert rangeland.backfill(wider, spark).counts.landed == 20
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(10, 60))
+    assert offsets_in(table) == expected(p0=range(10, 60))
 
 
 # --- plans ----------------------------------------------------------------------------------
@@ -412,7 +413,7 @@ def test_a_plan_is_applied_as_it_was_reviewed(
     assert offsets_of(plan.read(spark)) == expected(p0=range(10))
     result = plan.apply(spark)
     assert (result.state, result.counts.landed) == ("landed", 10)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(10))
+    assert offsets_in(table) == expected(p0=range(10))
     assert offsets_of(plan.read(spark)) == expected(p0=range(10))
     again = plan.apply(spark).to_json()
     assert (again["state"], again["table_version"]) == ("already-landed", result.table_version)
@@ -442,7 +443,7 @@ def test_a_plan_file_names_the_table_that_was_meant_where_it_was_made(
     assert job.sink.table.startswith("file:/")
     result = run.apply(job, reviewed.plan, reviewed.seen, spark, NoProgress())
     assert result.counts.landed == 10
-    assert offsets_of(table_of(spark, tmp_path / "lake")) == expected(p0=range(10))
+    assert offsets_in(tmp_path / "lake") == expected(p0=range(10))
 
 
 def test_a_plan_whose_basis_has_changed_is_refused(
@@ -455,7 +456,7 @@ def test_a_plan_whose_basis_has_changed_is_refused(
     with pytest.raises(Conflict, match="no longer applies") as caught:
         stale.apply(spark)
     assert caught.value.exit_code == 73
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(10))
+    assert offsets_in(table) == expected(p0=range(10))
 
 
 def test_planning_writes_nothing(kafka: KafkaCluster, spark: Any, topic: str, table: str) -> None:

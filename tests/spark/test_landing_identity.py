@@ -17,7 +17,7 @@ from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce, produce_transaction
-from tests.spark.landings import expected, job_of, offsets_of, table_of
+from tests.spark.landings import expected, job_of, offsets_in, table_of
 from tests.spark.test_landing import wait_for_ends
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -67,7 +67,7 @@ def test_two_clusters_without_topic_ids_never_share_a_checkpoint_or_a_range(
         other = job_of(second.bootstrap, table, "orders", name="other")
         with pytest.raises(Conflict, match=r"the cluster was .* and is "):
             rangeland.land(other, spark)
-        assert offsets_of(table_of(spark, table)) == expected(p0=range(5))
+        assert offsets_in(table) == expected(p0=range(5))
 
         # A plan file knows whose offsets it has.
         produce(first.bootstrap, "orders", numbered(2), version=first.version)

@@ -24,7 +24,7 @@ from rangeland.testing.producing import (
     numbered,
     produce,
 )
-from tests.spark.landings import expected, job_of, offsets_of, table_of
+from tests.spark.landings import expected, job_of, offsets_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -55,14 +55,14 @@ def test_a_head_that_retention_removed_is_expired_in_exact_counts_under_each_pol
         rangeland.land(job(kafka, table, topic), spark)
     assert losses(caught.value) == [(0, "expired", 10, 15)]
     assert "asked twice" in str(caught.value)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(10), p1=range(10))
+    assert offsets_in(table) == expected(p0=range(10), p1=range(10))
 
     held = rangeland.land(job(kafka, table, topic, expired="hold"), spark)
     assert (held.state, held.counts.landed, len(held.held)) == ("landed", 10, 1)
     skipped = rangeland.land(job(kafka, table, topic, expired="skip"), spark)
     assert (skipped.counts.landed, skipped.counts.lost) == (5, 5)
     rows = expected(p0=[*range(10), *range(15, 20)], p1=range(20))
-    assert offsets_of(table_of(spark, table)) == rows
+    assert offsets_in(table) == rows
     assert rangeland.land(job(kafka, table, topic), spark).state == "nothing"
 
 
@@ -85,12 +85,12 @@ def test_a_topic_created_again_is_recreated_whether_it_is_shorter_or_longer_than
     assert losses(caught.value) == [(0, "recreated", 10, 10)]
     held = rangeland.land(job(kafka, table, topic, recreated="hold"), spark)
     assert (held.state, len(held.held)) == ("nothing", 1)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(10))
+    assert offsets_in(table) == expected(p0=range(10))
 
     skipped = rangeland.land(job(kafka, table, topic, recreated="skip"), spark)
     assert (skipped.state, skipped.counts.landed, skipped.counts.lost) == ("landed", count, 0)
     rows = sorted([*expected(p0=range(10)), *expected(p0=range(count))])
-    assert offsets_of(table_of(spark, table)) == rows
+    assert offsets_in(table) == rows
     assert rangeland.land(job(kafka, table, topic), spark).state == "nothing"
 
 

@@ -25,7 +25,7 @@ from rangeland.planning.policy import LossKind
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.spark.damage import checkpoints, is_proved, losses
-from tests.spark.landings import QUICK, expected, job_of, offsets_of, table_of
+from tests.spark.landings import QUICK, expected, job_of, offsets_in, offsets_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -129,7 +129,7 @@ def test_what_slow_remote_storage_has_is_waited_for_and_never_called_compacted(
     delay(cold, 0)  # what has been asked for has thawed by now
     result = rangeland.land(job(cold, table, tiered), spark)
     assert result.counts == Counts(landed=WIDTH + 1)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(WIDTH + 1))
+    assert offsets_in(table) == expected(p0=range(WIDTH + 1))
 
 
 def test_remote_storage_that_takes_longer_than_the_broker_waits_gives_all_records(
@@ -190,7 +190,7 @@ def test_a_lost_segment_is_missing_and_a_policy_is_asked(
     skipped = rangeland.land(skipping, spark)
     assert skipped.counts == Counts(landed=11, lost=20)
     assert ("hole", 0, 10, 30, 20, "missing", "skip") in losses(spark, table)
-    assert offsets_of(table_of(spark, table)) == expected(p0=[*range(10), *range(30, WIDTH + 1)])
+    assert offsets_in(table) == expected(p0=[*range(10), *range(30, WIDTH + 1)])
     assert rangeland.land(job(cold, table, "hole"), spark).state == "nothing"
 
 
@@ -241,7 +241,7 @@ def test_a_log_cut_short_under_a_plan_is_truncated_and_a_policy_is_asked_promptl
     result = rangeland.land(job(cold, table, "cut", policy=lenient, **patient), spark)
     assert time.monotonic() - started < 200
     assert (result.counts.landed, result.counts.lost) == (10, WIDTH + 1 - 10)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(10))
+    assert offsets_in(table) == expected(p0=range(10))
 
     # What the log gets at these offsets later are records that have never been landed.
     strict = job(cold, table, "cut", **patient)
@@ -249,5 +249,5 @@ def test_a_log_cut_short_under_a_plan_is_truncated_and_a_policy_is_asked_promptl
     assert rangeland.land(strict, spark).state == "nothing"
     produce(cold.bootstrap, "cut", [Record(b"new-%d" % i, b"new") for i in range(3)])
     assert rangeland.land(strict, spark).counts == Counts(landed=3)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(13))
+    assert offsets_in(table) == expected(p0=range(13))
     assert is_proved(spark, strict)

@@ -16,7 +16,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
-from tests.spark.landings import between, expected, job_of, offsets_of, table_of
+from tests.spark.landings import between, expected, job_of, offsets_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -59,12 +59,12 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
     seen = rangeland.verify(job, spark)
     assert seen.is_well
     assert _spans(seen.to_json()["passed_over"]) == gaps
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(4), p1=[0, 1, 2, 3, 7, 8, 9])
+    assert offsets_in(table) == expected(p0=range(4), p1=[0, 1, 2, 3, 7, 8, 9])
 
     gap = between(topic, p0=(4, 10), p1=(4, 7))
     rangeland.backfill(job_of(kafka.bootstrap, table, topic, range=gap), spark)
     assert rangeland.verify(job, spark).passed_over == ()
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(10), p1=range(10))
+    assert offsets_in(table) == expected(p0=range(10), p1=range(10))
 
 
 def _spans(ranges: list[dict[str, Any]]) -> list[tuple[int, int, int]]:

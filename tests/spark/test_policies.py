@@ -41,7 +41,7 @@ from tests.spark.damage import (
     mend_quarantine,
     plans,
 )
-from tests.spark.landings import between, expected, job_of, offsets_of, table_of
+from tests.spark.landings import between, expected, job_of, offsets_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_decoded_is_quarantined_and_landed_once_it_can(
     job = job_of(kafka.bootstrap, table, topic, policy={"corrupt": "quarantine"})
     result = rangeland.land(job, spark)
     assert result.counts == Counts(landed=2 * WIDTH - BATCH, quarantined=BATCH)
-    assert offsets_of(table_of(spark, table)) == expected(**DAMAGED)
+    assert offsets_in(table) == expected(**DAMAGED)
     row = (topic, 1, BATCH, 2 * BATCH, BATCH, "corrupt", "quarantine")
     assert losses(spark, table) == [row]
     assert [x.loss.action for x in result.losses] == ["quarantine"]
@@ -86,11 +86,11 @@ def test_what_cannot_be_decoded_is_quarantined_and_landed_once_it_can(
     assert done.done is not None
     assert (done.done.state, done.done.counts, done.left) == ("landed", Counts(landed=BATCH), ())
     whole = expected(p0=range(WIDTH), p1=range(WIDTH))
-    assert offsets_of(table_of(spark, table)) == whole
+    assert offsets_in(table) == whole
     assert is_proved(spark, job)
     assert run.redrive(job, spark, NoProgress()).to_json()["state"] == "nothing"
     assert rangeland.land(job, spark).state == "nothing"
-    assert offsets_of(table_of(spark, table)) == whole
+    assert offsets_in(table) == whole
 
 
 @pytest.mark.slow
@@ -106,14 +106,14 @@ def test_a_replacement_that_meets_damage_leaves_the_rows_and_is_in_nobodys_way(
     with pytest.raises(RangeLost, match="Replace only what the log still has"):
         rangeland.backfill(part, spark, replace=True)
     whole = expected(p0=range(WIDTH), p1=range(WIDTH))
-    assert offsets_of(table_of(spark, table)) == whole
+    assert offsets_in(table) == whole
     assert losses(spark, table) == [(topic, 1, BATCH, 2 * BATCH, BATCH, "corrupt", "fail")]
     add(kafka, topic, (0,))
     again = rangeland.land(job, spark)
     assert (again.counts, again.recovered) == (Counts(landed=WIDTH), ())
     flip(kafka, topic)
     assert rangeland.backfill(part, spark, replace=True).counts == Counts(landed=WIDTH)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(2 * WIDTH), p1=range(WIDTH))
+    assert offsets_in(table) == expected(p0=range(2 * WIDTH), p1=range(WIDTH))
     assert is_proved(spark, job)
 
 
@@ -141,7 +141,7 @@ def test_a_damaged_partition_is_held_where_it_is_and_the_others_go_on(
 
     flip(kafka, topic)
     assert rangeland.land(job, spark).counts == Counts(landed=WIDTH - BATCH)
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(2 * WIDTH), p1=range(WIDTH))
+    assert offsets_in(table) == expected(p0=range(2 * WIDTH), p1=range(WIDTH))
     assert checkpoints(spark, job) == {0: 2 * WIDTH, 1: WIDTH}
     assert is_proved(spark, job)
 

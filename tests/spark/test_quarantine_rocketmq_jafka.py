@@ -79,7 +79,7 @@ def test_a_damaged_message_of_rocketmq_is_held_quarantined_and_landed_once_mende
     held = rangeland.land(holding, spark)
     assert (held.counts, [x.loss.action for x in held.losses]) == (Counts(landed=27), ["hold"])
     before = [row for row in written.rows if row[1] == 0 or row[2] < 7]
-    assert rocketmq_landings.landed_rows(spark, table) == sorted(before)
+    assert rocketmq_landings.landed_rows(table) == sorted(before)
     assert losses(spark, table) == [(topic, 1, 7, 20, 13, "corrupt", "hold")]
     again = rangeland.land(holding, spark)
     assert (again.state, len(again.held), plans(spark, table)) == ("nothing", 1, 1)
@@ -87,7 +87,7 @@ def test_a_damaged_message_of_rocketmq_is_held_quarantined_and_landed_once_mende
     job = rocketmq_landings.rocketmq_job(written, table, policy=QUARANTINE)
     assert rangeland.land(job, spark).counts == Counts(landed=12, quarantined=1)
     whole = [row for row in written.rows if row[1:3] != (1, 7)]
-    assert rocketmq_landings.landed_rows(spark, table) == sorted(whole)
+    assert rocketmq_landings.landed_rows(table) == sorted(whole)
     assert (topic, 1, 7, 8, 1, "corrupt", "quarantine") in losses(spark, table)
     assert rangeland.land(job, spark).state == "nothing"
     assert is_proved(spark, job)
@@ -96,7 +96,7 @@ def test_a_damaged_message_of_rocketmq_is_held_quarantined_and_landed_once_mende
     assert (left.decodes, left.why) == (False, "the checksum of its body is wrong")
     mend(spark, table, wrong, right)
     assert redriven(spark, job) == Counts(landed=1)
-    assert rocketmq_landings.landed_rows(spark, table) == sorted(written.rows)
+    assert rocketmq_landings.landed_rows(table) == sorted(written.rows)
     assert is_proved(spark, job)
 
 
@@ -146,7 +146,7 @@ def test_a_damaged_entry_of_jafka_is_held_quarantined_and_landed_once_mended(
         held = rangeland.land(holding, spark)
         assert (held.counts, [x.loss.action for x in held.losses]) == (Counts(landed=27), ["hold"])
         before = [row for row in written.rows if row[1] == 0 or row[2] < bad]
-        assert jafka_landings.landed_rows(spark, table) == sorted(before)
+        assert jafka_landings.landed_rows(table) == sorted(before)
         assert losses(spark, table) == [(topic, 1, bad, end, end - bad, "corrupt", "hold")]
         again = rangeland.land(holding, spark)
         assert (again.state, len(again.held), plans(spark, table)) == ("nothing", 1, 1)
@@ -155,7 +155,7 @@ def test_a_damaged_entry_of_jafka_is_held_quarantined_and_landed_once_mended(
         counts = Counts(landed=12, quarantined=behind - bad)
         assert rangeland.land(job, spark).counts == counts
         whole = [row for row in written.rows if row[1:3] != (1, bad)]
-        assert jafka_landings.landed_rows(spark, table) == sorted(whole)
+        assert jafka_landings.landed_rows(table) == sorted(whole)
         kept = (topic, 1, bad, behind, behind - bad, "corrupt", "quarantine")
         assert kept in losses(spark, table)
         assert rangeland.land(job, spark).state == "nothing"
@@ -166,5 +166,5 @@ def test_a_damaged_entry_of_jafka_is_held_quarantined_and_landed_once_mended(
         assert "checksum" in left.why
         mend(spark, table, wrong, right)
         assert redriven(spark, job) == Counts(landed=1)
-        assert jafka_landings.landed_rows(spark, table) == sorted(written.rows)
+        assert jafka_landings.landed_rows(table) == sorted(written.rows)
         assert is_proved(spark, job)

@@ -16,7 +16,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, QUARANTINE_SUFFIX
 from rangeland.testing.kafka import KafkaCluster
 from tests.spark.damage import BATCH, WIDTH, filled, flip, is_proved, losses, mend_quarantine, plans
-from tests.spark.landings import expected, job_of, offsets_of, table_of
+from tests.spark.landings import expected, job_of, offsets_in, offsets_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -45,7 +45,7 @@ def test_what_was_quarantined_is_read_again_from_a_log_that_is_whole_again(
     again = run.redrive(job, spark, NoProgress(), from_log=True)
     assert again.done is not None
     assert (again.done.counts, again.left) == (Counts(landed=BATCH), ())
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(WIDTH), p1=range(WIDTH))
+    assert offsets_in(table) == expected(p0=range(WIDTH), p1=range(WIDTH))
     assert is_proved(spark, job)
 
 
@@ -67,7 +67,7 @@ def test_what_a_transform_is_not_given_is_in_quarantine_and_goes_through_it_late
     half = (WIDTH + BATCH) // 2
     assert result.counts == Counts(landed=half, filtered=half, quarantined=2 * BATCH)
     odd = expected(p0=range(1, WIDTH, 2), p1=range(1, BATCH, 2))
-    assert offsets_of(table_of(spark, table)) == odd
+    assert offsets_in(table) == odd
     assert [row[2:4] for row in losses(spark, table)] == [(BATCH, 2 * BATCH), (2 * BATCH, WIDTH)]
     assert is_proved(spark, job)
     part = Counts(landed=BATCH // 2, filtered=BATCH // 2)

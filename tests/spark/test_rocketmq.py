@@ -31,7 +31,7 @@ def written(rocketmq: RocketmqCluster, topic: str) -> Written:
 def test_what_was_produced_is_landed_and_no_more(written: Written, spark: Any, table: str) -> None:
     job = rocketmq_job(written, table)
     first = rangeland.land(job, spark)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
     assert first.counts == Counts(landed=800)
     answer = json.loads(json.dumps(first.to_json()))
     assert [(p["broker"], p["partition"], p["until_offset"]) for p in answer["partitions"]] == [
@@ -40,7 +40,7 @@ def test_what_was_produced_is_landed_and_no_more(written: Written, spark: Any, t
     assert rangeland.land(job, spark).state == "nothing"
     written.add("broker-b", 1, values_of("more", 30))
     assert rangeland.land(job, spark).counts == Counts(landed=30)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 def test_rows_have_the_columns_of_the_contract_the_broker_and_when_it_was_made(
@@ -78,11 +78,11 @@ def test_a_range_is_taken_by_offsets_and_by_the_time_of_storing(
     late = [row for row in written.rows if row[3].startswith(b"second")]
     job = rocketmq_job(written, table, range={"from": between})
     assert rangeland.land(job, spark).counts == Counts(landed=len(late))
-    assert landed_rows(spark, table) == sorted(late)
+    assert landed_rows(table) == sorted(late)
 
 
 def test_runs_with_a_limit_land_everything_once(written: Written, spark: Any, table: str) -> None:
     job = rocketmq_job(written, table, limits={"max_records": 300})
     landed = [rangeland.land(job, spark).counts.landed for _ in range(4)]
     assert landed == [300, 300, 200, 0]
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)

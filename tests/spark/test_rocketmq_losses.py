@@ -88,7 +88,7 @@ def test_messages_that_have_expired_are_refused_held_back_or_lost_and_counted(
     skipping = job_of(written, table, policy={"expired": "skip"})
     skipped = rangeland.land(skipping, spark)
     assert skipped.counts == Counts(landed=110 - begins, lost=begins - 10)
-    assert landed_rows(spark, table) == sorted(left)
+    assert landed_rows(table) == sorted(left)
     assert table_queries.verify(skipping, spark, NoProgress()).is_well
     assert rangeland.land(job_of(written, table), spark).state == "nothing"
 
@@ -115,7 +115,7 @@ def test_a_landed_topic_that_is_deleted_has_vanished_and_one_created_again_is_no
     again.fill("again", 3)
     with pytest.raises(RangeLost, match="the log ends at 3"):
         rangeland.land(job, spark)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 @pytest.mark.slow
@@ -147,4 +147,4 @@ def test_a_landed_broker_that_the_name_servers_forgot_is_away_and_not_gone(
     assert f"{topic}/broker-b-0" in held.held[0]
     rocketmq.restart("broker-b")
     assert rangeland.land(holding, spark).counts == Counts(landed=5)
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)

@@ -94,7 +94,7 @@ def test_topics_that_match_a_pattern_are_landed_also_one_that_comes_later(
     later = Written(written.cluster, f"{name}-later")
     later.add("broker-a", 1, values_of("later", MORE))
     assert rangeland.land(job, spark).counts.landed == MORE
-    assert landed_rows(spark, table) == sorted(written.rows + later.rows)
+    assert landed_rows(table) == sorted(written.rows + later.rows)
     found = shown(job, spark)["partitions"]
     assert {p["topic"] for p in found} == {name, later.topic}
 
@@ -150,7 +150,7 @@ def test_upstream_s_consumer_goes_on_exactly_where_a_run_stopped_and_a_run_where
     assert (result.counts.landed, begins) == (2, {f"{written.topic}/broker-a-1": COUNT})
     # The job itself goes on from its checkpoint, and lands what the consumer has read, too.
     assert rangeland.land(job, spark).counts.landed == 2 * MORE + 2
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 def test_a_live_consumer_of_upstream_is_never_worked_against(
@@ -216,10 +216,10 @@ def test_backfills_by_offsets_and_by_time_leave_the_checkpoint_and_land_nothing_
     assert rangeland.backfill(by_time, spark).state == "already-landed"
     late = [row for row in written.rows if row[3].startswith(b"second")]
     picked = [row for row in written.rows if row[:2] == ("broker-a", 0) and 10 <= row[2] < 20]
-    assert landed_rows(spark, table) == sorted(late + picked)
+    assert landed_rows(table) == sorted(late + picked)
     assert {p["checkpoint"] for p in shown(job, spark)["partitions"]} == {None}
     assert rangeland.land(job, spark).counts.landed == 4 * COUNT - 10
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
 
 
 def test_a_reviewed_plan_lands_what_it_said_and_no_more(
@@ -277,7 +277,7 @@ def test_rows_that_others_delete_are_found_to_the_offset_and_landed_again(
     assert (gone.state, gone.sequence) == ("missing", 2)
     assert rangeland.backfill(job, spark, missing=True).counts.landed == 4
     assert table_queries.verify(job, spark, NoProgress()).to_json()["ok"]
-    assert landed_rows(spark, table) == sorted(written.rows)
+    assert landed_rows(table) == sorted(written.rows)
     assert rangeland.backfill(job, spark, missing=True).state == "nothing"
 
 
@@ -300,4 +300,4 @@ def test_a_queue_without_a_broker_is_that_of_each(written: Written, table: str, 
     sides = {"from": {written.topic: {"1": 10}}, "until": {written.topic: {"1": 30}}}
     rangeland.backfill(rocketmq_job(written, table, range=sides), spark)
     wanted = [row for row in written.rows if row[1] == 1 and 10 <= row[2] < 30]
-    assert landed_rows(spark, table) == sorted(wanted)
+    assert landed_rows(table) == sorted(wanted)

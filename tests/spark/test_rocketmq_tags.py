@@ -17,7 +17,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.run import preview
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
-from tests.spark.landings import job_of, table_of
+from tests.spark.landings import job_of, stored_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -47,10 +47,12 @@ def write(cluster: RocketmqCluster, topic: str, tags: str) -> None:
         produce(cluster.address(), topic, [tag.encode()], properties={"TAGS": tag})
 
 
-def landed(spark: Any, table: str) -> dict[int, str]:
-    rows = table_of(spark, table).select("offset", "value").collect()
-    assert len({row.offset for row in rows}) == len(rows)
-    return {row.offset: bytes(row.value).decode() for row in sorted(rows)}
+def landed(table: str) -> dict[int, str]:
+    rows = sorted(
+        (row["offset"], row["value"].decode()) for row in stored_rows(table, "offset", "value")
+    )
+    assert len(dict(rows)) == len(rows)
+    return dict(rows)
 
 
 def test_messages_of_the_tags_land_and_the_others_are_filtered_and_no_holes(
@@ -62,7 +64,7 @@ def test_messages_of_the_tags_land_and_the_others_are_filtered_and_no_holes(
     result = rangeland.land(job, spark)
     assert result.counts == Counts(landed=5, filtered=22)
     there = {0: "A", 1: "B", 3: "A", 4: "A", 5: "B"}
-    assert landed(spark, table) == there
+    assert landed(table) == there
     assert rangeland.verify(job, spark).is_well
 
     # A plan that was entered is finished under its own tags, whatever the job says by then.
@@ -73,12 +75,11 @@ def test_messages_of_the_tags_land_and_the_others_are_filtered_and_no_holes(
     changed = tagged(rocketmq, topic, table, "C")
     finished = rangeland.land(changed, spark)
     there |= {28: "A", 31: "C"}
-    assert landed(spark, table) == there
+    assert landed(table) == there
     assert finished.counts.landed >= 1
     assert rangeland.verify(changed, spark).is_well
 
     # What the table has lost is told from what was left out.
-    table_of(spark, table)
     spark.sql(f"DELETE FROM delta.`{table}` WHERE offset = 4")
     found = rangeland.verify(job, spark)
     assert not found.is_well
@@ -138,7 +139,7 @@ def test_what_was_landed_by_other_tags_is_a_conflict_and_never_already_landed(
     )
     with pytest.raises(Conflict, match="the tags were A and are A, B now"):
         run.backfill(again, spark, NoProgress())
-    assert landed(spark, table) == {0: "A", 2: "A", 4: "B"}
+    assert landed(table) == {0: "A", 2: "A", 4: "B"}
     assert run.backfill(again, spark, NoProgress(), PlanKind.REPLACE).counts.landed == 5
     assert run.backfill(again, spark, NoProgress()).state == "already-landed"
 
@@ -165,4 +166,4 @@ def test_another_cluster_with_the_same_names_is_a_conflict(
         source = moved.source.model_copy(update={"cluster": name})
         moved = moved.model_copy(update={"source": source})
         assert rangeland.land(moved, spark).counts.landed == 1
-    assert landed(spark, table) == {0: "A", 1: "A", 2: "B"}
+    assert landed(table) == {0: "A", 1: "A", 2: "B"}

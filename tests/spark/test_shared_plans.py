@@ -34,7 +34,7 @@ from tests.spark.group_drivers import (
     Driver,
     GroupBackends,
 )
-from tests.spark.landings import between, expected, job_of, offsets_of, table_of
+from tests.spark.landings import between, expected, job_of, offsets_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -84,7 +84,7 @@ def parts(spark: Any, job: Job) -> list[dict[str, Any]]:
 
 def judge(spark: Any, job: Job, backends: GroupBackends) -> None:
     """Each record is there once, the ledger proves it, and the group is at the checkpoint."""
-    assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
+    assert offsets_in(job.sink.table) == expected(**EACH)
     assert table_queries.verify(job, spark, NoProgress()).is_well
     checkpoint = {Partition(job.source.topics[0], n): COUNT for n in range(4)}
     assert backends.groups.group("g").offsets == checkpoint
@@ -184,7 +184,7 @@ def test_a_driver_stops_for_another_and_hands_in_what_it_has_finished(
     assert found[0]["member"].startswith("a-")
     assert 0 < len(found[0]["slices"]) < 40
     everything = {f"p{n}": range(COUNT) for n in range(40)}
-    assert offsets_of(table_of(spark, table)) == expected(**everything)
+    assert offsets_in(table) == expected(**everything)
 
 
 @pytest.mark.slow
@@ -271,7 +271,7 @@ def test_a_member_that_never_reads_is_not_waited_for_without_end(
         assert (result.state, result.counts.landed) == ("landed", 4 * COUNT)
     finally:
         keeper.close()
-    assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
+    assert offsets_in(job.sink.table) == expected(**EACH)
 
 
 @pytest.mark.slow
@@ -294,7 +294,7 @@ def test_what_two_drivers_have_both_read_is_handed_in_once(
     assert one.landed().ranges == other.landed().ranges
     (part,) = parts(spark, job)
     assert part["member"].startswith("a-")
-    assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
+    assert offsets_in(job.sink.table) == expected(**EACH)
     assert table_queries.verify(job, spark, NoProgress()).is_well
     assert any("is not mirrored" in text for text in one.landed().warnings)
 

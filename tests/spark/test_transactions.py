@@ -24,7 +24,7 @@ from rangeland.testing.producing import (
     produce_transaction,
 )
 from tests.brokers.reading import UNCOMMITTED, look, settings_of, wait_for_end
-from tests.spark.landings import between, job_of, offsets_of, rows_of, table_of
+from tests.spark.landings import between, job_of, offsets_in, rows_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -158,7 +158,7 @@ def test_a_range_without_a_row_moves_the_checkpoint(
     second = rangeland.land(more, spark)
     assert second.counts == Counts(aborted=3, control=1)
     assert [(r.range.from_offset, r.range.until_offset) for r in second.ranges] == [(17, 21)]
-    assert offsets_of(table_of(spark, table)) == []
+    assert offsets_in(table) == []
     rest = rangeland.land(job_of(kafka.bootstrap, table, topic), spark)
     assert rest.counts == Counts(landed=5, control=1)
-    assert offsets_of(table_of(spark, table)) == [(0, o) for o in range(21, 26)]
+    assert offsets_in(table) == [(0, o) for o in range(21, 26)]

@@ -15,7 +15,7 @@ from rangeland.errors import JobFileError, TransformFailed
 from rangeland.model import Counts
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce, produce_transaction
-from tests.spark.landings import expected, job_of, offsets_of, table_of
+from tests.spark.landings import expected, job_of, offsets_in, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 Module = Callable[[str], str]
@@ -63,7 +63,7 @@ def test_the_author_of_a_transform_is_told_the_exception_the_line_and_the_record
     produce(kafka.bootstrap, topic, numbered(5), partition=0)
     result = rangeland.land(job, spark)
     assert (result.recovered, result.state) == ((1,), "landed")
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(25), p1=range(20))
+    assert offsets_in(table) == expected(p0=range(25), p1=range(20))
 
 
 @pytest.mark.parametrize(

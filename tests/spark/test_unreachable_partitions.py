@@ -20,7 +20,7 @@ from rangeland.queries import table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.brokers.reading import look, settings_of
-from tests.spark.landings import job_of, offsets_of, table_of
+from tests.spark.landings import job_of, offsets_in
 from tests.spark.test_policies import Doing, losses, plans
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -79,7 +79,7 @@ def fill(cluster: KafkaCluster, topic: str, count: int) -> None:
 
 
 def landed(spark: Any, table: str, number: int) -> list[int]:
-    return sorted(at for p, at in offsets_of(table_of(spark, table)) if p == number)
+    return sorted(at for p, at in offsets_in(table) if p == number)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, delete_topic, numbered, produce
-from tests.spark.landings import job_of, offsets_of, table_of
+from tests.spark.landings import job_of, offsets_in, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -64,7 +64,7 @@ def test_a_landed_topic_that_is_gone_is_judged_by_its_policy(
         rangeland.backfill(job(kafka, table, topics), spark, missing=True)
     delete_topic(kafka.bootstrap, topics[0])
     assert rangeland.land(skipping, spark).state == "nothing", "also where none is left"
-    assert len(offsets_of(table_of(spark, table))) == 24
+    assert len(offsets_in(table)) == 24
 
 
 def test_a_reviewed_plan_of_a_topic_that_is_gone_is_refused_at_once(

@@ -34,7 +34,7 @@ from rangeland.testing.producing import (
     produce,
     produce_transaction,
 )
-from tests.spark.landings import between, expected, job_of, judged, offsets_of, rows_of, table_of
+from tests.spark.landings import between, expected, job_of, judged, offsets_in, rows_of, table_of
 from tests.spark.test_landing import wait_for_ends
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -239,7 +239,7 @@ def test_a_hole_that_the_log_no_longer_has_is_lost_and_said(
     result = rangeland.backfill(skipping, spark, missing=True)
     assert result.counts == Counts(landed=10, lost=20)
     assert verified(landed, spark)["ok"], "what is lost was dealt with"
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(20, 100), p1=range(100))
+    assert offsets_in(table) == expected(p0=range(20, 100), p1=range(100))
 
 
 def test_without_offsets_in_its_rows_a_table_cannot_be_proved(
@@ -284,7 +284,7 @@ def test_what_a_transform_has_dropped_is_not_a_hole(
     assert found["suspect"] == found["holes"]
     rangeland.backfill(job, spark, missing=True)
     assert verified(job, spark)["ok"]
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(0, 10, 2))
+    assert offsets_in(table) == expected(p0=range(0, 10, 2))
 
 
 # --- find ---------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ def test_what_two_incarnations_of_a_topic_share_is_left_alone_and_the_rest_is_me
     (said,) = [warning for warning in result.warnings if "landed from two topics" in warning]
     assert f"{topic}/0 [3, 4)" in said
     assert holes_of(verified(job, spark)) == [(0, 3, 4)]
-    rows = [at for at in offsets_of(table_of(spark, table)) if at in ((0, 3), (0, 110))]
+    rows = [at for at in offsets_in(table) if at in ((0, 3), (0, 110))]
     assert rows == [(0, 110)]
     again = rangeland.backfill(job, spark, missing=True)
     assert (again.state, again.counts.landed) == ("nothing", 0)
@@ -376,7 +376,7 @@ def test_a_row_that_the_log_does_not_give_any_more_is_counted_as_missing(
     assert verified(landed, spark)["ok"]
     late = [*range(60, 100)]
     evens = [*range(0, 60, 2), *late]
-    assert offsets_of(table_of(spark, table)) == expected(p0=evens, p1=evens)
+    assert offsets_in(table) == expected(p0=evens, p1=evens)
 
 
 @pytest.mark.slow
