@@ -75,11 +75,6 @@ def land(
             do="Check that nobody has moved or dropped it, then run again",
         )
     where = snapshot.path
-    newest = snapshot.transaction_version(application)
-    if newest is not None and newest >= sequence:
-        return CommittedOutcome(
-            landed_at(kernel, where, application, sequence, since), is_new=False
-        )
     storage, missing = kernel.storage(where), list[str]()
 
     def is_whole() -> bool:

@@ -115,14 +115,11 @@ class PlanCommitter:
     def _land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | FilesMissing:
+        """Commits an outcome, in the way of its kind of plan, unless it is in the table."""
         if self.target.identity.landed_sequence(plan.application) >= plan.sequence:
-            where = (
-                self.target.table.kernel,
-                self.target.table.there(),
-                plan.application,
-                plan.sequence,
-            )
-            return CommittedOutcome(landed_at(*where, since or 0), is_new=False)
+            kernel, path = self.target.table.kernel, self.target.table.there()
+            version = landed_at(kernel, path, plan.application, plan.sequence, since or 0)
+            return CommittedOutcome(version, is_new=False)
         if outcome.kept or outcome.attempt:
             if outcome.kept:
                 self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")

@@ -72,24 +72,18 @@ class Replacement:
     def land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> table_commit.CommittedOutcome | table_commit.FilesMissing:
-        """Replaces the table's rows of its ranges with an outcome, in one commit."""
-        target = self._target
-        path, (application, sequence) = (
-            target.table.there(),
-            (outcome.application, outcome.sequence),
-        )
-        is_new = target.identity.landed_sequence(application) < sequence
-        if is_new:
-            with locked(path):
-                if gone := target.table.missing(outcome):
-                    return table_commit.FilesMissing(gone)
-                _, new, where = self._swap(plan, outcome)
-                replace_rows(new, path, where, (application, sequence))
-            target.table.look_again()
-        version = table_commit.landed_at(
-            target.table.kernel, path, application, sequence, since or 0
-        )
-        return table_commit.CommittedOutcome(version, is_new=is_new)
+        """Replaces the table's rows of its ranges with an outcome that is not in the table yet, in
+        one commit."""
+        table, transaction = self._target.table, (outcome.application, outcome.sequence)
+        path = table.there()
+        with locked(path):
+            if gone := table.missing(outcome):
+                return table_commit.FilesMissing(gone)
+            _, new, where = self._swap(plan, outcome)
+            replace_rows(new, path, where, transaction)
+        table.look_again()
+        version = table_commit.landed_at(table.kernel, path, *transaction, since or 0)
+        return table_commit.CommittedOutcome(version, is_new=True)
 
     def _swap(self, plan: Plan, outcome: OutcomeEvent) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
