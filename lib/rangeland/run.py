@@ -30,6 +30,12 @@ from rangeland.landing.adoption import adopt as adopt_table
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.loss_records import losses_in
+from rangeland.landing.plan_conflicts import (
+    outdated,
+    overlapping,
+    refuse_other_job,
+    refuse_outdated,
+)
 from rangeland.landing.planner import Planner
 from rangeland.landing.redrive import in_quarantine
 from rangeland.landing.redrive_result import RedriveResult
@@ -39,11 +45,10 @@ from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.logs import partition_fields
 from rangeland.model import Partition, Range, Survey
-from rangeland.planning.checkpoint_move import left_behind, passing
-from rangeland.planning.coverage_rule import common, coverage_of
+from rangeland.planning.checkpoint_move import passing
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.plan_builder import JobPosition, PlanDraft, passed_over
-from rangeland.planning.policy import Action, Loss
+from rangeland.planning.plan_builder import PlanDraft, reviewed
+from rangeland.planning.policy import Loss
 from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.python_workers import start_workers
@@ -247,9 +252,9 @@ class Runner:
                 self._record(seen)
                 # If another driver has landed the same ranges meanwhile, say so.
                 return finished, replace(found, already=found.already or outrun)
-            blocking = _overlapping(found.plan, unfinished)
+            blocking = overlapping(found.plan, unfinished)
             if blocking is not None:
-                self._refuse_other_job(blocking)
+                refuse_other_job(self.job, blocking)
                 finished.append(self.committer.finish(blocking.plan, blocking, recovered=True))
                 same = blocking.plan.replaces and blocking.plan.ranges == found.plan.ranges
                 if same and finished[-1].outcome.ranges:
@@ -293,10 +298,11 @@ class Runner:
         if (same := self._entered(plan, unfinished)) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
         standing = self.target.history.standing(plan.application)
-        self._refuse_outdated(plan, unfinished, standing)
+        refuse_outdated(plan, unfinished, standing)
         self.reading.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
         self.reading.survey = self.planner.refuse_gone(plan)
-        found = self._reviewed(plan, seen, standing)
+        is_own = plan.application == self.job.application
+        found = reviewed(plan, seen, standing, exposed(self.job), moves_checkpoint=is_own)
         if found.is_empty and not found.begins:
             self._record(seen, plan.made_at_ms)
             return [], found
@@ -306,42 +312,12 @@ class Runner:
         self.target.refresh()
         if (same := self._entered(plan, self.target.history.unfinished())) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
-        raise _outdated(plan, "another plan was entered at the same time")
+        raise outdated(plan, "another plan was entered at the same time")
 
     def _entered(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
         """The same plan, if it is in the ledger already."""
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         return same or self.target.history.landed_plan(plan)
-
-    def _reviewed(self, plan: Plan, seen: Sequence[Loss], standing: JobPosition) -> PlanDraft:
-        """The draft that a reviewed plan was made from, as far as it can be reconstructed."""
-        held = tuple(one for one in seen if one.action is Action.HOLD)
-        passed = tuple(one for one in seen if one.action is Action.SKIP)
-        skipped_ranges: tuple[Range, ...] = ()
-        if plan.application == self.job.application:
-            skipped_ranges = left_behind(
-                standing.checkpoint, plan.checkpoint, plan.ranges, standing.landed
-            )
-        notes = (*passing(skipped_ranges), *passed_over(passed), *exposed(self.job))
-        begins = plan.checkpoint != standing.checkpoint
-        return PlanDraft(
-            plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=skipped_ranges
-        )
-
-    def _refuse_outdated(
-        self, plan: Plan, unfinished: Sequence[UnfinishedPlan], standing: JobPosition
-    ) -> None:
-        if standing.sequence != plan.sequence:
-            why = f"the next plan of {plan.application} is {standing.sequence}"
-            raise _outdated(plan, why)
-        covered = common(plan.ranges, standing.landed)
-        if covered:
-            raise _outdated(plan, f"{covered[0]} has landed already")
-        blocking = _overlapping(plan, unfinished)
-        if blocking is not None:
-            raise _outdated(
-                plan, f"{blocking.plan.application} is landing some of the same offsets"
-            )
 
     def _comes_first(self, unfinished: UnfinishedPlan) -> bool:
         """Every run commits prepared outcomes. Unfinished plans of its own sequence, and plans of
@@ -350,17 +326,6 @@ class Runner:
         mine = unfinished.plan.job == self.job.job
         is_repair = unfinished.plan.kind in (PlanKind.MISSING, PlanKind.REDRIVE)
         return own or (mine and is_repair) or unfinished.outcome is not None
-
-    def _refuse_other_job(self, unfinished: UnfinishedPlan) -> None:
-        if unfinished.plan.job == self.job.job:
-            return
-        raise Conflict(
-            f"the job {unfinished.plan.job} is landing offsets of the same range in the table "
-            f"{self.job.sink.table}",
-            why=f"its plan {unfinished.plan.application} {unfinished.plan.sequence} is not "
-            "finished",
-            do=f"run {unfinished.plan.job} to its end first",
-        )
 
     def _enter(
         self,
@@ -407,14 +372,6 @@ class Runner:
         )
 
 
-def _overlapping(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
-    """The first unfinished plan that shares an offset with this one."""
-    for other in unfinished:
-        if common(plan.ranges, coverage_of(other.plan.ranges)):
-            return other
-    return None
-
-
 def _log_made(plan: Plan) -> None:
     counts = (len(plan.ranges), len(plan.slices), plan.width)
     name = (plan.application, plan.sequence)
@@ -422,9 +379,3 @@ def _log_made(plan: Plan) -> None:
     for r in plan.ranges:
         where = partition_fields(r.partition, r.from_offset)
         logger.debug("Planned %s in plan %s %d", r, *name, extra=where)
-
-
-def _outdated(plan: Plan, why: str) -> Conflict:
-    return Conflict(
-        f"plan {plan.hash[:12]} no longer applies", why=why, do="make a new plan and review it"
-    )

@@ -36,7 +36,7 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "plans may overlap",
-        "rangeland.run:_overlapping",
+        "rangeland.landing.plan_conflicts:overlapping",
         "if common(plan.ranges, coverage_of(other.plan.ranges)):",
         "if False:",
     ),

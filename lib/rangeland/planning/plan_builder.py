@@ -247,6 +247,26 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
     return [not_believed(loss) for loss in found] if log.leader.is_replica else found
 
 
+def reviewed(
+    plan: Plan,
+    seen: Sequence[Loss],
+    standing: JobPosition,
+    notes: Sequence[str],
+    *,
+    moves_checkpoint: bool,
+) -> PlanDraft:
+    """The draft that a plan was made from earlier, as far as it can be reconstructed. ``seen`` are
+    the losses beside it."""
+    held = tuple(one for one in seen if one.action is Action.HOLD)
+    passed = tuple(one for one in seen if one.action is Action.SKIP)
+    left: tuple[Range, ...] = ()
+    if moves_checkpoint:
+        left = left_behind(standing.checkpoint, plan.checkpoint, plan.ranges, standing.landed)
+    notes = (*passing(left), *passed_over(passed), *notes)
+    begins = plan.checkpoint != standing.checkpoint
+    return PlanDraft(plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=left)
+
+
 def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
     """Raises RangeLost for permanent losses in the logs of these ranges that the policy does not
     allow. A log that is too short may grow again, and is ignored here."""

@@ -1,0 +1,49 @@
+"""What stands in the way of entering a plan: other plans, and what has landed since. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rangeland.errors import Conflict
+from rangeland.job import Job
+from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.planning.coverage_rule import common, coverage_of
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import JobPosition
+
+
+def overlapping(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
+    """The first unfinished plan that shares an offset with this one."""
+    for other in unfinished:
+        if common(plan.ranges, coverage_of(other.plan.ranges)):
+            return other
+    return None
+
+
+def refuse_other_job(job: Job, unfinished: UnfinishedPlan) -> None:
+    """Raises Conflict for a plan in the way that this job cannot finish."""
+    plan = unfinished.plan
+    if plan.job == job.job:
+        return
+    raise Conflict(
+        f"the job {plan.job} is landing offsets of the same range in the table {job.sink.table}",
+        why=f"its plan {plan.application} {plan.sequence} is not finished",
+        do=f"run {plan.job} to its end first",
+    )
+
+
+def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPosition) -> None:
+    """Raises Conflict for a plan that was made earlier and cannot be entered any more."""
+    if now.sequence != plan.sequence:
+        raise outdated(plan, f"the next plan of {plan.application} is {now.sequence}")
+    if covered := common(plan.ranges, now.landed):
+        raise outdated(plan, f"{covered[0]} has landed already")
+    if blocking := overlapping(plan, unfinished):
+        other = blocking.plan.application
+        raise outdated(plan, f"{other} is landing some of the same offsets")
+
+
+def outdated(plan: Plan, why: str) -> Conflict:
+    return Conflict(
+        f"plan {plan.hash[:12]} no longer applies", why=why, do="make a new plan and review it"
+    )
