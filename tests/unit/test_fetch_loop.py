@@ -340,6 +340,32 @@ def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() 
 # --- what comes in odd sizes ------------------------------------------------------------
 
 
+def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
+    """A large answer over a slow network may never come in time."""
+    loop = loop_of(piece(0, P0), piece(1, P1))
+    before = ask(loop).wants[0].max_bytes
+    loop.on_lost(ask(loop).leader, "no complete answer in 30000 ms", is_slow=True)
+    loop.next(0)
+    loop.on_leaders({p: Leader(B2) for p in (P0, P1)})
+    (want,) = ask(loop, 0).wants
+    assert want.max_bytes == max(before // 2, loop.limits.smallest_fetch_bytes) < before
+    loop.on_records(want, 100)
+    (other,) = ask(loop, 0).wants
+    assert other.max_bytes == want.max_bytes
+    for _ in range(40):
+        loop.states[other.index].ask_for_less(loop.limits)
+    assert loop.states[other.index].fetch_bytes == loop.limits.smallest_fetch_bytes
+
+
+def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:
+    loop = loop_of(piece(0, P0))
+    before = ask(loop).wants[0].max_bytes
+    loop.on_lost(ask(loop).leader, "the broker closed the connection")
+    loop.next(0)
+    loop.on_leaders({P0: Leader(B2)})
+    assert ask(loop).wants[0].max_bytes == before
+
+
 def test_a_fetch_that_is_too_small_is_doubled_and_asked_alone() -> None:
     loop = loop_of(piece(0, P0), piece(1, P1))
     before = ask(loop)

@@ -18,7 +18,6 @@ decides whether the leader or a replica is read; only a leader's answer proves a
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -51,7 +50,6 @@ SHORT_END_PAUSE_MS = 500
 """Before it is asked again."""
 OTHER_TOPIC_MS = 5_000
 """How long metadata must name another topic id: a broker that lags may name a former one."""
-_END = sys.maxsize
 
 logger = logging.getLogger(__name__)
 
@@ -293,13 +291,16 @@ class FetchLoop:
         is_short = kind is LossKind.TRUNCATED
         self._move(state, SliceEvent.ENDS_EARLIER if is_short else SliceEvent.NO_LEADER, evidence)
 
-    def on_lost(self, leader: Address, reason: str) -> None:
-        """The connection to a leader broke, also after the one reconnect."""
+    def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
+        """The connection to a leader broke, also after the one reconnect. ``is_slow``: no complete
+        answer came in time, so less is requested."""
         for state in self.states.values():
             if state.server.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
                 is_leader = state.server.replica is None
                 event = SliceEvent.CONNECTION_LOST if is_leader else SliceEvent.REPLICA_FAILED
                 self._move(state, event, reason)
+                if is_slow:
+                    state.ask_for_less(self.limits)
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
         """The broker prefers this replica to be read. True if another broker is read next, and an
@@ -386,9 +387,10 @@ class FetchLoop:
         self._doubt(state, f"it sent damaged bytes: {error.what}")
         return True
 
-    def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = _END) -> None:
-        """Raises RangeLost unless the policy skips the offsets or holds the partition."""
-        lost = (state.position, until)
+    def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
+        """Up to ``until``, or to the slice's end if it is 0. Raises RangeLost unless the policy
+        skips the offsets or holds the partition."""
+        lost = (state.position, until or state.slice.until_offset)
         self._record_loss(state, range_loss(self.policy, state.slice, *lost, kind, evidence))
 
     def _record_loss(self, state: SliceState, loss: Loss) -> None:

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rangeland.connection.broker_connection import ConnectionLost
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import ConnectionLost, NoAnswer
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
@@ -159,7 +159,8 @@ class FetchThread:
             answer = self._answer(ask, asked, is_sent)
         except ConnectionLost as error:
             if not self._stopped.is_set():
-                self._loop.on_lost(ask.leader, f"{error.what}: {error.why}")
+                is_slow = isinstance(error, NoAnswer)
+                self._loop.on_lost(ask.leader, f"{error.what}: {error.why}", is_slow=is_slow)
             return None
         size = sum(len(part.records) for part in answer.parts)
         self._loop.on_answer(ask.leader, size, answer.throttle_ms, _now_ms())

@@ -86,6 +86,13 @@ class SliceState:
         self.fetch_alone = False
         self.suspected = self.left_leader = None
 
+    def ask_for_less(self, limits: FetchLimits) -> None:
+        """The next request is smaller, and has no other slices."""
+        self.fetch_bytes = max(
+            self.fetch_bytes // 2, min(limits.smallest_fetch_bytes, self.fetch_bytes)
+        )
+        self.fetch_alone = True
+
     def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
         self.failures += 1
         self.last_failure = reason

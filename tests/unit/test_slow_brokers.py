@@ -1,0 +1,50 @@
+"""A broker whose answer does not come in time is asked for less; one that is gone is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import load_dialect
+from rangeland.dialects.protocol_session import Question
+from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.loop_actions import FetchLimits, SendFetch
+from rangeland.model import Address, Partition, Slice
+
+B1 = Address("b1", 1)
+
+
+class Failing:
+    """Connections to brokers that fail in one way."""
+
+    def __init__(self, error: ConnectionLost) -> None:
+        self.dialect = load_dialect("kafka")
+        self.error = error
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        raise self.error
+
+    def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        raise self.error
+
+    def drop(self, address: Address) -> None:
+        """There is no connection."""
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+@pytest.mark.parametrize(("kind", "parts"), [(NoAnswer, 2), (ConnectionClosed, 1)])
+def test_half_is_requested_after_an_answer_that_did_not_come_in_time(
+    kind: type[ConnectionLost], parts: int, is_sent: bool
+) -> None:
+    piece = Slice(0, Partition("t", 0), 0, 12, leader=B1)
+    fetcher = FetchThread([piece], ClusterSettings("kafka", (B1,)), FetchLimits())
+    fetcher.brokers = cast(ConnectionPool, Failing(kind("could not receive from b1:1")))
+    ask = fetcher._loop.next(0)
+    assert isinstance(ask, SendFetch)
+    assert fetcher._fetch(ask, is_sent=is_sent) is None
+    assert fetcher._loop.states[0].fetch_bytes == ask.wants[0].max_bytes // parts
