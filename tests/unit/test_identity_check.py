@@ -6,7 +6,18 @@ import pytest
 
 from rangeland.delta.file_statistics import may_hold
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
+from rangeland.errors import Conflict
 from rangeland.landing.identity_check import SeenLanding
+from tests.unit import test_target_state
+from tests.unit.test_target_state import (
+    Drivers,
+    LakeInMemory,
+    columns_are_there,
+    land_until_30,
+    plan,
+)
+
+drivers, lake = test_target_state.drivers, test_target_state.lake
 
 
 @pytest.mark.parametrize(
@@ -73,3 +84,16 @@ BOUNDS = '{"numRecords":2,"minValues":{"topic":"b"},"maxValues":{"topic":"d"}}'
 )
 def test_a_file_may_hold_a_topic_unless_its_statistics_deny_it(found: AddedFile, may: bool) -> None:
     assert may_hold(found, "topic", "c") is may
+
+
+def test_what_reads_a_landed_table_without_its_ledger_does_not_advise_to_land_first(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    land_until_30(target, plan())
+    del lake.tables[f"{drivers.path}/_rangeland/ledger"]
+    with pytest.raises(Conflict, match="rangeland/orders has landed 1 in it") as caught:
+        drivers.another().history.landings()
+    assert "rangeland adopt" in caught.value.do

@@ -130,6 +130,12 @@ def test_status_shows_checkpoint_end_lag_and_group() -> None:
     assert "landing 12, 2023-11-14 22:13:20 UTC, 33,985 records" in text
 
 
+def test_status_without_partitions_does_not_say_that_everything_is_landed() -> None:
+    text = drawn(status_picture(replace(made.a_status(), partitions=())))
+    assert "the cluster has none of the job's partitions" in text
+    assert "everything is landed" not in text
+
+
 def test_status_shows_what_an_open_transaction_holds_back() -> None:
     status = made.a_status()
     waiting = replace(

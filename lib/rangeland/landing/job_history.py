@@ -230,7 +230,7 @@ class JobHistory:
         """All plans of all jobs that are in the table, in the order they were entered, each
         with its outcome. Raises Conflict where the table has rows and no ledger."""
         if self._ledger.found is None:
-            raise Conflict(
+            raise self._identity.disagreement() or Conflict(
                 f"the table {self._table.name} has no ledger",
                 why="nothing was landed in it by this library, or its folder _rangeland is gone",
                 do="land something first, or restore the folder _rangeland",

@@ -38,11 +38,14 @@ def status_picture(status: Status) -> RenderableType:
     title.append(f", {counted(status.sequence, 'landing')}")
     lag = sum(p.lag for p in status.partitions)
     behind = Text("everything is landed", "green")
+    if not status.partitions:
+        behind = Text("the cluster has none of the job's partitions", "yellow")
     if lag:
         behind = Text(f"{counted(lag, 'offset')} not landed yet", "yellow")
     if held_back := sum(p.held_back for p in status.partitions):
         behind.append(f", {number(held_back)} of them behind an open transaction", "yellow")
-    behind.append(f", {counted(len(status.partitions), 'partition')}", "dim")
+    if status.partitions:
+        behind.append(f", {counted(len(status.partitions), 'partition')}", "dim")
     if over := sum(width(p.passed_over) for p in status.partitions):
         behind.append(f"; {counted(over, 'offset')} passed over, a backfill lands them", "yellow")
     parts: list[RenderableType] = [title, Text(), _status_table(status)]
