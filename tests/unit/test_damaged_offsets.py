@@ -222,6 +222,7 @@ def taken(
     edges = Edges(end)
     fetcher.brokers = cast(ConnectionPool, edges)
     monkeypatch.setattr(edges, "dialect", _Dialect(edges.dialect))
+    fetcher._loop.states[0].server.is_confirmed = True  # metadata has named it
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), readable_end)

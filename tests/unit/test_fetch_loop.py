@@ -40,6 +40,13 @@ def loop_of(*pieces: Slice, patience: FetchLimits = PATIENCE, **actions: Action)
     return FetchLoop(pieces, patience, Policy(**actions), 0)
 
 
+def confirmed(loop: FetchLoop) -> FetchLoop:
+    """Metadata has named the leaders of the plan again."""
+    for state in loop.states.values():
+        state.server.on_leader(Leader(B1, topic_id="A"), 0)
+    return loop
+
+
 def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
     step = loop.next(now_ms)
     assert isinstance(step, SendFetch), step
@@ -378,7 +385,7 @@ def test_a_fetch_that_is_too_small_is_doubled_and_asked_alone() -> None:
 
 def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
     patience = replace(PATIENCE, fetch_bytes=100, largest_fetch_bytes=300)
-    loop = loop_of(piece(0, P0), patience=patience)
+    loop = confirmed(loop_of(piece(0, P0), patience=patience))
     for size in (100, 200):
         want = ask(loop).wants[0]
         assert want.max_bytes == size
@@ -596,26 +603,43 @@ def test_a_stale_answer_is_our_bug() -> None:
 
 @pytest.mark.parametrize("next_offset", [0, 29, 30])
 def test_records_that_do_not_lead_on_are_a_bad_record(next_offset: int) -> None:
-    loop = loop_of(piece(0, P0, 30, 100))
+    loop = confirmed(loop_of(piece(0, P0, 30, 100)))
     with pytest.raises(BadRecord, match="only older records"):
         loop.on_records(ask(loop).wants[0], next_offset)
 
 
 def test_a_broker_that_cannot_read_its_own_log_is_a_bad_record() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = confirmed(loop_of(piece(0, P0)))
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
         loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
 def test_what_a_broker_cannot_read_has_no_end_to_go_on_behind(action: Action) -> None:
-    loop = loop_of(piece(0, P0), corrupt=action)
+    loop = confirmed(loop_of(piece(0, P0), corrupt=action))
     with pytest.raises(BadRecord, match=f"its end is unknown, so `{action}` cannot continue"):
         loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
+def test_damage_at_the_leader_of_the_plan_is_judged_once_metadata_has_named_it() -> None:
+    """It may be a follower by now, which newer brokers let clients read."""
+    loop = loop_of(piece(0, P0))
+    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+    assert isinstance(loop.next(0), FindLeaders)
+    loop.on_leaders(lead(B2))
+    assert ask(loop).leader == B2
+    with pytest.raises(BadRecord, match="cannot be read at offset 0"):
+        loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+
+
+def test_older_records_of_the_leader_of_the_plan_are_asked_for_again() -> None:
+    loop = loop_of(piece(0, P0, 30, 100))
+    assert not loop.on_records(ask(loop).wants[0], 30)
+    assert isinstance(loop.next(0), FindLeaders)
+
+
 def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
-    loop = loop_of(piece(0, P0, 5), piece(1, P1), corrupt=Action.HOLD)
+    loop = confirmed(loop_of(piece(0, P0, 5), piece(1, P1), corrupt=Action.HOLD))
     first, second = ask(loop).wants
     loop.on_verdict(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)

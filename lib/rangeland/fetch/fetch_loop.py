@@ -155,7 +155,7 @@ class FetchLoop:
         state = self._current(want)
         if next_offset <= state.position:
             error = slice_errors.only_older(state, next_offset, self.capabilities)
-            if self._is_replica_damage(state, error):
+            if self._asks_leader(want, error.what):
                 return False
             raise error
         state.advance(next_offset, self.now_ms)
@@ -173,9 +173,10 @@ class FetchLoop:
 
     def on_damaged(self, want: FetchTarget, error: BadRecord) -> None:
         """The offset at which reading could resume after damaged bytes is unknown, so the
-        partition is held there, or the run ends. If a replica sent them, its leader is asked."""
+        partition is held there, or the run ends. If a replica may have sent them, its leader is
+        asked."""
         state = self._current(want)
-        if self._is_replica_damage(state, error):
+        if self._asks_leader(want, error.what):
             return
         lost = (state.position, state.slice.until_offset)
         self._record_loss(state, damage_loss(error, self.policy, state.slice, *lost))
@@ -185,11 +186,7 @@ class FetchLoop:
         a leader that metadata has confirmed is believed."""
         state = self._current(want)
         evidence = f"an entry ended at {state.position}, and now one in its place goes on after it"
-        if state.server.may_be_replica:
-            self._doubt(state, evidence)
-        elif self.is_doubtful(want):
-            self._move(state, SliceEvent.STALE_LEADER, evidence)
-        else:
+        if not self._asks_leader(want, evidence):
             self._lose(state, LossKind.TRUNCATED, evidence)
 
     def on_empty(self, want: FetchTarget, high_watermark: int, throttled: bool) -> None:
@@ -380,12 +377,15 @@ class FetchLoop:
         reason = f"{state.server.address}, a replica that may lag, is read; {what}"
         self._move(state, SliceEvent.RETRIABLE_ERROR if throttled else event, reason)
 
-    def _is_replica_damage(self, state: SliceState, error: BadRecord) -> bool:
-        """True if a replica sent these bytes: its leader may have them intact, and is asked."""
-        if not state.server.may_be_replica:
-            return False
-        self._doubt(state, f"it sent damaged bytes: {error.what}")
-        return True
+    def _asks_leader(self, want: FetchTarget, seen: str) -> bool:
+        """False if the leader has answered. A replica may lag or be damaged, so what was seen in
+        its answer is no evidence, and its leader is asked."""
+        state, is_doubtful = self.states[want.index], self.is_doubtful(want)
+        if state.server.may_be_replica:
+            self._doubt(state, seen)
+        elif is_doubtful:
+            self._move(state, SliceEvent.STALE_LEADER, seen)
+        return is_doubtful
 
     def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
         """Up to ``until``, or to the slice's end if it is 0. Raises RangeLost unless the policy
