@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +28,7 @@ from rangeland.delta.table_metadata import (
 from rangeland.delta.table_path import TablePath
 from rangeland.delta.table_snapshot import Committed, Snapshot
 from rangeland.errors import Conflict, StorageFailed
-from tests.simulation.world import World
+from tests.simulation.world import Violation, World
 
 
 @dataclass(frozen=True)
@@ -63,22 +64,55 @@ class DeltaLog:
     def newest(self) -> Version:
         return self.versions[-1]
 
+    @property
+    def landed(self) -> dict[str, int]:
+        """The last sequence of each application, whether or not a checkpoint has dropped it."""
+        return {
+            application: sequence
+            for commit in self.commits
+            for application, sequence in commit.metadata.transactions.items()
+        }
+
     def append(self, version: Version, commit: Commit) -> None:
         self.versions.append(version)
         self.commits.append(commit)
+
+    def forget_transactions(self) -> None:
+        """A checkpoint drops transactions that are older than the table's property allows."""
+        self.versions[-1] = replace(self.newest, transactions={})
 
 
 class Tables:
     """All tables, by the key of their path."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, needs_lock: bool = False) -> None:
         self.world = world
         self.logs: dict[str, DeltaLog] = {}
+        self.needs_lock = needs_lock
+        """Of two commits at the same time both may believe that they won."""
+        self._locked: set[str] = set()
         self.excused: set[str] = set()
         """Landed files that something else has taken out of the table."""
 
     def newest(self, key: str) -> Version | None:
         return self.logs[key].newest if key in self.logs else None
+
+    def landed(self, key: str) -> dict[str, int]:
+        return self.logs[key].landed if key in self.logs else {}
+
+    def is_locked(self, key: str) -> bool:
+        return key in self._locked
+
+    @contextmanager
+    def locked(self, key: str) -> Iterator[None]:
+        """The operating system releases the lock of a process that dies."""
+        while key in self._locked:
+            self.world.sleep(0.02)
+        self._locked.add(key)
+        try:
+            yield
+        finally:
+            self._locked.discard(key)
 
     def change(
         self,
@@ -235,8 +269,10 @@ class SimulatedKernel(DeltaKernel):
         found = self._refused("delta.commit", f"committing to {snapshot.path}")
         key = TablePath.parse(snapshot.path).key
         log = self._tables.logs.get(key)
-        if log is None:
+        if log is None or log.newest.table_id != snapshot.table_id:
             raise StorageFailed(f"committing to {snapshot.path}", why="its log is gone")
+        if self._tables.needs_lock:
+            self._take_time(key, log)
         self._check(log, snapshot, transaction, expected_version, properties)
         actions = [json.loads(line) for line in text.splitlines() if line]
         adds = [added_file({"deletionVector": None, **a["add"]}) for a in actions if "add" in a]
@@ -264,6 +300,14 @@ class SimulatedKernel(DeltaKernel):
         last = version.number == snapshot.version + 1
         own = self._snapshot(snapshot.path, version, is_own=True) if last else None
         return Committed(version.number, own)
+
+    def _take_time(self, key: str, log: DeltaLog) -> None:
+        """Another of our writers must not commit while this one does. Spark's own writers may:
+        they look at the log again."""
+        seen = log.newest.number
+        self._world.point("delta.write")
+        if any(c.metadata.transactions for c in log.commits if c.metadata.version > seen):
+            raise Violation("lock", f"two writers have made version {seen + 1} of {key}")
 
     def _check(
         self,

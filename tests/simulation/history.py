@@ -19,6 +19,7 @@ from rangeland.errors import (
     ProofFailed,
     RangelandError,
     RangeLost,
+    TableRefused,
 )
 from rangeland.job import Job
 from rangeland.results import RunResult, VerifyResult
@@ -26,6 +27,7 @@ from tests.simulation.byte_judge import ByteJudge
 from tests.simulation.clusters import BROKERS
 from tests.simulation.delta import Tables
 from tests.simulation.dialects import cluster_of, limits_of, source_of
+from tests.simulation.displaced import DISPLACEMENTS, Displacement
 from tests.simulation.files import MemoryStore
 from tests.simulation.invariants import Judge
 from tests.simulation.logs import Log, fill
@@ -39,7 +41,8 @@ from tests.simulation.world import Crash, Process, Violation, World
 TABLE = "mem://lake/orders"
 TOPIC = "orders"
 MOST_RUNS = 40
-NEVER = (Bug, ProofFailed, LocalProtocolError, JobFileError, BadRecord, Conflict)
+SKEWS_MS = (0, 0, 0, 0, -1_000, 3_000, -86_400_000, 86_400_000)
+NEVER = (Bug, ProofFailed, LocalProtocolError, JobFileError, Conflict)
 """Errors that nothing in these histories justifies."""
 SKIP_ALL = tuple((kind, "skip") for kind in POLICIES)
 
@@ -79,7 +82,7 @@ class History:
         self.counts = counts
         setup = scenario.setup
         self.world = stage.world = World(scenario.seed)
-        self.tables = stage.tables = Tables(self.world)
+        self.tables = stage.tables = Tables(self.world, needs_lock=setup.is_local)
         self.store = stage.store = MemoryStore(self.world, self.tables.logs)
         self.cluster = stage.cluster = cluster_of(setup, self.world)
         self.world.act = self.act
@@ -87,6 +90,7 @@ class History:
         self.operations = Operations()
         key = TablePath.parse(TABLE).key
         self.table_faults = TableFaults(self.world, self.tables, self.store, key)
+        self.displaced = Displacement(self.world, self.tables, key)
         judge = ByteJudge if self.cluster.offsets_are_bytes else Judge
         self.judge = judge(self.cluster, self.tables, self.store, self.table_faults, key)
 
@@ -113,11 +117,20 @@ class History:
 
     def _act(self, kind: str, arg: int) -> None:
         rng = random.Random(arg)
+        if kind in TABLE_ACTS:
+            self.table_faults.act(kind, rng)
+        elif kind in DISPLACEMENTS:
+            self.displaced.act(kind)
+        elif kind != "vacuum":
+            self._change(kind, arg, rng)
+        elif not self.displaced.is_open and not self.tables.is_locked(self.judge.table):
+            version = self.tables.newest(self.judge.table)
+            self.store.vacuum(self.judge.table, version.files if version else ())
+
+    def _change(self, kind: str, arg: int, rng: random.Random) -> None:
         topic = self.cluster.topics[TOPIC]
         log = rng.choice(topic.logs)
         now = self.world.now_ms
-        if kind in TABLE_ACTS:
-            self.table_faults.act(kind, rng)
         match kind:
             case "produce":
                 for one in topic.logs:
@@ -128,16 +141,13 @@ class History:
                 self.cluster.expire(log, rng)
             case "compact" | "lose":
                 self._drop(log, rng, "compacted" if topic.compacts else "missing", kind)
-            case "down" | "slow":
+            case "down" | "slow" | "damage" | "mend":
                 self._break(log, kind, rng)
             case "truncate" if log.entries:
                 log.truncate(rng.randint(1, min(3, len(log.entries))))
                 self.cluster.elect(log, rng, clean=False)
                 if self.cluster.shows_rewriting and rng.random() < 0.7:
                     fill(log, rng, now, transactions=False)
-            case "vacuum":
-                version = self.tables.newest(self.judge.table)
-                self.store.vacuum(self.judge.table, version.files if version else ())
             case "recreate" if self.cluster.has_topic_ids:
                 self.cluster.recreate(TOPIC)
                 self.act("produce", arg)
@@ -151,6 +161,10 @@ class History:
                 self.cluster.down[node] = now + rng.choice((200, 5_000, 300_000))
             case "slow":
                 log.is_slow_until_ms = now + rng.choice((500, 20_000, 600_000))
+            case "damage":
+                log.damage(rng)
+            case "mend":
+                log.mend()
 
     def _drop(self, log: Log, rng: random.Random, reason: str, kind: str) -> None:
         """Compaction only works on topics that compact; a segment is lost from others."""
@@ -172,40 +186,78 @@ class History:
         return [c if known is None or c in known else "run" for c in happening.commands]
 
     def _run_with_faults(self, happening: Happening) -> None:
+        clocks = random.Random(happening.arg)
         drivers = [
-            (Process(f"{command} {number}", list(faults)), command)
+            (Process(f"{command} {number}", list(faults), clocks.choice(SKEWS_MS)), command)
             for number, (command, faults) in enumerate(
                 zip(self._commands(happening), happening.faults, strict=True)
             )
         ]
-        was_troubled, was_harmed = self._is_troubled(), self.judge.is_harmed()
+        was_troubled, was_harmed = self._is_troubled(), self._is_harmed()
+        was_away, had_both = self.displaced.is_open, self.judge.has_both()
+        was_undone = set() if was_away else self.judge.undone()
         results = self._carry_out(drivers, self._job())
         left = sum(len(process.faults) for process, _ in drivers)
         struck = left < sum(map(len, happening.faults))
         is_alone = len(drivers) == 1
-        is_harmed = was_harmed or self.judge.is_harmed() or not self.judge.has_ledger()
+        had_both = had_both and self.judge.has_both()
+        is_harmed = was_harmed or self._is_harmed() or not had_both
         for (_, command), found in zip(drivers, results, strict=True):
             if isinstance(found, RangelandError):
                 allowed = MAY_END_WITH.get(command, ())
                 allowed += (Conflict,) if is_harmed or not is_alone else ()
                 is_troubled = struck or was_troubled or is_harmed or not is_alone
+                allowed += () if had_both else (TableRefused,)
                 self._check_error(found, is_troubled=is_troubled, allowed=allowed)
-            elif isinstance(found, VerifyResult):
+            elif isinstance(found, RunResult):
+                self._check_refused(found, command, happening.commands, was_away, was_undone)
+            elif isinstance(found, VerifyResult) and not self.displaced.is_open:
                 self.judge.check_verify(found, is_alone=is_alone)
-        self.judge.check()
+        self._check()
+
+    def _check_refused(
+        self,
+        found: RunResult,
+        command: str,
+        commands: Sequence[str],
+        was_away: bool,
+        was_undone: set[tuple[str, int, int]],
+    ) -> None:
+        """Nothing lands in a table that its ledger does not belong to, or on top of rows that are
+        missing."""
+        if was_away and self.displaced.is_open:
+            raise Violation("displaced", f"{command} has ended with {found.state}")
+        if self.displaced.is_open or was_away or "missing" in commands:
+            return
+        if left := was_undone & self.judge.undone():
+            raise Violation("undone", f"{command} ended with {found.state}, {left} is missing")
+
+    def _check(self) -> None:
+        if self.displaced.is_open:
+            self.displaced.check()
+        else:
+            self.judge.check()
+
+    def _is_harmed(self) -> bool:
+        return self.displaced.is_open or self.judge.is_harmed()
 
     def _carry_out(self, drivers: Sequence[tuple[Process, str]], job: Job) -> list[Any]:
         def work(command: str) -> Any:
             spark = SimulatedSpark(
                 self.world, self.tables, self.store, is_local=self.scenario.setup.is_local
             )
-            return self.operations.carry_out(command, job, spark)
+            return self.operations.carry_out(command, job, spark, self._somewhere())
 
         found = self.world.run([(process, partial(work, kind)) for process, kind in drivers])
         for _, fault in self.world.struck:
             self.counts.faults[fault.kind] += 1
         self.world.struck.clear()
         return [self._ended(process, one) for (process, _), one in zip(drivers, found, strict=True)]
+
+    def _somewhere(self) -> dict[int, int]:
+        """An offset of each partition."""
+        logs = self.cluster.topics[TOPIC].logs
+        return {log.number: self.world.random.randint(log.start, log.end) for log in logs}
 
     def _ended(self, process: Process, found: Any) -> Any:
         self.counts.runs += 1
@@ -245,6 +297,8 @@ class History:
             raise Violation("error", f"{type(error).__name__}: {error}") from error
         if isinstance(error, RangeLost):
             self.judge.check_loss(error)
+        elif isinstance(error, BadRecord):
+            self.judge.check_damage(error)
         elif not is_troubled:
             raise Violation("error", f"without any trouble, {type(error).__name__}: {error}")
 
@@ -270,30 +324,46 @@ class History:
         raise Violation("ends", f"not everything has landed after {MOST_RUNS} runs")
 
     def _repair(self) -> None:
-        """What others have taken out of the table is landed again."""
-        for _ in range(MOST_RUNS):
-            if not self.judge.is_harmed():
-                break
-            (found,) = self._carry_out([(Process("repair"), "missing")], self._job(SKIP_ALL))
-            if isinstance(found, RangelandError):
-                self._check_error(found, is_troubled=False)
-            self.judge.check()
-            if found.state == "nothing":
-                break
+        """What others have taken out of the table is landed again, and so is what was damaged."""
+        if self.judge.is_harmed():
+            self._repeat("missing")
+            if self.judge.undone():  # it is not known of which incarnation of the topic
+                (found,) = self._carry_out([(Process("person"), "adopt")], self._job())
+                if isinstance(found, RangelandError):
+                    raise found
+        if self.judge.has_ledger():
+            self._repeat("reread")
         (found,) = self._carry_out([(Process("proof"), "verify")], self._job())
         if isinstance(found, RangelandError):
             raise found
         self.judge.check_verify(found, is_alone=True)
-        if found.audit.holes:
-            raise Violation("ends", f"not repaired: {found.audit.holes}")
+        is_known = self.cluster.incarnations == 1
+        if is_known and (found.audit.holes or found.missing_files):
+            left = (*found.audit.holes, *found.missing_files)
+            raise Violation("ends", f"not repaired: {left}")
+
+    def _repeat(self, command: str) -> None:
+        for _ in range(MOST_RUNS):
+            (found,) = self._carry_out([(Process("repair"), command)], self._job(SKIP_ALL))
+            if isinstance(found, RangelandError):
+                # A replacement that was under way cannot read what is missing, and is given up.
+                self._check_error(found, is_troubled=self.judge.is_harmed())
+                continue
+            self.judge.check()
+            if found.state == "nothing":
+                return
+        raise Violation("ends", f"{command} has not ended after {MOST_RUNS} times")
 
     def _heal(self) -> None:
         self.world.log("--- all is well from now on")
         self.world.now_ms += 3_600_000
         self.cluster.down.clear()
         self.cluster.stale.clear()
+        if self.displaced.is_open:
+            self.displaced.bring_back()
         for log in self.cluster.topics[TOPIC].logs:
             log.lags, log.is_slow_until_ms = None, 0
+            log.mend()
             # Kafka before 2.1 does not say that records which were planned no longer exist: a
             # plan is finished once there are others at their offsets.
             is_silent = self.cluster.shows_rewriting and not self.cluster.has_epochs

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rangeland.errors import RangeLost
+from rangeland.errors import BadRecord, RangeLost
 from rangeland.model import Range
 from rangeland.results import VerifyResult
 from tests.simulation.clusters import SimulatedCluster
@@ -31,6 +31,7 @@ EVIDENCE = {
     "truncated": {"truncated"},
     "vanished": {"recreated"},
     "missing": {"missing", "truncated", "expired"},
+    "corrupt": {"corrupt", "missing", "compacted"},
 }
 """What must have happened to an offset that is called lost."""
 
@@ -116,8 +117,17 @@ class Judge:
         taken = self._faults.taken
         return taken - set(map(place_of, self.rows())) if taken else set()
 
+    def undone(self) -> set[tuple[str, int, int]]:
+        """Offsets that are missing because all rows were replaced or the table was restored, and
+        that nothing has landed again."""
+        torn = self.torn() & self._faults.undone if self._faults.undone else set()
+        return {(topic, n, at) for topic, n, _, at in torn} - self._landed_as_missing()
+
     def has_ledger(self) -> bool:
-        return self._tables.newest(self._ledger) is not None
+        return self._ledger in self._tables.logs
+
+    def has_both(self) -> bool:
+        return self.has_ledger() and self.table in self._tables.logs
 
     def is_harmed(self) -> bool:
         version = self._tables.newest(self.table)
@@ -149,8 +159,7 @@ class Judge:
         rows = self.rows()
         self._check_rows(rows)
         ledger = self.ledger()
-        version = self._tables.newest(self.table)
-        transactions = version.transactions if version else {}
+        transactions = self._tables.landed(self.table)
         landed = self._landings(ledger, transactions)
         for application, sequence in transactions.items():
             if (application, sequence) not in ledger.outcomes:
@@ -219,7 +228,12 @@ class Judge:
                 {o for i, o in x.get(one.key, ()) if i in mine and o in one.offsets}
                 for x in (there, torn)
             )
-            self._check_range(one, logs, has_rows, had_rows, losses)
+            counted = self._check_range(one, logs, has_rows, had_rows, losses)
+            # Where topics have no ids, rows of two incarnations cannot be told apart; and what has
+            # replaced the rows may have come from another log.
+            is_sure = len(logs) == 1 and one.key not in replaced
+            if is_sure and any(one.counts[name] > counted[name] for name in NO_ROW):
+                raise Violation("evidence", f"{one} has {one.counts}, and really {counted}")
         for key, places in there.items():
             self._check_count(key, len(places), len(torn.get(key, ())), promised[key], replaced)
 
@@ -243,32 +257,30 @@ class Judge:
         has_rows: set[int],
         had_rows: set[int],
         losses: Sequence[dict[str, Any]],
-    ) -> None:
+    ) -> dict[str, int]:
         lost: dict[int, dict[str, Any]] = {}
         for loss in losses:
             if (loss["application"], loss["sequence"]) != (one.application, one.sequence):
                 continue
             if (loss["topic"], loss["partition"]) != (one.topic, one.number):
                 continue
-            if loss["plan"] and loss["action"] == "skip":
+            if loss["plan"] and loss["action"] in ("skip", "quarantine"):
                 lost |= dict.fromkeys(range(loss["from_offset"], loss["until_offset"]), loss)
         counted = dict.fromkeys(NO_ROW, 0)
         for offset in range(one.from_offset, one.until_offset):
-            if offset in has_rows or offset in had_rows:
+            if offset in has_rows:
                 continue
             reasons = {r for log in logs for r in log.reasons.get(offset, ())}
             if offset in lost:
                 self._check_evidence(lost[offset], offset, reasons)
+                self._check_damaged(lost[offset], logs)
                 continue
             known = [name for name in NO_ROW if name in reasons]
-            if not known:
+            if not known and offset not in had_rows:
                 raise Violation("missing", f"offset {offset} of {one}, which is {reasons}")
             for name in known:
                 counted[name] += 1
-        for name in NO_ROW:
-            # Where topics have no ids, rows of two incarnations cannot be told apart.
-            if one.counts[name] > counted[name] and len(logs) == 1:
-                raise Violation("evidence", f"{one} has {one.counts}, and really {counted}")
+        return counted
 
     def _logs(self, one: Landed) -> list[Log]:
         incarnation = self._truth.ids.get(one.topic_id or "")
@@ -280,6 +292,20 @@ class Judge:
             raise Violation(
                 "evidence", f"{offset} is called {loss['verdict']}, and is really {reasons}"
             )
+
+    def _check_damaged(self, loss: dict[str, Any], logs: Sequence[Log]) -> None:
+        """Where a damaged entry begins and ends is not known, so a gap beside it belongs to it,
+        also where only the gap is in the range that was asked for."""
+        if loss["verdict"] != "corrupt":
+            return
+        for log in logs:
+            after = loss["until_offset"]
+            while log.reasons.get(after, set()) & {"missing", "compacted"}:
+                after += 1
+            span = range(loss["from_offset"], after + 1)
+            if any("corrupt" in log.reasons.get(offset, ()) for offset in span):
+                return
+        raise Violation("evidence", f"{loss['from_offset']} is called corrupt, nothing there is")
 
     def _check_checkpoint(
         self, landed: Sequence[Landed], ledger: LedgerRows, sequence: int
@@ -340,14 +366,19 @@ class Judge:
 
     def _landed_as_missing(self) -> set[tuple[str, int, int]]:
         """Offsets that were landed again, where they may have turned out to be lost."""
-        version = self._tables.newest(self.table)
-        landed = self._landings(self.ledger(), version.transactions if version else {})
+        landed = self._landings(self.ledger(), self._tables.landed(self.table))
         return {
             (one.topic, one.number, offset)
             for one in landed
             if one.kind in ("missing", "replace")
             for offset in one.offsets
         }
+
+    def check_damage(self, error: BadRecord) -> None:
+        """What ends a run as a bad record was really damaged."""
+        logs = self._truth.logs.values()
+        if not any("corrupt" in found for log in logs for found in log.reasons.values()):
+            raise Violation("evidence", f"nothing was damaged: {error}")
 
     # --- losses and the end ---------------------------------------------------------------
 
@@ -372,7 +403,7 @@ class Judge:
                 if (loss["verdict"], loss["action"]) == ("truncated", "skip")
                 for offset in range(loss["from_offset"], loss["until_offset"])
             }
-            truncated |= self._landed_by_backfills(log)
+            truncated |= self._landed_by_backfills(log) | self._damaged(log, losses)
             if not self._shows_rewriting:
                 truncated |= {o for o, reasons in log.reasons.items() if "truncated" in reasons}
             for entry in log.entries:
@@ -380,6 +411,18 @@ class Judge:
                     if value not in values and offset not in truncated:
                         where = f"{log.topic}/{log.number} offset {offset}"
                         raise Violation("left out", f"{where} has never been landed: {value!r}")
+
+    def _damaged(self, log: Log, losses: Sequence[dict[str, Any]]) -> set[int]:
+        """Offsets that were skipped while their bytes were damaged. Those in quarantine have been
+        read again."""
+        return {
+            offset
+            for loss in losses
+            if (loss["topic"], loss["partition"]) == (log.topic, log.number)
+            if (loss["verdict"], loss["action"]) == ("corrupt", "skip")
+            for offset in range(loss["from_offset"], loss["until_offset"])
+            if "corrupt" in log.reasons.get(offset, ())
+        }
 
     def _landed_by_backfills(self, log: Log) -> set[int]:
         """Offsets at which an unclean election has replaced what a backfill had landed. A backfill

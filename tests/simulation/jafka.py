@@ -101,7 +101,7 @@ class JafkaCluster(SimulatedCluster):
     servers = "1:b1:9092, 2:b2:9092"
     log_type = ByteLog
     refuses = frozenset(
-        {"compact", "lose", "slow", "recreate"}
+        {"compact", "lose", "slow", "recreate", "damage", "mend"}
         | {"overwrite", "restore", "delete", "lose-file", "optimize"}
     )
     commands = frozenset({"run", "backfill", "plan", "apply", "verify"})

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.record_batches import ABORT, COMMIT, Batch, Record, encode, marker
 from tests.simulation.world import EPOCH_MS
 
 EPOCH_AT = 12
+CHECKED_AT = 21
+MOST_PLANNED = 200
 CODECS = ("none", "none", "none", "gzip", "zstd", "lz4", "snappy")
 
 
@@ -30,6 +32,8 @@ class Entry:
     producer_id: int = -1
     is_marker: bool = False
     is_aborted: bool = False
+    intact: bytes = b""
+    """Its bytes before one of them was damaged."""
 
 
 @dataclass
@@ -136,8 +140,10 @@ class Log:
 
     def truncate(self, count: int) -> None:
         """A leader that lacks the last ``count`` entries is elected."""
-        for entry in self.entries[len(self.entries) - count :]:
-            self.because(range(entry.base, entry.until), "truncated")
+        cut = self.entries[: len(self.entries) - count]
+        if cut and cut[-1].producer_id >= 0 and not cut[-1].is_marker:
+            count += 1  # otherwise its transaction would stay open for ever
+        self.because(range(self.entries[-count].base, self.end), "truncated")
         self.entries = self.entries[: len(self.entries) - count]
         self.end = self.entries[-1].until if self.entries else self.start
         self.epochs = [(e, at) for e, at in self.epochs if at < self.end] or [self.epochs[0]]
@@ -149,9 +155,27 @@ class Log:
         entry = self.entries.pop(index)
         self.because(range(entry.base, entry.until), reason)
 
+    def damage(self, rng: random.Random) -> None:
+        """One bit of an entry is flipped where the log is stored, in a part with a checksum."""
+        if not self.entries:
+            return
+        index = rng.randrange(len(self.entries))
+        entry = self.entries[index]
+        data = bytearray(entry.data)
+        data[rng.randrange(CHECKED_AT, len(data))] ^= 1 << rng.randrange(8)
+        self.entries[index] = replace(entry, data=bytes(data), intact=entry.intact or entry.data)
+        self.because(range(entry.base, entry.until), "corrupt")
+
+    def mend(self) -> None:
+        """A replica with intact bytes is elected."""
+        self.entries = [
+            replace(e, data=e.intact, intact=b"") if e.intact else e for e in self.entries
+        ]
+
     def delete(self) -> None:
-        """The topic is deleted."""
-        self.because(range(self.highest), "recreated")
+        """The topic is deleted. A survey may combine its id with the end of the next one, and plan
+        offsets that it never had."""
+        self.because(range(self.highest + MOST_PLANNED), "recreated")
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The newest epoch in the log up to this one, and where its records end."""

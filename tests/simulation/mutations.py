@@ -1,135 +1,375 @@
 """Mistakes that the simulation has to find: one safeguard of the product left out at a time.
 
-A mutation replaces a piece of one function's source. If that piece is no longer there, the
-mutation is out of date and fails. ``python -m tests.simulation.mutations`` says after how many
-histories each is caught.
+``python -m tests.simulation.mutations`` says after how many histories each is caught.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import inspect
 import sys
-import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
-from tests.simulation.history import Counts
-from tests.simulation.replaced import simulated
-from tests.simulation.scenario import scenario
-from tests.simulation.shrinking import failure_of
+from tests.simulation.mutating import Change, Mutation, caught_after
 
-
-@dataclass(frozen=True)
-class Mutation:
-    """``where`` is module:function or module:Class.method."""
-
-    name: str
-    where: str
-    old: str
-    new: str
-
-
-MUTATIONS = (
+PLANS_AND_LEDGER = (
     Mutation(
         "plans may overlap",
-        "rangeland.landing.plan_conflicts:overlapping",
-        "if common(plan.ranges, coverage_of(other.plan.ranges)):",
-        "if False:",
+        Change(
+            "landing.plan_conflicts:overlapping",
+            "if common(plan.ranges, coverage_of(other.plan.ranges)):",
+            "if False:",
+        ),
     ),
     Mutation(
         "a plan is entered whoever came first",
-        "rangeland.delta.ledger.ledger_table:Ledger.enter",
-        "if self.entered() != expected:",
-        "expected = self.entered()\n    if False:",
+        Change(
+            "delta.ledger.ledger_table:Ledger.enter",
+            "if self.entered() != expected:",
+            "expected = self.entered()\n    if False:",
+        ),
+    ),
+    Mutation(
+        "unfinished plans stay unfinished",
+        Change("run:Runner._land", "if first is not None:", "if False:"),
     ),
     Mutation(
         "the outcome of the second driver counts",
-        "rangeland.landing.target_state:LandingTarget._prepare",
-        "return theirs, False",
-        "return mine, True",
+        Change(
+            "landing.target_state:LandingTarget._prepare",
+            "return theirs, False",
+            "return mine, True",
+        ),
+    ),
+    Mutation(
+        "an entry counts as written after a conflict",
+        Change("delta.ledger.ledger_table:Ledger._append", "return False", "return True"),
+    ),
+    Mutation(
+        "an entry whose answer was lost counts as another driver's",
+        Change(
+            "delta.ledger.ledger_table:Ledger._append",
+            "if any(key.path == files[0].path for key in self.events()):",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "later plans forget the plans that are not in the table",
+        Change(
+            "delta.ledger.ledger_table:Ledger.enter",
+            "live = tuple(dict.fromkeys([*unsettled, *self.live()]))",
+            "live = ()",
+        ),
+    ),
+    Mutation(
+        "a plan forgets what had landed before",
+        Change("delta.ledger.ledger_table:Ledger.enter", "covered=coverage.landed", "covered={}"),
+    ),
+    Mutation(
+        "the table is read before the ledger",
+        Change(
+            "landing.target_ledger:TargetLedger.refresh",
+            "self.found = self.look()\n",
+            "self._table.look_again()\n        self.found = self.look()\n",
+        ),
+        Change(
+            "landing.target_ledger:TargetLedger.refresh",
+            "self.found.entered()\n        self._table.look_again()\n",
+            "self.found.entered()\n",
+        ),
     ),
     Mutation(
         "what has landed is landed again",
-        "rangeland.landing.job_history:JobHistory._coverage",
-        "if self._ledger.found is None:",
-        "if True:",
+        Change(
+            "landing.job_history:JobHistory._coverage", "if self._ledger.found is None:", "if True:"
+        ),
     ),
     Mutation(
+        "a run does not look at what has landed",
+        Change(
+            "planning.plan_builder:draft",
+            "leave_out(asked, standing.landed)",
+            "asked",
+        ),
+    ),
+    Mutation(
+        "a limit leaves a hole",
+        Change(
+            "planning.limits:_spend_records",
+            "return [*taken, truncate(r, share)]",
+            "taken.append(truncate(r, share))\n            continue",
+        ),
+    ),
+    Mutation(
+        "a reviewed plan is applied whatever has landed since",
+        Change(
+            "landing.plan_conflicts:refuse_outdated",
+            "if covered := common(plan.ranges, now.landed):",
+            "if covered := None:",
+        ),
+        Change(
+            "landing.plan_conflicts:refuse_outdated",
+            "if now.sequence != plan.sequence:",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "a reviewed plan is applied whatever is under way",
+        Change(
+            "landing.plan_conflicts:refuse_outdated",
+            "if blocking := overlapping(plan, unfinished):",
+            "if blocking := None:",
+        ),
+    ),
+)
+TABLE = (
+    Mutation(
+        "prepared files are not checked before the commit",
+        Change("delta.table_commit:land", "return not missing", "return True"),
+    ),
+    Mutation(
+        "a restored table is landed in",
+        Change(
+            "landing.job_history:JobHistory.undone",
+            "return restored or table_commit.replaced(commits)",
+            "return table_commit.replaced(commits)",
+        ),
+    ),
+    Mutation(
+        "an overwritten table is landed in",
+        Change(
+            "landing.job_history:JobHistory.undone",
+            "return restored or table_commit.replaced(commits)",
+            "return restored",
+        ),
+    ),
+    Mutation(
+        "rows that are back are landed beside the others",
+        Change(
+            "landing.committer:PlanCommitter._land",
+            "if self.replacement.has_rows_of(plan):",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "files that are gone stay in the table",
+        Change(
+            "landing.committer:PlanCommitter._land",
+            "self.target.land(outcome, since, self.target.table.dead_files())",
+            "self.target.land(outcome, since)",
+        ),
+    ),
+    Mutation(
+        "a part of a slice may be replaced",
+        Change("landing.verification:refuse_cut", "if not cut:", "if True:"),
+    ),
+    Mutation(
+        "a replacement may lose rows",
+        Change("landing.replacement:refuse_lost", "if not losses:", "if True:"),
+        Change("landing.planner:Planner._refuse_replace", "if plan.losses:", "if False:"),
+    ),
+)
+LOSSES = (
+    Mutation(
         "a held partition moves on",
-        "rangeland.planning.incarnation:stopped_at",
-        "if loss.action is Action.HOLD or loss.verdict in STILL_TO_COME:",
-        "if loss.verdict in STILL_TO_COME:",
+        Change(
+            "planning.incarnation:stopped_at",
+            "if loss.action is Action.HOLD or loss.verdict in STILL_TO_COME:",
+            "if loss.verdict in STILL_TO_COME:",
+        ),
+    ),
+    Mutation(
+        "the checkpoint passes the end of a log that was cut",
+        Change(
+            "planning.incarnation:stopped_at",
+            "if loss.action is Action.HOLD or loss.verdict in STILL_TO_COME:",
+            "if loss.action is Action.HOLD:",
+        ),
     ),
     Mutation(
         "losses are not recorded",
-        "rangeland.landing.target_state:LandingTarget._prepare",
-        "if ledger.prepare(mine, self._with_columns(losses)):",
-        "if ledger.prepare(mine, []):",
+        Change(
+            "landing.target_state:LandingTarget._prepare",
+            "if ledger.prepare(mine, self._with_columns(losses)):",
+            "if ledger.prepare(mine, []):",
+        ),
     ),
     Mutation(
         "every gap is compacted",
-        "rangeland.fetch.offset_gaps:GapExplainer.explain",
-        "return self.are_explained(topic)",
-        "self._known[topic] = type(self._known[topic])(True, '')\n    return True",
+        Change(
+            "fetch.offset_gaps:GapExplainer.explain",
+            "return self.are_explained(topic)",
+            "self._known[topic] = type(self._known[topic])(True, '')\n    return True",
+        ),
+    ),
+    Mutation(
+        "a log that was cut and has grown again is whole",
+        Change(
+            "planning.incarnation:cut_short",
+            "if end is None or end >= mark.until_offset or mark.epoch is None:",
+            "if True:",
+        ),
+    ),
+    Mutation(
+        "a topic that was created again is the same",
+        Change("planning.incarnation:recreated", "return then != now", "return False"),
+    ),
+    Mutation(
+        "one odd survey is believed",
+        Change("survey.cluster_survey:take_survey", "if not suspicious:", "if True:"),
+    ),
+    Mutation(
+        "logs are not confirmed after they were read",
+        Change(
+            "landing.slice_reader:SliceReader._confirm",
+            "if plan.kind is not PlanKind.REDRIVE:",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "logs without ids are not compared",
+        Change(
+            "landing.log_confirmation:Confirmation._changes",
+            "if p in marks and crc != before[p]:",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "the end of a log is believed at once",
+        Change(
+            "fetch.fetch_loop:FetchLoop._on_short_end",
+            "if state.short_ends < SHORT_END_REPORTS or not is_long:",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "a high watermark that lags is the end",
+        Change(
+            "fetch.log_edges:log_end",
+            "if not brokers.dialect.capabilities.has_epochs:",
+            "if True:",
+        ),
     ),
 )
-
-
-@contextmanager
-def applied(mutation: Mutation) -> Iterator[None]:
-    module_name, _, path = mutation.where.partition(":")
-    module: Any = importlib.import_module(module_name)
-    *parents, name = path.split(".")
-    owner = module
-    for parent in parents:
-        owner = getattr(owner, parent)
-    before = getattr(owner, name)
-    source = textwrap.dedent(inspect.getsource(before))
-    found = source.count(mutation.old)
-    if found != 1:
-        raise LookupError(f"{mutation.where} has {mutation.old!r} {found} times")
-    made: dict[str, Any] = {}
-    text = "from __future__ import annotations\n" + source.replace(mutation.old, mutation.new)
-    exec(compile(text, mutation.where, "exec"), vars(module), made)
-    holders = [owner] if parents else _holders(before, name)
-    for holder in holders:
-        setattr(holder, name, made[name])
-    try:
-        yield
-    finally:
-        for holder in holders:
-            setattr(holder, name, before)
-
-
-def _holders(function: object, name: str) -> list[Any]:
-    """The modules that have the function under its name."""
-    modules = [m for key, m in sys.modules.items() if key.startswith("rangeland.")]
-    return [module for module in modules if getattr(module, name, None) is function]
-
-
-def caught_after(mutation: Mutation, most: int, first: int = 0) -> tuple[int, str] | None:
-    """How many histories it took to find it, and how it showed; None if it was not found."""
-    with simulated() as stage, applied(mutation):
-        for number in range(most):
-            found = failure_of(scenario(first + number), stage, Counts())
-            if found is not None:
-                return number + 1, f"{type(found).__name__}: {found}"
-    return None
+RECORDS = (
+    Mutation(
+        "aborted records are landed",
+        Change(
+            "dialects.kafka.records:_LogWalk.__init__",
+            "AbortedTransactions(aborted if committed else ())",
+            "AbortedTransactions(())",
+        ),
+    ),
+    Mutation(
+        "a marker is called aborted",
+        Change(
+            "dialects.kafka.records:_LogWalk.take",
+            "self.control += self._count",
+            "self.aborted += self._count",
+        ),
+        Change(
+            "dialects.kafka.records:_LogWalk._take_whole",
+            "self.control += control",
+            "self.aborted += control",
+        ),
+    ),
+    Mutation(
+        "records before the position are landed again",
+        Change(
+            "dialects.kafka.records:_LogWalk._decode",
+            "self.from_offset, self.until_offset, most)",
+            "0, self.until_offset, most)",
+        ),
+    ),
+)
+DISPLACED = (
+    Mutation(
+        "a table without its ledger is landed in",
+        Change(
+            "landing.identity_check:IdentityCheck.disagreement",
+            "return self._without_ledger()",
+            "return None",
+        ),
+    ),
+    Mutation(
+        "a table that is gone is made again",
+        Change(
+            "landing.identity_check:IdentityCheck.disagreement",
+            "else self._without_table(newest)",
+            "else None",
+        ),
+    ),
+    Mutation(
+        "another ledger will do",
+        Change(
+            "landing.identity_check:IdentityCheck.disagreement",
+            "return self._of_another_ledger()",
+            "return None",
+        ),
+    ),
+    Mutation(
+        "another table will do",
+        Change(
+            "landing.identity_check:IdentityCheck._is_table_of",
+            "return newest.table_id == self._table.snapshot.table_id",
+            "return True",
+        ),
+    ),
+    Mutation(
+        "a table that was created again meanwhile is landed in",
+        Change(
+            "delta.table_commit:refuse_another",
+            "if now is None or now.table_id != snapshot.table_id:",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "commits need no lock",
+        Change("delta.delta_kernel:DeltaKernel.append", "with locked(where):", "if True:"),
+    ),
+)
+DAMAGE = (
+    Mutation(
+        "checksums are not compared",
+        Change(
+            "dialects.kafka.batch_opening:_open_stored",
+            "if crc32c(records[position + CHECKED : end]) != crc:",
+            "if False:",
+        ),
+        Change(
+            "dialects.kafka.batch_opening:_open_packed",
+            "if crc32c(records[position + CHECKED : end]) != crc:",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "what is quarantined is not kept",
+        Change(
+            "landing.committer:PlanCommitter._land",
+            "if outcome.kept or outcome.attempt:",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "a damaged batch is skipped with what follows",
+        Change(
+            "fetch.simple_consumer:_lost",
+            "until_offset = loss.from_offset if is_held else loss.until_offset",
+            "until_offset = loss.until_offset",
+        ),
+    ),
+)
+MUTATIONS = (*PLANS_AND_LEDGER, *TABLE, *LOSSES, *RECORDS, *DISPLACED, *DAMAGE)
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations")
     parser.add_argument("--seeds", type=int, default=20_000)
+    parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--only", default="", help="part of a name")
     asked = parser.parse_args(arguments)
     missed = 0
     for mutation in MUTATIONS:
         if asked.only in mutation.name:
-            found = caught_after(mutation, asked.seeds)
+            found = caught_after(mutation, asked.seeds, asked.first)
             missed += found is None
             print(f"{mutation.name}: {found or 'NOT CAUGHT'}"[:300], flush=True)
     return 1 if missed else 0

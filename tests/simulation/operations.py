@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rangeland.errors import Conflict, RangelandError, UsageError
+from rangeland.errors import Conflict, JobFileError, RangelandError, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.job.job_file import RangeSpec
 from rangeland.planning.plan import Plan, PlanKind
@@ -15,18 +15,31 @@ from rangeland.planning.policy import Loss
 from rangeland.progress_events import NoProgress
 from rangeland.queries.table_queries import verify
 from rangeland.results import PlanPreview
-from rangeland.run import Runner, preview
+from rangeland.run import Runner, adopt, preview
 from tests.simulation.spark import SimulatedSpark
 
-COMMANDS = ("run", "run", "run", "run", "backfill", "replace", "missing", "verify", "plan", "apply")
-EVERYTHING = ("backfill", "replace")
-"""These are asked for the whole log, whatever the checkpoint is."""
+RANGES = {
+    "backfill": ("backfill", ""),
+    "replace": ("replace", ""),
+    "backfill-end": ("backfill", "end"),
+    "backfill-start": ("backfill", "start"),
+    "replace-end": ("replace", "end"),
+}
+"""These are asked for all of the log, its end or its start, whatever the checkpoint is."""
+COMMANDS = (
+    *("run",) * 5,
+    *RANGES,
+    *("missing", "reread", "redrive", "verify", "plan", "apply"),
+)
 MAY_END_WITH: dict[str, tuple[type[RangelandError], ...]] = {
-    "replace": (UsageError,),
+    "replace": (UsageError, TableRefused),
+    "replace-end": (UsageError, TableRefused, JobFileError),
+    "backfill-start": (JobFileError,),
+    "backfill-end": (JobFileError,),
     "apply": (Conflict,),
 }
 """Errors that a command may end with in a cluster and a table without any trouble: a range to
-replace may cut a slice, and a plan may be out of date."""
+replace may cut a slice, a range may end before what has expired, a plan may be out of date."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +60,19 @@ class Operations:
     def __init__(self) -> None:
         self.reviewed: ReviewedPlan | None = None
 
-    def carry_out(self, command: str, job: Job, spark: SimulatedSpark) -> Any:
+    def carry_out(
+        self, command: str, job: Job, spark: SimulatedSpark, somewhere: Mapping[int, int]
+    ) -> Any:
+        """``somewhere`` are offsets at which a range may begin or end."""
         progress = NoProgress()
-        if command in EVERYTHING:
-            spec = RangeSpec.model_validate({"from": "earliest"})
-            job = job.model_copy(update={"range": spec})
+        if command in RANGES:
+            command, part = RANGES[command]
+            job = job.model_copy(update={"range": _range(job, part, somewhere)})
         match command:
             case "verify":
                 return verify(job, spark, progress)
+            case "adopt":
+                return adopt(job, spark, progress)
             case "plan":
                 return self._reviewed(preview(job, spark, progress))
             case "apply":
@@ -69,5 +87,11 @@ class Operations:
         return self.reviewed
 
 
-def may_change(commands: Sequence[str]) -> bool:
-    return any(command not in ("verify", "plan") for command in commands)
+def _range(job: Job, part: str, somewhere: Mapping[int, int]) -> RangeSpec:
+    bounds = {topic: dict(somewhere) for topic in job.source.topics}
+    asked: dict[str, Any] = {"from": "earliest"}
+    if part == "end":
+        asked["from"] = bounds
+    elif part == "start":
+        asked["until"] = bounds
+    return RangeSpec.model_validate(asked)

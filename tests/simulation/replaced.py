@@ -12,14 +12,14 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import rangeland.run as product
 from rangeland.connection import broker_connection
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.delta import data_files, quarantine_table, quarantine_writer
+from rangeland.delta import data_files, delta_kernel, quarantine_table, quarantine_writer
 from rangeland.delta.ledger import ledger_files
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.table_path import TablePath
@@ -28,6 +28,7 @@ from rangeland.landing import (
     adoption,
     replacement,
     slice_reader,
+    target_ledger,
     target_state,
     target_table,
     verification,
@@ -143,6 +144,10 @@ def _opened(settings: StoreSettings) -> tuple[MemoryStore, str]:
     return STAGE.store, TablePath.parse(settings.uri).key
 
 
+def _locked(uri: str) -> AbstractContextManager[None]:
+    return STAGE.tables.locked(TablePath.parse(uri).key)
+
+
 def _replaced(new: sql.Frame, path: str, where: str, transaction: tuple[str, int]) -> None:
     sql.replace_rows(STAGE.tables, new, path, where, transaction)
 
@@ -179,6 +184,8 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
         for name in names:
             yield module, name, getattr(sql, name)
     yield replacement, "replace_rows", _replaced
+    for module in (delta_kernel, replacement, target_ledger):
+        yield module, "locked", _locked
     yield cluster_survey.take_survey, "__defaults__", (VirtualTime.time, None)
     yield from memories.changes()
 

@@ -110,7 +110,8 @@ class RocketmqCluster(SimulatedCluster):
     servers = "b3:9876, b4:9876"
     log_type = Queue
     refuses = frozenset(
-        {"lose", "recreate", "overwrite", "restore", "delete", "lose-file", "optimize"}
+        {"lose", "recreate", "damage", "mend"}
+        | {"overwrite", "restore", "delete", "lose-file", "optimize"}
     )
     commands = frozenset({"run", "backfill", "plan", "apply", "verify"})
 

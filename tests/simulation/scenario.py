@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from tests.simulation.displaced import DISPLACEMENTS
 from tests.simulation.kafka import AGES
 from tests.simulation.operations import COMMANDS
 from tests.simulation.table_faults import TABLE_ACTS
@@ -24,6 +25,8 @@ CLUSTER_ACTS = (
     "truncate",
     "lose",
     "vacuum",
+    "damage",
+    "mend",
 )
 RARE_ACTS = ("recreate",)
 FAULTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
@@ -31,9 +34,12 @@ FAULTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("delta.create", 2, ("crash", "lost", "refused")),
     ("delta.load", 12, ("crash", "refused", "pause", "act")),
     ("delta.history", 2, ("crash", "refused")),
-    ("store.open", 6, ("crash", "refused", "act", "executor-lost")),
-    ("store.close", 6, ("crash", "refused", "act", "executor-lost")),
-    ("store.read", 6, ("crash", "refused")),
+    ("store.open", 6, ("crash", "refused", "act", "executor-lost", "pause")),
+    ("store.close", 6, ("crash", "refused", "act", "executor-lost", "pause")),
+    ("store.read", 6, ("crash", "refused", "pause")),
+    ("store.list", 4, ("crash", "refused", "act")),
+    ("spark.read", 2, ("crash", "act", "pause")),
+    ("spark.write", 1, ("crash", "refused", "lost", "act", "pause")),
     ("net.connect", 8, ("refused", "act", "crash")),
     ("net.send", 30, ("refused", "act", "act", "crash", "pause", "executor-lost")),
     ("net.receive", 30, ("refused", "silence", "act", "act", "executor-lost")),
@@ -42,7 +48,9 @@ FAULTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("task.end", 3, ("result-lost", "act", "crash")),
 )
 """Where a fault may strike, how often that point passes at most, and what may happen there."""
-POLICIES = ("expired", "recreated", "truncated", "vanished", "missing")
+HARMS = ("restore", "overwrite", "delete", "lose-file")
+POLICIES = ("expired", "recreated", "truncated", "vanished", "missing", "corrupt")
+ACTIONS = ("fail", "skip", "hold")
 OTHERS = {3: "rocketmq", 7: "jafka"}
 """The dialects other than Kafka, by the seeds that play on them."""
 PAUSES_MS = (1_000, 30_000, 3_600_000)
@@ -101,6 +109,8 @@ def scenario(seed: int, age: str | None = None) -> Scenario:
     happenings = [Happening("produce", rng.getrandbits(32))]
     for _ in range(rng.randint(2, 7)):
         happenings.append(_happening(rng))
+        if happenings[-1].kind in HARMS and rng.random() < 0.7:
+            happenings.append(_driver(rng, rng.choice(("missing", "missing", "run", "verify"))))
     return Scenario(seed, setup, tuple(happenings))
 
 
@@ -112,10 +122,18 @@ def _setup(rng: random.Random) -> Setup:
         transactions=rng.random() < 0.4,
         per_answer=rng.choice((1, 2, 3, 100)),
         is_local=rng.random() < 0.5,
-        policy=tuple((kind, rng.choice(("fail", "skip", "hold"))) for kind in POLICIES),
+        policy=tuple((kind, rng.choice(_actions(kind))) for kind in POLICIES),
         max_records=rng.choice((None, None, 5, 12)),
         slice_bytes=rng.choice((300, 1000, 100_000)),
     )
+
+
+def _driver(rng: random.Random, command: str) -> Happening:
+    return Happening("run", rng.getrandbits(32), (_faults(rng),), (command,))
+
+
+def _actions(kind: str) -> tuple[str, ...]:
+    return (*ACTIONS, "quarantine", "quarantine") if kind == "corrupt" else ACTIONS
 
 
 def _happening(rng: random.Random) -> Happening:
@@ -126,13 +144,14 @@ def _happening(rng: random.Random) -> Happening:
         return Happening("run", arg, tuple(_faults(rng) for _ in commands), commands)
     if drawn < 0.65:
         return Happening("produce", rng.getrandbits(32))
-    return Happening(_act(rng), rng.getrandbits(32))
+    kind = rng.choice(DISPLACEMENTS) if drawn > 0.96 else _act(rng)
+    return Happening(kind, rng.getrandbits(32))
 
 
 def _act(rng: random.Random) -> str:
     drawn = rng.random()
     if drawn < 0.1:
-        return rng.choice(TABLE_ACTS)
+        return rng.choice((*TABLE_ACTS, "other-table"))
     return rng.choice(RARE_ACTS if drawn < 0.16 else CLUSTER_ACTS)
 
 

@@ -91,7 +91,9 @@ def table_frame(spark: SimulatedSpark, path: str) -> Frame:
     """Spark takes the newest version; the files are read later."""
     spark.world.point("spark.read")
     key = TablePath.parse(path).key
-    version = spark.tables.logs[key].newest
+    version = spark.tables.newest(key)
+    if version is None:
+        raise StorageFailed(f"reading {path}", why="there is no table")
     return Frame(spark.store, spark.world, version, tuple(f"{key}/{one}" for one in version.files))
 
 

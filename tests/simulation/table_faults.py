@@ -11,7 +11,7 @@ from tests.simulation.files import MemoryStore
 from tests.simulation.sql import Row, rows_of, write_rows
 from tests.simulation.world import World
 
-TABLE_ACTS = ("optimize", "restore", "overwrite", "delete", "lose-file")
+TABLE_ACTS = ("optimize", "restore", "overwrite", "delete", "lose-file", "forget-transactions")
 Place = tuple[str, int, int, int]
 """Topic, partition, incarnation and offset of a row."""
 
@@ -31,18 +31,22 @@ class TableFaults:
         self._store = store
         self._table = table
         self.taken: set[Place] = set()
+        self.undone: set[Place] = set()
+        """Those that a RESTORE, or a commit that replaced all rows, took out."""
         self.dead: set[str] = set()
 
     def act(self, kind: str, rng: random.Random) -> None:
         version = self._tables.newest(self._table)
         if version is None or not version.files:
             return
+        if kind == "lose-file" and self._tables.is_locked(self._table):
+            return  # what is checked under the lock stays for milliseconds
         files = sorted(version.files)
         match kind:
             case "optimize":
                 self._rewrite(files, self._rows(files), "OPTIMIZE", {})
             case "overwrite":
-                self._take(self._rows(files))
+                self._undo(self._rows(files))
                 self._rewrite(files, [], "WRITE", {"mode": "Overwrite", "predicate": "[]"})
             case "delete":
                 rows = self._rows(files)
@@ -57,6 +61,8 @@ class TableFaults:
                 self.dead.add(name)
             case "restore":
                 self._restore(rng)
+            case "forget-transactions":
+                self._tables.logs[self._table].forget_transactions()
 
     def _restore(self, rng: random.Random) -> None:
         log = self._tables.logs[self._table]
@@ -64,7 +70,7 @@ class TableFaults:
         then = log.versions[number]
         if any(f"{self._table}/{name}" not in self._store.files for name in then.files):
             return  # RESTORE refuses versions whose files are gone
-        self._take(self._rows(set(log.newest.files) - set(then.files)))
+        self._undo(self._rows(set(log.newest.files) - set(then.files)))
         self._tables.restore(self._table, number)
 
     def _rewrite(
@@ -77,6 +83,10 @@ class TableFaults:
 
     def _rows(self, files: Sequence[str] | set[str]) -> list[Row]:
         return [r for name in sorted(files) for r in rows_of(self._store, f"{self._table}/{name}")]
+
+    def _undo(self, rows: Sequence[Row]) -> None:
+        self._take(rows)
+        self.undone |= set(map(place_of, rows))
 
     def _take(self, rows: Sequence[Row]) -> None:
         self.taken |= set(map(place_of, rows))

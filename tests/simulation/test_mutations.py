@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutations import MUTATIONS, Mutation, applied, caught_after
+from tests.simulation.mutating import Mutation, applied, caught_after
+from tests.simulation.mutations import MUTATIONS
 
 SEEDS = 2_000
 

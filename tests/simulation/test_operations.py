@@ -55,3 +55,25 @@ def test_a_reviewed_plan_is_applied_once(stage: Stage) -> None:
     counts = played(stage, PRODUCE, driver("plan"), driver("apply"), driver("apply"))
     assert counts.ends["ReviewedPlan"] == 1
     assert counts.ends["landed"] >= 1
+
+
+def test_a_replacement_refuses_a_table_that_was_created_again_meanwhile(stage: Stage) -> None:
+    """Somebody drops the table and creates another one while the log is read."""
+    meanwhile = Fault("net.send", 20, "act:other-table")
+    counts = played(stage, PRODUCE, driver("run"), driver("replace", meanwhile))
+    assert counts.faults["act:other-table"] == 1
+    assert counts.ends["Conflict"] == 1
+
+
+def test_a_replacement_in_a_table_that_lost_a_file_is_given_up(stage: Stage) -> None:
+    """Otherwise its plan is in the way of the one that lands the missing rows again."""
+    again = [driver("replace", Fault("task.end", 1, "act:lose-file")), driver("missing")]
+    counts = played(stage, PRODUCE, driver("run"), *again)
+    assert counts.ends["TableRefused"] == 1
+
+
+def test_a_plan_is_not_applied_with_the_number_of_one_that_is_not_finished(stage: Stage) -> None:
+    died = driver("run", Fault("delta.commit", 3, "crash"))
+    counts = played(stage, PRODUCE, died, PRODUCE, driver("apply"))
+    assert counts.ends["Crash"] == 1
+    assert counts.ends["Conflict"] == 1

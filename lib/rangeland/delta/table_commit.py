@@ -78,7 +78,7 @@ def land(
     storage, missing = kernel.storage(where), list[str]()
 
     def is_whole() -> bool:
-        _refuse_another(kernel, snapshot)
+        refuse_another(kernel, snapshot)
         missing.extend(missing_files(storage, files))
         return not missing
 
@@ -105,8 +105,9 @@ def land(
             )
 
 
-def _refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:
-    """Reading may take hours; a commit to another table at that path would break its log."""
+def refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:
+    """Raises Conflict where another table is at that path now: reading may take hours, and a commit
+    to another table would break its log, or land rows that its ledger does not have."""
     now = kernel.load(snapshot.path)
     if now is None or now.table_id != snapshot.table_id:
         raise Conflict(

@@ -8,12 +8,13 @@ decided elsewhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.table_commit import CommittedOutcome, FilesMissing, landed_at
+from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import (
     BadRecord,
     RangelandError,
@@ -145,7 +146,14 @@ class PlanCommitter:
             return FilesMissing(gone)
         self._compare(plan, outcome)
         self.progress.step("replacing rows")
-        return self.replacement.land(plan, outcome, since)
+        try:
+            return self.replacement.land(plan, outcome, since)
+        except StorageFailed as error:
+            self.target.table.look_again()
+            if not (dead := self.target.table.dead_files()):
+                raise
+            outcome = self._given_up(plan, _unreadable(plan, dead, error), outcome.attempt + 1)
+        return self._replace(plan, outcome, since)
 
     def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
         """Counts what the replacement changes. For information only: the plan goes on if rows of
@@ -216,6 +224,15 @@ class PlanCommitter:
             return outcome
         self.target.land(outcome, None)
         raise error
+
+
+def _unreadable(plan: Plan, dead: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
+    """The plan would stay in the way of the one that lands the missing rows again."""
+    return TableRefused(
+        f"rows of {plan.ranges[0]} cannot be replaced",
+        why=f"the table's file {dead[0].path} is gone: {error.why or error.what}",
+        do="land what is missing with `rangeland backfill JOB.yaml --missing`, then replace again",
+    )
 
 
 def _log_committed(outcome: OutcomeEvent, landed: CommittedOutcome) -> None:

@@ -38,12 +38,14 @@ def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPo
         raise outdated(plan, f"the next plan of {plan.application} is {now.sequence}")
     if covered := common(plan.ranges, now.landed):
         raise outdated(plan, f"{covered[0]} has landed already")
+    if any(other.plan.application == plan.application for other in unfinished):
+        # Two plans of one sequence: the checkpoint of one would count with the rows of the other.
+        why = f"{plan.application} {plan.sequence} was entered already, as another plan"
+        raise outdated(plan, why, f"run {plan.job} to its end, then make a new plan and review it")
     if blocking := overlapping(plan, unfinished):
         other = blocking.plan.application
         raise outdated(plan, f"{other} is landing some of the same offsets")
 
 
-def outdated(plan: Plan, why: str) -> Conflict:
-    return Conflict(
-        f"plan {plan.hash[:12]} no longer applies", why=why, do="make a new plan and review it"
-    )
+def outdated(plan: Plan, why: str, do: str = "make a new plan and review it") -> Conflict:
+    return Conflict(f"plan {plan.hash[:12]} no longer applies", why=why, do=do)

@@ -79,6 +79,8 @@ class Replacement:
         with locked(path):
             if gone := table.missing(outcome):
                 return table_commit.FilesMissing(gone)
+            if table.snapshot is not None:
+                table_commit.refuse_another(table.kernel, table.snapshot)
             _, new, where = self._swap(plan, outcome)
             replace_rows(new, path, where, transaction)
         table.look_again()
