@@ -215,10 +215,15 @@ class Edges:
 
 
 def taken(
-    monkeypatch: pytest.MonkeyPatch, end: int | None, readable_end: int, *stored: bytes
+    monkeypatch: pytest.MonkeyPatch,
+    end: int | None,
+    readable_end: int,
+    *stored: bytes,
+    isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> tuple[FetchedPiece | None, Edges, FetchThread]:
     piece = Slice(0, P, 0, 12, leader=B1)
-    fetcher = FetchThread([piece], ClusterSettings("kafka", (B1,)), FetchLimits())
+    settings = ClusterSettings("kafka", (B1,), isolation=isolation)
+    fetcher = FetchThread([piece], settings, FetchLimits())
     edges = Edges(end)
     fetcher.brokers = cast(ConnectionPool, edges)
     monkeypatch.setattr(edges, "dialect", _Dialect(edges.dialect))
@@ -234,9 +239,14 @@ class _Dialect:
 
     def __init__(self, kafka: Any) -> None:
         self.kafka = kafka
+        self.isolations: list[Isolation] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kafka, name)
+
+    def ask_offsets(self, leaders: Any, when: Any, isolation: Isolation) -> Any:
+        self.isolations.append(isolation)
+        return self.kafka.ask_offsets(leaders, when, isolation)
 
     def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
         return {P: OffsetAnswer(ErrorMeaning.OK, "", answers[0])}
@@ -286,6 +296,15 @@ def test_a_log_may_grow_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> Non
     piece, edges, _ = taken(monkeypatch, 16, 12, four(12))
     assert piece is not None
     assert (piece.until_offset, edges.asked) == (12, 1)
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_the_end_is_asked_for_as_the_log_is_read(
+    monkeypatch: pytest.MonkeyPatch, isolation: Isolation
+) -> None:
+    """A damaged offset after the last stable one may still be below the high watermark."""
+    _, edges, _ = taken(monkeypatch, 16, 12, four(12), isolation=isolation)
+    assert cast(Any, edges.dialect).isolations == [isolation]
 
 
 def test_who_cannot_be_asked_for_the_end_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:

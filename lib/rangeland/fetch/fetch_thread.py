@@ -325,7 +325,7 @@ class FetchThread:
         if before is not None and want.offset < before <= end:
             return before
         try:
-            latest = log_edge(self.brokers, leader, want, Latest())
+            latest = log_edge(self.brokers, leader, want, Latest(), self._settings.isolation)
         except ConnectionLost:
             self._loop.on_empty(want, -1, throttled=False)
             return None

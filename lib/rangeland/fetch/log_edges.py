@@ -13,12 +13,16 @@ from rangeland.model import Address, Earliest, Isolation, Latest, Leader
 
 
 def log_edge(
-    brokers: ConnectionPool, address: Address, want: FetchTarget, when: Earliest | Latest
+    brokers: ConnectionPool,
+    address: Address,
+    want: FetchTarget,
+    when: Earliest | Latest,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
     """Raises ConnectionLost, also if the answer has no offset."""
     dialect = brokers.dialect
     leader = {want.partition: Leader(address, want.epoch)}
-    questions = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
+    questions = dialect.ask_offsets(leader, when, isolation)
     part = dialect.read_offsets(brokers.call_all(address, questions)).get(want.partition)
     if part is None:
         raise ConnectionLost(f"{address} left {want.partition} out of its answer about offsets")
