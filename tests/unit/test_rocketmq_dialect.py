@@ -509,7 +509,20 @@ def test_brokers_that_are_registered_are_told_or_nobody_is() -> None:
         refused = m.RemotingResponse(request, 16, "no right", {}, b"")
         return refused if request.code == m.ALL_BROKERS else knows("t")(request)
 
-    assert search(["t"], {FIRST: says_little}).registered == frozenset()
+    silent = search(["t"], {FIRST: says_little})
+    assert silent.registered == frozenset()
+    assert not silent.has_no_brokers
+
+
+def test_servers_without_any_broker_do_not_know_which_topics_there_are() -> None:
+    def has_none(request: m.RemotingRequest) -> m.RemotingResponse:
+        if request.code == m.ALL_BROKERS:
+            return m.RemotingResponse(request, 0, "", {}, b'{"brokerAddrTable":{}}')
+        return knows()(request)
+
+    assert search(["t"], {FIRST: has_none}).has_no_brokers
+    assert search(None, {FIRST: has_none}).has_no_brokers
+    assert not search(["t"], {FIRST: has_none, SECOND: knows()}).has_no_brokers
 
 
 def test_a_broker_among_the_seeds_is_passed_over() -> None:

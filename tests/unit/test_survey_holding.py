@@ -116,3 +116,20 @@ def test_a_partition_that_all_is_known_of_is_in_the_survey() -> None:
     survey = look(Action.HOLD, lambda partition, when: False)
     assert (set(survey.logs), survey.unreachable) == ({P0, P1}, {})
     assert survey.offsets_for_times == {(P0, 5): 15, (P1, 5): 15}
+
+
+class WithoutBrokers(Cluster):
+    """Its servers answer, and know no broker."""
+
+    def find_leaders(self, *asked: object) -> Any:
+        verdict = ErrorMeaning.FIND_LEADER
+        view = TopicView("t", verdict, "NO", is_internal=False, leaders={}, is_unknown=True)
+        yield from ()
+        return ClusterView((), {"t": view}, has_no_brokers=True)
+
+
+@pytest.mark.parametrize("wanted", [{"topics": ("t",)}, {"topic_pattern": "t.*"}])
+def test_a_topic_may_exist_while_no_broker_is_registered(wanted: Any) -> None:
+    fake = WithoutBrokers(Action.FAIL, lambda partition, question: False)
+    with pytest.raises(Unreachable, match="no broker is registered"):
+        take_survey(cast(ConnectionPool, fake), SurveyRequest(**wanted))

@@ -66,7 +66,8 @@ class TopicView:
 class ClusterView:
     """The brokers of a cluster, and the leaders of its partitions. ``unreachable``: brokers, by
     the name they have in partitions, that did not list their partitions, and the reason.
-    ``registered``: brokers that are known to exist, even without a requested partition."""
+    ``registered``: brokers that are known to exist, even without a requested partition.
+    ``has_no_brokers``: all of them may be down, so a topic that is unknown may exist."""
 
     brokers: tuple[Address, ...]
     topics: Mapping[str, TopicView]
@@ -74,6 +75,7 @@ class ClusterView:
     answered_by: Address | None = None
     """The broker that was asked last."""
     registered: frozenset[str] = frozenset()
+    has_no_brokers: bool = False
     cluster_id: str = ""
     """The cluster's permanent id; empty where brokers do not report one."""
 

@@ -187,6 +187,7 @@ class SurveyAttempt:
         for name in names:
             topic = view.topics.get(name)
             if topic is None or topic.verdict is not ErrorMeaning.OK:
+                _refuse_without_brokers(view)
                 self._refuse_topic(name, topic)
             only = self._wanted.partitions.get(name)
             for which in only or ():
@@ -217,6 +218,7 @@ class SurveyAttempt:
         named = sorted(t.name for t in view.topics.values() if not t.is_internal)
         found = matching(pattern, named)
         if not found and not matching(pattern, self._wanted.known):
+            _refuse_without_brokers(view)
             raise UnknownTopic(
                 f"no topic matches {pattern}",
                 why=f"the cluster has {counted(len(view.topics), 'topic')}; "
@@ -345,6 +347,15 @@ class SurveyAttempt:
             sizes = self._brokers.dialect.read_sizes(answers)
             found |= {p: size for p, size in sizes.items() if p in group}
         return found
+
+
+def _refuse_without_brokers(view: ClusterView) -> None:
+    if view.has_no_brokers:
+        raise Unreachable(
+            "no broker is registered in the cluster",
+            why="its servers answer, and forget brokers that are down, with their topics",
+            do="start the brokers; if they are up, check that source.servers names their servers",
+        )
 
 
 def _is(partition: Partition, which: int | str) -> bool:

@@ -78,7 +78,7 @@ def find_leaders(
     """Raises Unreachable if no name server answers."""
     silences: list[NoReply] = []
     views: dict[str, TopicView] = {}
-    registered: frozenset[str] = frozenset()
+    listed: list[frozenset[str]] = []
     wanted = None if topics is None else list(dict.fromkeys(topics))
     has_answered = False
     for seed in seeds:
@@ -90,10 +90,13 @@ def find_leaders(
         elif found is not None:
             has_answered = True
             views |= {name: view for name, view in found.items() if _is_new(view, views)}
-            registered |= yield from _ask_for_brokers(seed)
+            brokers = yield from _ask_for_brokers(seed)
+            listed += [] if brokers is None else [brokers]
     if not has_answered:
         raise _joined(silences).as_error()
-    return ClusterView((), views, registered=registered)
+    registered = frozenset[str]().union(*listed)
+    has_no_brokers = bool(listed) and not registered
+    return ClusterView((), views, registered=registered, has_no_brokers=has_no_brokers)
 
 
 def _unknown(wanted: Sequence[str] | None, views: Mapping[str, TopicView]) -> list[str]:
@@ -128,11 +131,11 @@ def _ask_server(
     return {t: _view(t, answer) for t, answer in zip(wanted, answers, strict=True)}
 
 
-def _ask_for_brokers(seed: Address) -> Generator[LeaderQuery, Any, frozenset[str]]:
-    """Empty if the server does not say."""
+def _ask_for_brokers(seed: Address) -> Generator[LeaderQuery, Any, frozenset[str] | None]:
+    """None if the server does not say."""
     answers = yield LeaderQuery((seed,), (Question(m.all_brokers()),))
     if isinstance(answers, NoReply) or answers[0].code != SUCCESS:
-        return frozenset()
+        return None
     return read_brokers(answers[0].body)
 
 
