@@ -235,6 +235,9 @@ def test_an_endpoint_over_tls_must_be_who_it_says(
         (401, {"error": "invalid_client"}, JobFileError, "401, invalid_client"),
         (400, ["no", "object"], JobFileError, "400, no access_token"),
         (503, {}, Unreachable, "answered 503"),
+        (408, {}, Unreachable, "answered 408"),
+        (400, {"error": "temporarily_unavailable"}, Unreachable, "400, temporarily_unavailable"),
+        (400, {"error": "server_error"}, Unreachable, "400, server_error"),
         (200, {"token": TOKEN}, JobFileError, "no access_token"),
     ],
 )

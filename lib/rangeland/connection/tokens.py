@@ -29,6 +29,9 @@ REUSE_S = 10
 MAX_ANSWER_BYTES = 1 << 20
 TAIL_BYTES = 400
 TRY_LATER = 75
+BUSY = (408, 425, 429)
+BUSY_ERRORS = ("temporarily_unavailable", "server_error")
+"""Status codes and errors (RFC 6749) of an endpoint that may give a token later."""
 FIELD = "source.security.sasl.token"
 
 # RFC 6750, b64token.
@@ -235,7 +238,8 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
     token, said = _answered(body)
     if status == 200 and token:
         return token
-    kind = Unreachable if status >= 500 or status == 429 else JobFileError
+    may_pass = status >= 500 or status in BUSY or said in BUSY_ERRORS
+    kind = Unreachable if may_pass else JobFileError
     raise kind(
         f"the token endpoint {_without_query(url)} gave no token",
         why=f"it answered {status}, {_masked(said, source)}",
