@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rangeland.delta.ledger.events import LossEvent
 from rangeland.job import Job
 from rangeland.landing.committer import CommittedPlan
 from rangeland.landing.target_state import LandingTarget
@@ -22,18 +23,18 @@ def summed(
     met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
     asked = found.already if found is not None else ()
     already = {str(r): r for r in (*asked, *met)}.values()
-    losses = [
-        loss
-        for f in finished
-        for loss in target.history.losses(f.plan.application, f.plan.sequence)
-        if loss.plan_hash
-    ]
+    losses: list[LossEvent] = []
     held = {loss.partition: str(loss) for loss in (found.held if found is not None else ())}
-    held |= {
-        event.loss.partition: str(event.loss)
-        for event in losses
-        if event.loss.action is Action.HOLD
-    }
+    for f in finished:
+        events = target.history.losses(f.plan.application, f.plan.sequence)
+        of_plan = [event for event in events if event.plan_hash]
+        losses += of_plan
+        # Each slice has its own loss; the checkpoint stays where the first of them begins.
+        held |= {
+            event.loss.partition: str(event.loss)
+            for event in reversed(of_plan)
+            if event.loss.action is Action.HOLD
+        }
     if any(f.outcome.ranges for f in ours):
         state: State = "landed"
     else:

@@ -1,0 +1,45 @@
+"""The result of a command, summed over the plans that it has finished."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from rangeland.delta.ledger.events import LossEvent
+from rangeland.job import Job
+from rangeland.landing.committer import CommittedPlan
+from rangeland.landing.run_result import summed
+from rangeland.model import Isolation, Partition
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Action, Loss, LossKind
+
+P0 = Partition("orders", 0)
+NAME = ("rangeland/orders", "orders")
+
+
+def held(from_offset: int, sequence: int) -> LossEvent:
+    loss = Loss(P0, from_offset, from_offset + 10, LossKind.RECREATED, "its id", Action.HOLD)
+    return LossEvent(*NAME, sequence, loss, 0, 0, plan_hash="hash")
+
+
+def committed(sequence: int) -> CommittedPlan:
+    plan = Plan("orders", NAME[0], sequence, "kafka", Isolation.READ_COMMITTED, (), ())
+    landed: Any = SimpleNamespace(version=sequence, is_new=True)
+    outcome: Any = SimpleNamespace(ranges=(), files=())
+    return CommittedPlan(plan, outcome, landed, recovered=False, read_here=True)
+
+
+def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:
+    """Every slice of it may have a loss of its own; the last plan counts."""
+    events = {1: [held(0, 1)], 2: [held(10, 2), held(20, 2), held(30, 2)]}
+    history = SimpleNamespace(losses=lambda application, sequence: events[sequence])
+    target: Any = SimpleNamespace(history=history, table=SimpleNamespace(version=2))
+    result = summed(cast(Job, _job()), target, [committed(1), committed(2)], None)
+    assert result.held == ("orders/0 [10, 20) is recreated",)
+    assert [event.loss.from_offset for event in result.losses] == [0, 10, 20, 30]
+
+
+def _job() -> Any:
+    return SimpleNamespace(
+        job="orders", application=NAME[0], sink=SimpleNamespace(table="lake/orders")
+    )
