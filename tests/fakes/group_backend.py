@@ -232,8 +232,11 @@ class FakeMembership:
             while group.generation == before:
                 groups.changed.wait(0.02)
                 groups.complete(group)
-            member = group.members[self.member_id]
-            self.generation, self.owned = member.generation, member.owned
+            member = group.members.get(self.member_id)
+            if member is not None:
+                self.generation, self.owned = member.generation, member.owned
+        if member is None:  # it was left behind while it did not look
+            self.rejoin()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         self.backend.reached()

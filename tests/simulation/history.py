@@ -29,6 +29,7 @@ from tests.simulation.delta import Tables
 from tests.simulation.dialects import cluster_of, limits_of, source_of
 from tests.simulation.displaced import DISPLACEMENTS, Displacement
 from tests.simulation.files import MemoryStore
+from tests.simulation.group_model import GROUP, Groups
 from tests.simulation.invariants import Judge
 from tests.simulation.logs import Log, fill
 from tests.simulation.operations import MAY_END_WITH, Operations
@@ -49,7 +50,11 @@ SKIP_ALL = tuple((kind, "skip") for kind in POLICIES)
 
 @cache
 def job_of(
-    policy: tuple[tuple[str, str], ...], slice_bytes: int, source: tuple[str, ...], limits: str
+    policy: tuple[tuple[str, str], ...],
+    slice_bytes: int,
+    source: tuple[str, ...],
+    limits: str,
+    has_group: bool,
 ) -> Job:
     rules = "".join(f"  {kind}: {action}\n" for kind, action in policy)
     return Job.parse(
@@ -58,7 +63,7 @@ def job_of(
         f"  topics: [{TOPIC}]\n" + "".join(f"  {line}\n" for line in source) + ""
         f"policy:\n{rules}limits: {{{limits}}}\n"
         f"slices: {{target_bytes: {slice_bytes}}}\n"
-        f"sink: {{table: '{TABLE}'}}\n"
+        f"sink: {{table: '{TABLE}'}}\n" + (f"group: {{id: {GROUP}}}\n" if has_group else "")
     )
 
 
@@ -83,6 +88,7 @@ class History:
         setup = scenario.setup
         self.world = stage.world = World(scenario.seed)
         self.tables = stage.tables = Tables(self.world, needs_lock=setup.is_local)
+        self.groups = stage.groups = Groups(self.world)
         self.store = stage.store = MemoryStore(self.world, self.tables.logs)
         self.cluster = stage.cluster = cluster_of(setup, self.world)
         self.world.act = self.act
@@ -179,7 +185,9 @@ class History:
     def _job(self, policy: tuple[tuple[str, str], ...] | None = None) -> Job:
         setup = self.scenario.setup
         policy = policy or setup.policy
-        return job_of(policy, setup.slice_bytes, source_of(setup), limits_of(setup))
+        return job_of(
+            policy, setup.slice_bytes, source_of(setup), limits_of(setup), setup.has_group
+        )
 
     def _commands(self, happening: Happening) -> list[str]:
         known = self.cluster.commands
@@ -208,6 +216,9 @@ class History:
                 allowed += (Conflict,) if is_harmed or not is_alone else ()
                 is_troubled = struck or was_troubled or is_harmed or not is_alone
                 allowed += () if had_both else (TableRefused,)
+                if was_troubled and self.cluster.dialect == "rocketmq":
+                    # A name server forgets a broker that is down, and all that only it has.
+                    allowed += (JobFileError,)
                 self._check_error(found, is_troubled=is_troubled, allowed=allowed)
             elif isinstance(found, RunResult):
                 self._check_refused(found, command, happening.commands, was_away, was_undone)
@@ -237,6 +248,7 @@ class History:
             self.displaced.check()
         else:
             self.judge.check()
+            self.judge.check_mirror(self.groups.offsets())
 
     def _is_harmed(self) -> bool:
         return self.displaced.is_open or self.judge.is_harmed()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rangeland.errors import BadRecord, RangeLost
-from rangeland.model import Range
+from rangeland.model import Partition, Range
 from rangeland.results import VerifyResult
 from tests.simulation.clusters import SimulatedCluster
 from tests.simulation.delta import Tables
@@ -292,6 +292,19 @@ class Judge:
             raise Violation(
                 "evidence", f"{offset} is called {loss['verdict']}, and is really {reasons}"
             )
+
+    def check_mirror(self, offsets: Mapping[Partition, int]) -> None:
+        """The group's offsets are never ahead of a checkpoint that has landed."""
+        ledger, last = self.ledger(), self._tables.landed(self.table).get(JOB, 0)
+        most: dict[tuple[str, int], int] = {}
+        for (application, sequence), plan in ledger.plans.items():
+            if application == JOB and sequence <= last:
+                for mark in json.loads(plan["document"])["checkpoint"]:
+                    key = (mark["topic"], mark["partition"])
+                    most[key] = max(most.get(key, 0), mark["until_offset"])
+        for partition, offset in offsets.items():
+            if offset > most.get((partition.topic, partition.number), 0):
+                raise Violation("mirror", f"the group is at {offset} of {partition}: {most}")
 
     def _check_damaged(self, loss: dict[str, Any], logs: Sequence[Log]) -> None:
         """Where a damaged entry begins and ends is not known, so a gap beside it belongs to it,

@@ -36,10 +36,11 @@ from rangeland.landing import (
 from rangeland.model import Address
 from rangeland.spark import spark_jobs
 from rangeland.survey import cluster_survey
-from tests.simulation import memories, spark, sql
+from tests.simulation import group_model, memories, spark, sql
 from tests.simulation.clusters import SimulatedCluster, SimulatedStream
 from tests.simulation.delta import SimulatedKernel, Tables
 from tests.simulation.files import MemoryStore, Parquet
+from tests.simulation.group_model import Groups
 from tests.simulation.world import World
 
 GARBAGE = 200_000
@@ -50,6 +51,7 @@ class Stage:
     """The world of the present history."""
 
     world: World
+    groups: Groups
     tables: Tables
     store: MemoryStore
     cluster: SimulatedCluster
@@ -188,6 +190,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
         yield module, "locked", _locked
     yield cluster_survey.take_survey, "__defaults__", (VirtualTime.time, None)
     yield from memories.changes()
+    yield from group_model.changes(lambda: STAGE.groups, VirtualTime.monotonic, VirtualTime)
 
 
 @contextmanager

@@ -43,6 +43,7 @@ FAULTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("net.connect", 8, ("refused", "act", "crash")),
     ("net.send", 30, ("refused", "act", "act", "crash", "pause", "executor-lost")),
     ("net.receive", 30, ("refused", "silence", "act", "act", "executor-lost")),
+    ("group", 12, ("crash", "refused", "pause", "act")),
     ("sleep", 4, ("act", "crash")),
     ("task.start", 3, ("speculate", "executor-lost", "act")),
     ("task.end", 3, ("result-lost", "act", "crash")),
@@ -69,6 +70,7 @@ class Setup:
     policy: tuple[tuple[str, str], ...]
     max_records: int | None
     slice_bytes: int
+    has_group: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ def _setup(rng: random.Random) -> Setup:
         policy=tuple((kind, rng.choice(_actions(kind))) for kind in POLICIES),
         max_records=rng.choice((None, None, 5, 12)),
         slice_bytes=rng.choice((300, 1000, 100_000)),
+        has_group=rng.random() < 0.3,
     )
 
 

@@ -57,6 +57,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         replace(setup, slice_bytes=100_000),
         replace(setup, per_answer=100),
         replace(setup, is_local=True),
+        replace(setup, has_group=False),
     ):
         if simpler != setup:
             yield replace(scenario, setup=simpler)

@@ -77,3 +77,14 @@ def test_a_plan_is_not_applied_with_the_number_of_one_that_is_not_finished(stage
     counts = played(stage, PRODUCE, died, PRODUCE, driver("apply"))
     assert counts.ends["Crash"] == 1
     assert counts.ends["Conflict"] == 1
+
+
+def test_drivers_of_a_group_read_one_plan_together(stage: Stage) -> None:
+    """The second one dies; the first reads what is left, and mirrors the checkpoint."""
+    setup = replace(scenario(0).setup, partitions=3, max_records=None, has_group=True)
+    together = Happening("run", 1, ((), (Fault("task.end", 1, "crash"),)), ("run", "run"))
+    counts = Counts()
+    history = play(Scenario(0, setup, (PRODUCE, together)), stage, counts)
+    assert counts.ends["Crash"] == 1
+    ends = {log.number: log.end for log in history.cluster.topics["orders"].logs}
+    assert {p.number: at for p, at in history.groups.offsets().items()} == ends

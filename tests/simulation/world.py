@@ -68,6 +68,8 @@ class Process:
     turn: threading.Lock = field(default_factory=_closed)
     resume_at_ms: int = 0
     is_over: bool = False
+    background: Callable[[], None] | None = None
+    """What else the process does at each of its steps."""
 
 
 class World:
@@ -120,6 +122,8 @@ class World:
             found = self._strike(process, tag)
         if len(self.running) > 1:
             self._yield()
+        if process.background is not None:
+            process.background()
         return found
 
     def _strike(self, process: Process, tag: str) -> str | None:
