@@ -246,7 +246,8 @@ class FetchThread:
         try:
             next_offset = self.brokers.dialect.next_offset(part.records, want.offset, context)
         except BadRecord as error:
-            if context.floor and self._is_replaced(leader, want):
+            # Where a broker accounts for the offsets itself, that account is what they contradict.
+            if context.floor and not context.spans and self._is_replaced(leader, want):
                 return None
             is_damaged, is_replica = True, self._loop.states[want.index].server.may_be_replica
             next_offset = passable_until(error, want.offset, is_replica=is_replica)

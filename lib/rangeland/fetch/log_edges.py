@@ -76,8 +76,6 @@ def is_inside_entry(
 
 def _has_entry_across(brokers: ConnectionPool, part: FetchedPartition, offset: int) -> bool:
     dialect, before, context = brokers.dialect, offset - 1, part.context
-    if context.spans:  # the broker's account of them is what is believed
-        return False
     try:
         stored = dialect.cut_out(part.records, before, before, offset, context)
         end = dialect.next_offset(stored, 0, context) or offset
