@@ -127,9 +127,14 @@ def test_what_was_landed_by_other_tags_is_a_conflict_and_never_already_landed(
 
     # A tag that is added later goes on from the checkpoint, and says what it has not landed.
     added = tagged(rocketmq, topic, table, "A", "B")
-    assert rangeland.land(added, spark).state == "nothing"
+    nothing = rangeland.land(added, spark)
+    (warning,) = nothing.warnings
+    assert nothing.state == "nothing"
+    assert "the tags were A and are A, B now: what is before the checkpoint stays" in warning
     write(rocketmq, topic, "B")
-    assert rangeland.land(added, spark).counts.landed == 1
+    landed_now = rangeland.land(added, spark)
+    assert (landed_now.counts.landed, landed_now.warnings) == (1, (warning,))
+    assert rangeland.land(added, spark).warnings == ()
     again = job_of(
         rocketmq.servers,
         table,

@@ -12,6 +12,7 @@ from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
+    changed_options,
     known_as,
     refuse_other_cluster,
     refuse_other_options,
@@ -81,6 +82,14 @@ def test_what_an_earlier_version_did_not_write_down_is_not_a_difference() -> Non
     )
     refuse_other_options("lake/t", [LandedRead(R, then, "rangeland/job", 1)], now)
     refuse_other_options("lake/t", [LandedRead(R, now, "rangeland/job", 1)], then)
+
+
+def test_a_run_that_goes_on_with_other_options_says_what_it_does_not_land() -> None:
+    then = ReadOptions(COMMITTED, frozenset({"A"}), None)
+    assert changed_options(then, then) == []
+    (warning,) = changed_options(then, ReadOptions(COMMITTED, frozenset({"A", "B"}), None))
+    assert warning.startswith("the tags were A and are A, B now: what is before the checkpoint")
+    assert "backfill JOB.yaml --replace" in warning
 
 
 def test_a_topic_of_another_cluster_was_not_deleted_and_created_again() -> None:

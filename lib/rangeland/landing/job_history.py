@@ -58,12 +58,14 @@ class JobHistory:
             self._job.application, self._identity.landed_sequence(self._job.application)
         )
         checkpoint = self._checkpoint(newest) if newest is not None else {}
+        last = None if newest is None else _plan_of(newest)
         return JobPosition(
             checkpoint,
             self._coverage(),
             sequence + 1,
             self._held_at_first(checkpoint),
-            None if newest is None else _plan_of(newest).cluster,
+            None if last is None else last.cluster,
+            None if last is None else (last.isolation, last.tags),
         )
 
     def last_known(self, application: str) -> JobPosition:

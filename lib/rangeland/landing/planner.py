@@ -45,6 +45,7 @@ from rangeland.planning.plan_builder import (
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.read_options import (
     ReadOptions,
+    changed_options,
     known_as,
     refuse_other_cluster,
     refuse_other_options,
@@ -160,6 +161,7 @@ class Planner:
             try:
                 found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
                 self._refuse_other_options(found.already, survey.cluster)
+                found = replace(found, notes=(*self._changed_options(standing), *found.notes))
                 if self.kind is PlanKind.REPLACE:
                     self._refuse_replace(found.plan)
                 return self._with_kind(found), survey
@@ -228,6 +230,13 @@ class Planner:
     ) -> ReadOptions:
         has_transactions = load_dialect(self.job.source.dialect).capabilities.has_transactions
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
+
+    def _changed_options(self, standing: JobPosition) -> list[str]:
+        if standing.read_filter is None or self.kind is not PlanKind.RUN:
+            return []
+        source = self.job.source
+        now = self._options(source.isolation, source.tags, None)
+        return changed_options(self._options(*standing.read_filter, None), now)
 
     def _refuse_other_options(
         self,

@@ -46,6 +46,8 @@ class JobPosition:
     """Partitions held by the first run and not landed since."""
     cluster: Cluster | None = None
     """The cluster of the checkpoint's offsets, if known."""
+    read_filter: tuple[Isolation, tuple[str, ...]] | None = None
+    """The isolation and tags of the last landing, if there was one."""
 
     @property
     def topics(self) -> frozenset[str]:

@@ -79,6 +79,17 @@ def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOpti
         )
 
 
+def changed_options(then: ReadOptions, now: ReadOptions) -> list[str]:
+    """The warning about a run that goes on from its checkpoint with other options than before."""
+    differences = then.differences(now)
+    if not differences:
+        return []
+    return [
+        f"{'; '.join(differences)}: what is before the checkpoint stays as it was landed, and no "
+        f"run lands it again; to do so, {_INSTEAD}"
+    ]
+
+
 def refuse_other_cluster(table: str, standing: JobPosition, survey: Survey, now: Cluster) -> None:
     """Raises Conflict where the checkpoint belongs to another cluster than ``now``: its offsets
     mean nothing in these logs, and a topic with another id was not deleted and created again."""
