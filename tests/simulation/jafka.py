@@ -10,6 +10,7 @@ import random
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
+from typing import ClassVar
 
 from rangeland.dialects.jafka.messages import EARLIEST_TIME, LATEST_TIME
 from tests.jafka_entries import entry, packed, plain
@@ -21,7 +22,7 @@ OWNER = 1
 NONE, OUT_OF_RANGE, WRONG_PARTITION = 0, 1, 3
 FETCH, MULTI_FETCH, OFFSETS = 1, 2, 4
 ENTRIES = 3
-"""In a segment."""
+"""In a segment, roughly."""
 
 
 class ByteLog(Log):
@@ -29,6 +30,9 @@ class ByteLog(Log):
 
     Nothing is written to a log that has lost its end: ranges that were planned before would end
     inside new entries, which no policy but ``hold`` passes."""
+
+    segment_bytes: ClassVar[int] = 90
+    """After the entry that exceeds this, another segment begins."""
 
     def __init__(self, *arguments: object, **more: object) -> None:
         super().__init__(*arguments, **more)  # type: ignore[arg-type]
@@ -42,20 +46,20 @@ class ByteLog(Log):
         if codec == "none":
             for _ in range(count):
                 value = self._value(self.end)
-                self._keep([value], entry(value), now_ms)
+                self.keep([value], entry(value), now_ms)
         else:
             values = [self._value(self.end) for _ in range(count)]
-            self._keep(values, packed(plain(values)), now_ms)
+            self.keep(values, packed(plain(values)), now_ms)
 
     def append_transaction(self, count: int, now_ms: int, *, abort: bool) -> None:
         self.append(count, now_ms)
 
-    def _keep(self, values: Sequence[bytes], data: bytes, now_ms: int) -> None:
+    def keep(self, values: Sequence[bytes], data: bytes, now_ms: int) -> None:
         base, until = self.end, self.end + len(data)
         self.spans[base] = max(until, self.spans.get(base, 0))
         records = tuple((base, value) for value in values)
         self._store(Entry(base, until, data, self.epoch, now_ms, records))
-        if sum(one.base >= self.segments[-1] for one in self.entries) >= ENTRIES:
+        if self.end - self.segments[-1] > self.segment_bytes:
             self.segments.append(self.end)
 
     def expire(self, count: int) -> None:

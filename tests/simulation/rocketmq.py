@@ -74,14 +74,19 @@ class Queue(Log):
             born_ms=at,
             stored_ms=at,
         )
-        shown: tuple[tuple[int, bytes], ...] = ((offset, value),)
         if tag == "b":
             self.because([offset], "filtered")
             self.hidden.add(value)
-            shown = ()
-        self._store(
-            Entry(offset, offset + 1, data, self.epoch, now_ms, shown, is_aborted=not shown)
+        self.keep(data, now_ms, (value,) if tag == "a" else ())
+
+    def keep(self, data: bytes, now_ms: int, shown: tuple[bytes, ...]) -> None:
+        """A stored message, and its value if it has a row."""
+        records = tuple((self.end, value) for value in shown)
+        is_other = not shown
+        entry = Entry(
+            self.end, self.end + 1, data, self.epoch, now_ms, records, -1, False, is_other
         )
+        self._store(entry)
 
     def begins_at(self, now_ms: int) -> int:
         if self.known is not None and now_ms < self.known[1]:
