@@ -14,7 +14,7 @@ from tests.simulation.replaced import Stage, simulated
 from tests.simulation.scenario import scenario
 from tests.simulation.shrinking import explain, failure_of
 
-SEEDS = 300
+SEEDS = 600
 AT_ONCE = 30
 
 
