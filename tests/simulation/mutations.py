@@ -64,19 +64,6 @@ PLANS_AND_LEDGER = (
         Change("delta.ledger.ledger_table:Ledger.enter", "covered=coverage.landed", "covered={}"),
     ),
     Mutation(
-        "the table is read before the ledger",
-        Change(
-            "landing.target_ledger:TargetLedger.refresh",
-            "self.found = self.look()\n",
-            "self._table.look_again()\n        self.found = self.look()\n",
-        ),
-        Change(
-            "landing.target_ledger:TargetLedger.refresh",
-            "self.found.entered()\n        self._table.look_again()\n",
-            "self.found.entered()\n",
-        ),
-    ),
-    Mutation(
         "what has landed is landed again",
         Change(
             "landing.job_history:JobHistory._coverage", "if self._ledger.found is None:", "if True:"
@@ -88,14 +75,6 @@ PLANS_AND_LEDGER = (
             "planning.plan_builder:draft",
             "leave_out(asked, standing.landed)",
             "asked",
-        ),
-    ),
-    Mutation(
-        "a limit leaves a hole",
-        Change(
-            "planning.limits:_spend_records",
-            "return [*taken, truncate(r, share)]",
-            "taken.append(truncate(r, share))\n            continue",
         ),
     ),
     Mutation(
@@ -126,27 +105,11 @@ TABLE = (
         Change("delta.table_commit:land", "return not missing", "return True"),
     ),
     Mutation(
-        "a restored table is landed in",
-        Change(
-            "landing.job_history:JobHistory.undone",
-            "return restored or table_commit.replaced(commits)",
-            "return table_commit.replaced(commits)",
-        ),
-    ),
-    Mutation(
         "an overwritten table is landed in",
         Change(
             "landing.job_history:JobHistory.undone",
             "return restored or table_commit.replaced(commits)",
             "return restored",
-        ),
-    ),
-    Mutation(
-        "rows that are back are landed beside the others",
-        Change(
-            "landing.committer:PlanCommitter._land",
-            "if self.replacement.has_rows_of(plan):",
-            "if False:",
         ),
     ),
     Mutation(
@@ -156,15 +119,6 @@ TABLE = (
             "self.target.land(outcome, since, self.target.table.dead_files())",
             "self.target.land(outcome, since)",
         ),
-    ),
-    Mutation(
-        "a part of a slice may be replaced",
-        Change("landing.verification:refuse_cut", "if not cut:", "if True:"),
-    ),
-    Mutation(
-        "a replacement may lose rows",
-        Change("landing.replacement:refuse_lost", "if not losses:", "if True:"),
-        Change("landing.planner:Planner._refuse_replace", "if plan.losses:", "if False:"),
     ),
 )
 LOSSES = (
@@ -211,34 +165,6 @@ LOSSES = (
     Mutation(
         "a topic that was created again is the same",
         Change("planning.incarnation:recreated", "return then != now", "return False"),
-    ),
-    Mutation(
-        "one odd survey is believed",
-        Change("survey.cluster_survey:take_survey", "if not suspicious:", "if True:"),
-    ),
-    Mutation(
-        "logs are not confirmed after they were read",
-        Change(
-            "landing.slice_reader:SliceReader._confirm",
-            "if plan.kind is not PlanKind.REDRIVE:",
-            "if False:",
-        ),
-    ),
-    Mutation(
-        "logs without ids are not compared",
-        Change(
-            "landing.log_confirmation:Confirmation._changes",
-            "if p in marks and crc != before[p]:",
-            "if False:",
-        ),
-    ),
-    Mutation(
-        "the end of a log is believed at once",
-        Change(
-            "fetch.fetch_loop:FetchLoop._on_short_end",
-            "if state.short_ends < SHORT_END_REPORTS or not is_long:",
-            "if False:",
-        ),
     ),
     Mutation(
         "a high watermark that lags is the end",
@@ -298,14 +224,6 @@ DISPLACED = (
         ),
     ),
     Mutation(
-        "another ledger will do",
-        Change(
-            "landing.identity_check:IdentityCheck.disagreement",
-            "return self._of_another_ledger()",
-            "return None",
-        ),
-    ),
-    Mutation(
         "another table will do",
         Change(
             "landing.identity_check:IdentityCheck._is_table_of",
@@ -357,7 +275,26 @@ DAMAGE = (
         ),
     ),
 )
-MUTATIONS = (*PLANS_AND_LEDGER, *TABLE, *LOSSES, *RECORDS, *DISPLACED, *DAMAGE)
+GROUPS = (
+    Mutation(
+        "a part is handed in without knowing the others",
+        Change(
+            "groups.shared_plan:SharedReading._hand_in",
+            "part = (self._lease.member_id, len(parts) + 1)",
+            "part = (self._lease.member_id, time.monotonic_ns())",
+        ),
+        Change(
+            "groups.shared_plan:SharedReading._hand_in",
+            "kept = not_done(results, done)",
+            "kept = list(results)",
+        ),
+    ),
+    Mutation(
+        "the mirror is ahead of the checkpoint",
+        Change("groups.offset_mirror:positions", "mark.until_offset", "mark.until_offset + 1"),
+    ),
+)
+MUTATIONS = (*PLANS_AND_LEDGER, *TABLE, *LOSSES, *RECORDS, *DISPLACED, *DAMAGE, *GROUPS)
 
 
 def main(arguments: list[str]) -> int:
