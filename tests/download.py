@@ -20,7 +20,7 @@ from tests.build_cache import JAVA_11, OLDER_SPARK, installed
 AT_ONCE = 3
 FIRST = ["delta-4.4.0", "kafka-4.1.0", "hadoop-aws-3.5.0"]
 """What most tests need, the first ones above all."""
-ONLY_SLOW = {"hadoop-minicluster-3.5.0"}
+ONLY_SLOW = {"hadoop-minicluster-3.5.0", "postgres-17.5.0"}
 ONLY_BENCH = {"spark-kafka-4.2.0", "spark-kafka-token-provider-4.0.0"}
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import pyarrow.parquet as pq
 
 import rangeland
 from tests.airflow.environment import DAGS, airflow_programs
+from tests.airflow.postgres import PostgresServer
 
 LIBRARY = Path(rangeland.__file__).parents[1]
 RUN_TIMEOUT_S = 300
@@ -37,12 +36,13 @@ def full_hour(hours_ago: int) -> datetime:
 
 
 class Airflow:
-    """A home with an empty database. ``programs`` is where its executables are."""
+    """A home and a database of its own. ``programs`` is where its executables are."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, postgres: PostgresServer) -> None:
         self.programs = airflow_programs()
         self.home = home
-        self.database = home / "airflow.db"
+        self._postgres = postgres
+        self._database = postgres.create_database()
         kept = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
         self.environment = kept | {
             "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
@@ -51,6 +51,7 @@ class Airflow:
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres.url(self._database),
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW_VAR_RANGELAND_COMMAND": PROGRAM,
             "AIRFLOW_VAR_RANGELAND_DIRECTORY": str(home),
@@ -87,15 +88,14 @@ class Airflow:
         return self.run("airflow", "dags", "test", dag_id, *when, *given, **environment).stdout
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.database, timeout=30)) as connection:
-            return connection.execute(query, values).fetchall()
+        return self._postgres.rows(self._database, query, *values)
 
     def tasks(self, dag_id: str) -> dict[str, tuple[str, int]]:
         """State and number of tries of each task in the latest run."""
         found = self.rows(
             "select t.task_id, t.state, t.try_number from task_instance t join dag_run r "
             "on t.dag_id = r.dag_id and t.run_id = r.run_id where r.id = "
-            "(select max(id) from dag_run where dag_id = ?)",
+            "(select max(id) from dag_run where dag_id = %s)",
             dag_id,
         )
         return {task: (state, tries) for task, state, tries in found}
@@ -103,8 +103,8 @@ class Airflow:
     def events(self, asset: str) -> list[dict[str, Any]]:
         """The extra of all events of an asset, the oldest first."""
         found = self.rows(
-            "select e.extra from asset_event e join asset a on a.id = e.asset_id "
-            "where a.name = ? order by e.id",
+            "select e.extra::text from asset_event e join asset a on a.id = e.asset_id "
+            "where a.name = %s order by e.id",
             asset,
         )
         return [json.loads(extra) for (extra,) in found]

@@ -15,6 +15,7 @@ from typing import Self
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process
 from tests.airflow.deployment import Airflow
+from tests.airflow.postgres import PostgresServer
 
 COMMANDS = {
     "api-server": ["--host", "127.0.0.1", "--workers", "1"],
@@ -28,8 +29,8 @@ PATIENCE_S = 240
 class LiveAirflow(Airflow):
     """Use it as a context. Whoever asks the server is an administrator."""
 
-    def __init__(self, home: Path, **environment: str) -> None:
-        super().__init__(home)
+    def __init__(self, home: Path, postgres: PostgresServer, **environment: str) -> None:
+        super().__init__(home, postgres)
         (self.port,) = free_ports(1)
         url = f"http://127.0.0.1:{self.port}"
         self.environment |= {

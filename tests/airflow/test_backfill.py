@@ -10,6 +10,7 @@ import pytest
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.airflow.deployment import full_hour, offsets_in, write_job
+from tests.airflow.postgres import PostgresServer
 from tests.airflow.running_airflow import LiveAirflow
 
 pytestmark = [pytest.mark.slow, pytest.mark.brokers, pytest.mark.spark]
@@ -41,7 +42,7 @@ def landed_runs(airflow: LiveAirflow) -> list[tuple[str, int]]:
 
 
 def test_backfilled_hours_are_landed_once_each_and_nothing_again_when_repeated(
-    kafka: KafkaCluster, topic: str, tmp_path: Path
+    kafka: KafkaCluster, postgres: PostgresServer, topic: str, tmp_path: Path
 ) -> None:
     first = full_hour(HOURS + 1)  # one hour more is left to the schedule
     start_ms = int(first.timestamp() * 1000)
@@ -54,7 +55,7 @@ def test_backfilled_hours_are_landed_once_each_and_nothing_again_when_repeated(
         "RANGELAND_HOURLY_JOBS": str(job),
         "RANGELAND_HOURLY_START": f"{first:%Y-%m-%dT%H:%M}",
     }
-    airflow = LiveAirflow(tmp_path, **settings)
+    airflow = LiveAirflow(tmp_path, postgres, **settings)
     done = airflow.run("airflow", "dags", "reserialize")
     assert done.returncode == 0, done.stdout
     backfill(airflow, first)  # before the schedule could be quicker

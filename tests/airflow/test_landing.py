@@ -102,7 +102,7 @@ def test_a_range_by_offsets_is_shown_then_landed(
         }
     ]
     (result,) = airflow.rows(
-        "select value from xcom where dag_id = 'backfill_range' and task_id = 'land' "
+        "select value::text from xcom where dag_id = 'backfill_range' and task_id = 'land' "
         "and key = 'return_value' order by timestamp desc limit 1"
     )[0]
     assert json.loads(result)["landed"] == 4

@@ -11,13 +11,14 @@ import pytest
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.airflow.deployment import full_hour, offsets_in, write_job
+from tests.airflow.postgres import PostgresServer
 from tests.airflow.running_airflow import LiveAirflow
 
 pytestmark = [pytest.mark.slow, pytest.mark.brokers, pytest.mark.spark]
 
 
 def test_an_hour_is_waited_for_across_a_triggerers_death_and_then_landed(
-    kafka: KafkaCluster, topic: str, tmp_path: Path
+    kafka: KafkaCluster, postgres: PostgresServer, topic: str, tmp_path: Path
 ) -> None:
     hour = full_hour(1)
     start_ms = int(hour.timestamp() * 1000)
@@ -31,11 +32,11 @@ def test_an_hour_is_waited_for_across_a_triggerers_death_and_then_landed(
         "RANGELAND_POLL_S": "2",
     }
 
-    with LiveAirflow(tmp_path, **settings) as airflow:
+    with LiveAirflow(tmp_path, postgres, **settings) as airflow:
 
         def state_of(task: str) -> str:
             found = airflow.rows(
-                "select state from task_instance where dag_id = 'land_hourly' and task_id = ? "
+                "select state from task_instance where dag_id = 'land_hourly' and task_id = %s "
                 "order by run_id limit 1",
                 f"live.{task}",
             )
@@ -55,7 +56,7 @@ def test_an_hour_is_waited_for_across_a_triggerers_death_and_then_landed(
 
 
 def test_a_task_that_is_cleared_while_it_lands_ends_its_command_and_lands_once(
-    topic: str, tmp_path: Path
+    postgres: PostgresServer, topic: str, tmp_path: Path
 ) -> None:
     hour = full_hour(1)
     start_ms = int(hour.timestamp() * 1000)
@@ -69,7 +70,7 @@ def test_a_task_that_is_cleared_while_it_lands_ends_its_command_and_lands_once(
             "RANGELAND_HOURLY_JOBS": str(job),
             "RANGELAND_HOURLY_START": f"{hour:%Y-%m-%dT%H:%M}",
         }
-        airflow = last.enter_context(LiveAirflow(tmp_path, **settings))
+        airflow = last.enter_context(LiveAirflow(tmp_path, postgres, **settings))
         airflow.wait_until(lambda: "starting Spark" in airflow.logs(), "the landing to begin")
         kafka.pause(1)  # it answers nobody, so the landing cannot get ahead of us
         (first,) = landings_of(job)

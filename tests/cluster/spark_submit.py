@@ -20,7 +20,7 @@ from tests.cluster.yarn import YarnCluster
 
 ROOT = Path(__file__).parents[2]
 JOBS, LIB = ROOT / "jobs", ROOT / "lib"
-PATIENCE_S = 120
+PATIENCE_S = 400
 SMALL = {
     "spark.cores.max": "2",
     "spark.driver.memory": "512m",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,8 @@ class JarSet:
     coordinates: tuple[str, ...]
     excludes: tuple[str, ...] = ()
 
+
+_POSTGRES_CPU = "arm64v8" if platform.machine() == "aarch64" else "amd64"
 
 # To support another server, add an entry. Comments explain what the server needs but does not
 # list as a dependency.
@@ -150,6 +153,10 @@ JAR_SETS: dict[str, JarSet] = {
             "org.apache.hadoop:hadoop-client-api",
             "org.apache.hadoop:hadoop-client-runtime",
         ),
+    ),
+    # PostgreSQL itself, packed for Java's tests: the database of an Airflow.
+    "postgres-17.5.0": JarSet(
+        (f"io.zonky.test.postgres:embedded-postgres-binaries-linux-{_POSTGRES_CPU}:17.5.0",)
     ),
     # Spark's own Kafka source, for the benchmark to compare with. What PySpark brings is left
     # out. Its token provider cannot be had in its own version; that of 4.0.0 fits, and is a
