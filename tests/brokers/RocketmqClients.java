@@ -93,7 +93,7 @@ public class RocketmqClients {
         if (!batch.isEmpty()) print(producer.send(batch));
         // A broker says that it has a message before it enters it in its queue.
         int due = kind.equals("transaction") ? count / 3 : kind.equals("delayed") ? 0 : count;
-        long deadline = System.currentTimeMillis() + 30_000;
+        long deadline = System.currentTimeMillis() + 150_000;
         while (held(producer, topic) < before + due) {
             if (System.currentTimeMillis() > deadline) throw new Exception("not all can be pulled");
             Thread.sleep(10);
@@ -159,7 +159,7 @@ public class RocketmqClients {
         consumer.setAutoCommit(false);
         consumer.subscribe(topic, tags);
         consumer.start();
-        long deadline = System.currentTimeMillis() + 30_000;
+        long deadline = System.currentTimeMillis() + 150_000;
         for (int got = 0; got < count && System.currentTimeMillis() < deadline; ) {
             for (MessageExt each : consumer.poll(1000)) {
                 got++;

@@ -120,7 +120,7 @@ def run_clients(*arguments: str, options: Sequence[str] = ()) -> list[list[str]]
     environment = os.environ | {"LC_ALL": "C.UTF-8"}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=120, check=False, env=environment
+            command, capture_output=True, text=True, timeout=240, check=False, env=environment
         )
     finally:
         remove_directory(home)
