@@ -416,7 +416,7 @@ class Judge:
                 if (loss["verdict"], loss["action"]) == ("truncated", "skip")
                 for offset in range(loss["from_offset"], loss["until_offset"])
             }
-            truncated |= self._landed_by_backfills(log) | self._damaged(log, losses)
+            truncated |= self._damaged(log, losses)
             if not self._shows_rewriting:
                 truncated |= {o for o, reasons in log.reasons.items() if "truncated" in reasons}
             for entry in log.entries:
@@ -435,19 +435,6 @@ class Judge:
             if (loss["verdict"], loss["action"]) == ("corrupt", "skip")
             for offset in range(loss["from_offset"], loss["until_offset"])
             if "corrupt" in log.reasons.get(offset, ())
-        }
-
-    def _landed_by_backfills(self, log: Log) -> set[int]:
-        """Offsets at which an unclean election has replaced what a backfill had landed. A backfill
-        leaves no checkpoint with a leader epoch, so the product cannot see that."""
-        return {
-            offset
-            for (application, _), row in self.ledger().outcomes.items()
-            if application != JOB
-            for one in _landed(row)
-            if (one.topic, one.number) == (log.topic, log.number)
-            for offset in range(one.from_offset, one.until_offset)
-            if "truncated" in log.reasons.get(offset, ())
         }
 
 

@@ -123,6 +123,14 @@ TABLE = (
 )
 LOSSES = (
     Mutation(
+        "what a backfill has landed is not compared with its log",
+        Change(
+            "landing.planner:Planner._overwritten",
+            "for one_epoch in in_earlier_epochs(landed, survey):",
+            "for one_epoch in []:",
+        ),
+    ),
+    Mutation(
         "a held partition moves on",
         Change(
             "planning.incarnation:stopped_at",

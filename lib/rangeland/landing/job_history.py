@@ -21,7 +21,7 @@ from rangeland.landing.target_table import TargetTable
 from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage_rule import Coverage, common, coverage_of, leave_out
 from rangeland.planning.incarnation import LogMark, read_in, stopped_at
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import Action
 from rangeland.planning.read_options import LandedRead, ReadOptions
@@ -143,9 +143,20 @@ class JobHistory:
             if parts := common(left, covered):
                 plan = _plan_of(entry)
                 ask = make_options(plan.isolation, plan.tags, plan.cluster)
-                found += [LandedRead(part, ask, plan.application, plan.sequence) for part in parts]
+                marks = self._reached(entry, plan)
+                about = (ask, plan.application, plan.sequence)
+                found += [LandedRead(part, *about, marks.get(part.partition)) for part in parts]
                 left = leave_out(left, covered)
         return found
+
+    def _reached(self, entry: PlanEvent, plan: Plan) -> dict[Partition, LogMark]:
+        """How far a plan has landed its partitions: its checkpoint, where that is the end of what
+        it has read, and not of an earlier plan in another leader epoch."""
+        if plan.kind not in (PlanKind.RUN, PlanKind.BACKFILL):
+            return {}
+        ends = {r.partition: r.until_offset for r in sorted(plan.ranges)}
+        marks = self._checkpoint(entry).items()
+        return {p: mark for p, mark in marks if mark.until_offset == ends.get(p)}
 
     def clusters(self) -> set[Cluster]:
         """All clusters from which this table is known to have been landed."""

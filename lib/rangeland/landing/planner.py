@@ -8,7 +8,7 @@ plans are entered elsewhere.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Surv
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.overwritten import in_earlier_epochs, marks_of_landed, overwritten
 from rangeland.planning.plan import Plan, PlanKind, renumbered
 from rangeland.planning.plan_builder import (
     JobPosition,
@@ -44,6 +45,7 @@ from rangeland.planning.plan_builder import (
 )
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.read_options import (
+    LandedRead,
     ReadOptions,
     changed_options,
     known_as,
@@ -113,15 +115,10 @@ class Planner:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for what they have
         lost for good if the policy is to fail: reading would fail later."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
-        source, ranges = self.job.source, plan.ranges
-        marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in ranges}
-        topics = frozenset(r.partition.topic for r in ranges)
-        wanted = SurveyRequest(
-            source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
-        )
-        survey = self.survey_of(self.job, wanted)
+        marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in plan.ranges}
+        survey = self.survey_of(self.job, self._wanted(marks))
         self.logs = survey.logs
-        refuse_gone(ranges, survey, self.job.request.policy)
+        refuse_gone(plan.ranges, survey, self.job.request.policy)
         return survey
 
     def _surveyed(self, standing: JobPosition) -> Survey:
@@ -159,8 +156,11 @@ class Planner:
             survey = self._surveyed(standing)
             self._refuse_other_cluster(standing, survey)
             try:
-                found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
-                self._refuse_other_options(found.already, survey.cluster)
+                about = (self._terms(), survey, standing, self._damaged(standing, survey))
+                found = draft(*about)
+                landed = self._refuse_other_options(found.already, survey.cluster)
+                if losses := self._overwritten(landed, survey, standing):
+                    found = draft(*about, losses)
                 found = replace(found, notes=(*self._changed_options(standing), *found.notes))
                 if self.kind is PlanKind.REPLACE:
                     self._refuse_replace(found.plan)
@@ -243,15 +243,34 @@ class Planner:
         landed: Sequence[Range],
         cluster: Cluster | None,
         read_filter: ReadFilter | None = None,
-    ) -> None:
-        """Raises Conflict where these ranges were landed with other read options."""
+    ) -> list[LandedRead]:
+        """Raises Conflict where these ranges were landed with other read options. Returns what is
+        known of their landings."""
         if not landed:
-            return
+            return []
         isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
         found = self.target.history.landed_as(landed, self._options)
         then = [one.ask.cluster for one in found]
         now = self._options(isolation, tags, self._known_as(cluster, then))
         refuse_other_options(self.job.sink.table, found, now)
+        return found
+
+    def _overwritten(
+        self, landed: Sequence[LandedRead], survey: Survey, standing: JobPosition
+    ) -> list[Loss]:
+        """The losses in what was landed of these logs in earlier leader epochs. Asks for each."""
+        found = []
+        for one_epoch in in_earlier_epochs(landed, survey):
+            now = self.survey_of(self.job, self._wanted(marks_of_landed(one_epoch)))
+            found += overwritten(one_epoch, now, standing.landed)
+        return found
+
+    def _wanted(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
+        """What to survey to compare the logs of the job with these marks."""
+        source, topics = self.job.source, frozenset(p.topic for p in marks)
+        return SurveyRequest(
+            source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
+        )
 
     def _refuse_other_cluster(self, standing: JobPosition, survey: Survey) -> None:
         now = self._known_as(survey.cluster, [standing.cluster])

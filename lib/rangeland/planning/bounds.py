@@ -7,7 +7,7 @@ exist) is an error here and never an empty success later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from rangeland.errors import JobFileError
@@ -85,10 +85,12 @@ def resolve(
     checkpoint: Mapping[Partition, LogMark],
     landed: Coverage | None = None,
     held_at_first: Set[Partition] = frozenset(),
+    overwritten: Sequence[Loss] = (),
 ) -> ResolvedRange:
     """Ranges for every partition that was asked for, sorted by partition. What is ``landed``
     is not lost, even if the log no longer has it. Partitions in ``held_at_first`` existed in the
-    first run, which could not read them: they begin where it would have begun.
+    first run, which could not read them: they begin where it would have begun. ``overwritten``
+    are losses of landed offsets, which a survey of the checkpoint does not show.
 
     Raises JobFileError for a request that makes no sense and RangeLost for a loss whose
     policy is *fail*; all losses of all partitions are named in that one error.
@@ -111,6 +113,7 @@ def resolve(
         losses += _not_landed(found[1], log.leader.topic_id, landed)
     losses += vanished
     losses += out_of_reach
+    losses += overwritten
     notes = _maybe_expired(begins, survey, ranges, landed)
     notes += _inexact(begins, request.until_bounds, survey, ranges)
     losses = [agreed_on(loss, survey) for loss in losses]

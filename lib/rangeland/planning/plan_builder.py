@@ -105,11 +105,15 @@ class PlanTerms:
 
 
 def draft(
-    terms: PlanTerms, survey: Survey, standing: JobPosition, damaged: Sequence[Loss] = ()
+    terms: PlanTerms,
+    survey: Survey,
+    standing: JobPosition,
+    damaged: Sequence[Loss] = (),
+    overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
     """Raises JobFileError or RangeLost as ``resolve`` does. Leaves out empty ranges, and
     partitions whose log is ``damaged`` where a policy holds them."""
-    where = (standing.checkpoint, standing.landed, standing.held_at_first)
+    where = (standing.checkpoint, standing.landed, standing.held_at_first, overwritten)
     resolved = resolve(terms.request, survey, *where)
     at = {loss.partition for loss in damaged}
     asked = [r for r in resolved.ranges if r.width > 0 and r.partition not in at]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Range, Survey
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan_builder import JobPosition
 
 _ELSEWHERE = "land it into another table"
@@ -46,6 +47,8 @@ class LandedRead:
     ask: ReadOptions
     application: str
     sequence: int
+    mark: LogMark | None = None
+    """How far its plan has landed the partition, and the leader epoch then, if it is known."""
 
 
 def known_as(now: Cluster, known: Iterable[Cluster]) -> Cluster:
