@@ -92,13 +92,16 @@ def test_drivers_of_a_group_read_one_plan_together(stage: Stage) -> None:
 
 @pytest.mark.parametrize("age", ["4", "2.4", "1.1"])
 @pytest.mark.parametrize(("policy", "refused"), [("fail", 1), ("skip", 0), ("hold", 0)])
+@pytest.mark.parametrize("landed", [("backfill",), ("backfill", "replace")])
 def test_what_an_election_replaces_of_a_backfill_is_truncated(
-    stage: Stage, age: str, policy: str, refused: int
+    stage: Stage, age: str, policy: str, refused: int, landed: tuple[str, ...]
 ) -> None:
+    """Also if the backfill's rows were replaced before it."""
     rules = (("truncated", policy),)
     setup = replace(scenario(0).setup, age=age, max_records=None, policy=rules, partitions=1)
     for arg in (0, 1, 3, 4):  # those after which the log has other records at landed offsets
-        happened = (PRODUCE, driver("backfill"), Happening("truncate", arg), driver("run"))
+        before = (PRODUCE, *map(driver, landed))
+        happened = (*before, Happening("truncate", arg), driver("run"))
         counts = Counts()
         play(Scenario(0, setup, happened), stage, counts)
         assert (counts.ends["RangeLost"] > 0) is bool(refused)

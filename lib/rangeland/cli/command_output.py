@@ -223,7 +223,7 @@ def unexpected_error(error: BaseException) -> RangelandError:
 
 
 def usage_error(mistyped: Any) -> UsageError:
-    """Typer's error about a mistyped command line (a ``ClickException``) as one of ours."""
+    """Typer's error about a mistyped command line (a ``ClickException``) as a ``UsageError``."""
     context = getattr(mistyped, "ctx", None)
     command = getattr(context, "command_path", None) or "rangeland"
     message = str(mistyped.format_message()).rstrip(".")

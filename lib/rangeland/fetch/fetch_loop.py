@@ -301,7 +301,7 @@ class FetchLoop:
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
         """The broker prefers this replica to be read. True if another broker is read next, and an
-        answer without records is no failure."""
+        answer without records is not a failure."""
         state = self.states[index]
         if state.phase is not Phase.READING:
             return False
@@ -379,7 +379,7 @@ class FetchLoop:
 
     def _asks_leader(self, want: FetchTarget, seen: str) -> bool:
         """False if the leader has answered. A replica may lag or be damaged, so what was seen in
-        its answer is no evidence, and its leader is asked."""
+        its answer proves nothing, and its leader is asked."""
         state, is_doubtful = self.states[want.index], self.is_doubtful(want)
         if state.server.may_be_replica:
             self._doubt(state, seen)

@@ -152,7 +152,7 @@ class JobHistory:
     def _reached(self, entry: PlanEvent, plan: Plan) -> dict[Partition, LogMark]:
         """How far a plan has landed its partitions: its checkpoint, where that is the end of what
         it has read, and not of an earlier plan in another leader epoch."""
-        if plan.kind not in (PlanKind.RUN, PlanKind.BACKFILL):
+        if plan.kind not in (PlanKind.RUN, PlanKind.BACKFILL, PlanKind.REPLACE):
             return {}
         ends = {r.partition: r.until_offset for r in sorted(plan.ranges)}
         marks = self._checkpoint(entry).items()

@@ -49,7 +49,7 @@ class SentPull:
 
     @property
     def is_good(self) -> bool:
-        """False if its answer has no messages: by now there may be some."""
+        """False if its answer has no messages: some may have arrived since."""
         return self.answer is None or self.answer.code == SUCCESS
 
 
