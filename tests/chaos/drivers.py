@@ -22,13 +22,14 @@ import rangeland
 from rangeland.testing.context_managers import Closing
 from rangeland.testing.process_sessions import (
     command_of,
+    kill_all,
     members_of,
     temporary_files_in,
     workers_among,
 )
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
-__all__ = ["Driver", "command_of", "members_of", "temporary_files_in", "workers_among"]
+__all__ = ["Driver", "command_of", "kill_all", "members_of", "temporary_files_in", "workers_among"]
 
 PATIENCE_S = 120
 ROOT = Path(__file__).parents[2]
@@ -142,8 +143,7 @@ class Driver(Closing):
         while left := self.members():
             if time.monotonic() > deadline:
                 told = [f"{p.pid} {command_of(p)[:200]}" for p in left]
-                for process in left:
-                    process.kill()
+                kill_all(left)
                 raise AssertionError(f"{self.process.name} has left processes: {told}")
             time.sleep(0.05)
 

@@ -18,7 +18,7 @@ from rangeland.testing.producing import create_topic
 from rangeland.testing.sparkcluster import SparkCluster
 from tests.chaos.conftest import Start
 from tests.chaos.driver import READING, WRITTEN
-from tests.chaos.drivers import ROOT, Driver, workers_among
+from tests.chaos.drivers import ROOT, Driver, kill_all, workers_among
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 
 PARTITIONS, COUNT = 4, 150_000
@@ -80,8 +80,7 @@ def test_the_tasks_of_killed_python_workers_are_done_again(
         read_until_stopped(driver, broker, job)
         workers = workers_among(driver.members())
         assert workers
-        for worker in workers:
-            worker.kill()
+        kill_all(workers)
         driver.process.wait_for_line(LOST_TASK)
     finally:
         broker.resume(1)
@@ -102,8 +101,7 @@ def test_the_tasks_of_a_killed_executor_are_done_again(
         read_until_stopped(driver, broker, job)
         executors = cluster.executors()
         assert len(executors) == 2
-        for executor in executors:
-            executor.kill()
+        kill_all(executors)
         driver.process.wait_for_line(LOST_TASK)
     finally:
         broker.resume(1)

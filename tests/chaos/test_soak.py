@@ -6,14 +6,12 @@ timing), ``RANGELAND_ROUNDS`` makes it longer. Run it with ``pytest -m slow test
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from rangeland import run as commands
@@ -23,7 +21,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import MOMENTS
-from tests.chaos.drivers import Driver, command_of
+from tests.chaos.drivers import Driver, command_of, kill_all
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 
 ROUNDS = int(os.environ.get("RANGELAND_ROUNDS", "12"))
@@ -56,10 +54,7 @@ def kill(who: str, driver: Driver) -> None:
         members = [m for m in members if "SparkSubmit" in command_of(m)]
     if who == "python":
         members = [m for m in members if m.pid == driver.process.pid]
-    for member in members:
-        # One may have ended of itself since it was listed.
-        with contextlib.suppress(psutil.NoSuchProcess):
-            member.kill()
+    kill_all(members)
     if who == "java":
         # Without its JVM it can only say that this went wrong, if it was not done before.
         driver.result()

@@ -7,7 +7,9 @@ extra ``test``; nothing that runs a job imports this.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -25,7 +27,15 @@ def temporary_files_in(folder: Path) -> dict[str, str]:
 
 def members_of(process: Process) -> list[psutil.Process]:
     """All living processes of the session that ``process`` leads or led."""
-    return [psutil.Process(pid) for pid in psutil.pids() if _session(pid) == process.pid]
+    # Any process may end between two looks at it; this iterator leaves out those that have.
+    return [p for p in psutil.process_iter() if _session(p) == process.pid]
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """Kills those that have not ended by themselves meanwhile."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def workers_among(members: list[psutil.Process]) -> list[psutil.Process]:
@@ -43,11 +53,9 @@ def command_of(process: psutil.Process) -> str:
         return ""
 
 
-def _session(pid: int) -> int:
+def _session(process: psutil.Process) -> int:
     try:
-        if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return -1
-        return os.getsid(pid)
+        return -1 if process.status() == psutil.STATUS_ZOMBIE else os.getsid(process.pid)
     except (ProcessLookupError, PermissionError, psutil.Error):
         return -1
 

@@ -23,7 +23,12 @@ import rangeland
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.testing.context_managers import Closing
 from rangeland.testing.ports import free_ports
-from rangeland.testing.process_sessions import command_of, members_of, temporary_files_in
+from rangeland.testing.process_sessions import (
+    command_of,
+    kill_all,
+    members_of,
+    temporary_files_in,
+)
 from rangeland.testing.processes import Process
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -119,8 +124,7 @@ class SparkCluster(Closing):
         for process in reversed(self._processes):
             process.stop()
         _, alive = psutil.wait_procs(left, timeout=20)
-        for member in alive:
-            member.kill()
+        kill_all(alive)
         assert not alive, f"the Spark cluster has left {[p.pid for p in alive]}"
 
 
