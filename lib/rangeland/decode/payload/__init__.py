@@ -1,0 +1,1 @@
+"""Typed payloads: the bytes of keys and values → Arrow columns, every record accounted for."""

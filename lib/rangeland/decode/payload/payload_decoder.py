@@ -1,0 +1,109 @@
+"""What every payload format has in common: a frozen format, its decoder, and the result.
+
+A ``PayloadFormat`` is a value: it is made in the driver from the job file and its schemas, travels
+to the tasks by pickle, and makes one ``PayloadDecoder`` per task there. A decoder turns an array
+of payloads into an array of the same length. It never raises for what is in a payload: a payload
+that cannot be decoded is null in the values and has an entry in ``undecodable``, with the reason.
+A null payload is null in the values and nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+MAX_REASON: Final = 200
+"""How many characters a reason has at most."""
+
+PayloadArray: TypeAlias = pa.BinaryArray | pa.LargeBinaryArray
+
+
+class UnknownFields(Enum):
+    """What to do about fields of a payload that the schema lacks."""
+
+    DROP = "drop"
+    FAIL = "fail"
+    KEEP = "keep"
+
+
+class PayloadSchemaError(ValueError):
+    """A schema that cannot be used: *what* is wrong, and where in its text if that is known.
+
+    The caller knows whose schema it is (a field of the job file, a file, a registry's subject).
+    Lines and columns count from 1.
+    """
+
+    def __init__(self, what: str, *, line: int | None = None, column: int | None = None) -> None:
+        self.what = what
+        self.line = line
+        self.column = column
+        place = f"line {line}, column {column}: " if line is not None else ""
+        super().__init__(f"{place}{what}")
+
+
+@dataclass(frozen=True)
+class Undecodable:
+    """One payload that could not be decoded."""
+
+    row: int
+    """Its index in the array that was given to the decoder."""
+    reason: str
+    """Plain English, one line, at most ``MAX_REASON`` characters."""
+    schema_id: int | None = None
+    """The writer's schema, if the payload named one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", one_line(self.reason))
+
+
+@dataclass(frozen=True)
+class DecodedPayloads:
+    """What became of an array of payloads."""
+
+    values: pa.Array
+    """Of the decoder's ``arrow_type``, as long as the input; null where the payload is null or
+    undecodable."""
+    undecodable: Sequence[Undecodable] = ()
+    """In ascending order of rows."""
+    rescued: pa.Array | None = None
+    """Strings as long as the input: the JSON text of what the schema lacks, null where there is
+    nothing. None unless unknown fields are kept."""
+    schema_ids: Mapping[int, int] = field(default_factory=dict)
+    """How many payloads named each writer's schema."""
+
+
+class PayloadDecoder(ABC):
+    """Decodes payloads of one format. Made once per task; not shared between threads."""
+
+    arrow_type: pa.DataType
+
+    @abstractmethod
+    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
+        """One value for each payload. Never raises for what is in them."""
+
+
+class PayloadFormat(ABC):
+    """A format with its schema and options: a frozen value that can be pickled and compared."""
+
+    name: str
+    """As in the job file: bytes, string, json, avro, protobuf."""
+
+    @property
+    @abstractmethod
+    def arrow_type(self) -> pa.DataType:
+        """The type of decoded values; a struct for formats that have fields."""
+
+    @abstractmethod
+    def decoder(self) -> PayloadDecoder:
+        """A new decoder."""
+
+
+def one_line(reason: str) -> str:
+    """A reason as it may be shown and stored: printable, on one line, bounded."""
+    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in reason)
+    return shown if len(shown) <= MAX_REASON else shown[: MAX_REASON - 1] + "…"
