@@ -19,7 +19,7 @@ from tests.simulation.world import EPOCH_MS, World
 PORT = 9092
 MOST = 10_000
 NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, UNSUPPORTED = 0, 1, 3, 6, 35
-FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_ID = 74, 75, 100
+FENCED_EPOCH, UNKNOWN_EPOCH, NOT_AVAILABLE, UNKNOWN_ID = 74, 75, 78, 100
 BY_KEY = {spec_of(request).key: request for request in m.REQUESTS}
 READ = (1, 2, 3, 18, 23, 32, 35)
 API_VERSIONS = spec_of(m.ApiVersionsRequest).key
@@ -45,6 +45,7 @@ class Cluster(SimulatedCluster):
         # Without ids a topic that was recreated and has grown cannot be told from the old one.
         metadata = self.versions[spec_of(m.MetadataRequest).key]
         self.has_topic_ids, self.has_epochs = metadata >= 10, metadata >= 7
+        self.reports_lag = self.versions[spec_of(m.ListOffsetsRequest).key] >= 5
 
     # --- what happens to it -------------------------------------------------------------
 
@@ -138,7 +139,7 @@ class Cluster(SimulatedCluster):
             parts = []
             for part in topic.partitions:
                 log = self._led(node, topic.name, part.partition_index, part.current_leader_epoch)
-                code, offset = (log, -1) if isinstance(log, int) else (0, self._at(log, part))
+                code, offset = (log, -1) if isinstance(log, int) else self._at(log, part)
                 parts.append(
                     m.ListOffsetsPartitionResponse(
                         partition_index=part.partition_index, error_code=code, offset=offset
@@ -147,12 +148,19 @@ class Cluster(SimulatedCluster):
             topics.append(m.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(parts)))
         return m.ListOffsetsResponse(topics=tuple(topics))
 
-    def _at(self, log: Log, part: m.ListOffsetsPartition) -> int:
+    def _at(self, log: Log, part: m.ListOffsetsPartition) -> tuple[int, int]:
+        """An error code and an offset. While the high watermark of a new leader lags, newer
+        brokers report no end (KIP-207)."""
         if part.timestamp == m.EARLIEST_TIMESTAMP:
-            return log.start
-        if part.timestamp == m.LATEST_TIMESTAMP:
-            return log.high_watermark(self.world.now_ms)
-        return next((e.base for e in log.entries if EPOCH_MS + e.time_ms >= part.timestamp), -1)
+            return NONE, log.start
+        end = log.high_watermark(self.world.now_ms)
+        found = end
+        if part.timestamp != m.LATEST_TIMESTAMP:
+            times = ((EPOCH_MS + e.time_ms, e.base) for e in log.entries)
+            found = next((base for time_ms, base in times if time_ms >= part.timestamp), -1)
+        if end < log.end and self.reports_lag and not 0 <= found < end:
+            return NOT_AVAILABLE, -1
+        return NONE, found
 
     def on_fetch(self, node: int, asked: m.FetchRequest) -> m.FetchResponse:
         names = {topic.topic_id: topic.name for topic in self.topics.values()}

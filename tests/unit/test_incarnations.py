@@ -12,6 +12,7 @@ from rangeland.errors import RangeLost
 from rangeland.landing import planner
 from rangeland.model import (
     Address,
+    AtOffset,
     Bounds,
     Earliest,
     FromCheckpoint,
@@ -168,6 +169,21 @@ def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: LossKind) -
     for end, again in ((90, True), (100, False)):
         survey = Survey(0, {P: log(0, end, 6)})
         assert planner._may_lag(error, marks, survey) is again
+
+
+@pytest.mark.parametrize(("copies", "again"), [(3, True), (1, False), (0, False)])
+def test_a_run_looks_again_for_an_offset_that_was_asked_for_if_there_are_replicas(
+    copies: int, again: bool
+) -> None:
+    """The high watermark of a new leader before 2.2 may lag, also for a job's first run."""
+    asked = RangeRequest(
+        Bounds(Earliest()), Bounds(Latest(), {P: AtOffset(100)}), Earliest(), Policy()
+    )
+    survey = Survey(0, {P: replace(log(0, 90), leader=Leader(B1, copies=copies))})
+    with pytest.raises(RangeLost) as error:
+        resolve(asked, survey, {})
+    standing = JobPosition({}, coverage_of([]), 1)
+    assert planner._may_lag(error.value, standing, survey) is again
 
 
 @pytest.mark.parametrize(("limit", "is_later"), [(None, False), (100, True)])

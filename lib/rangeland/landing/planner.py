@@ -133,8 +133,9 @@ class Planner:
     # --- drafts -----------------------------------------------------------------------
 
     def draft(self) -> tuple[PlanDraft, Survey]:
-        """A plan based on what is known now. A log that seems to end below the checkpoint is
-        surveyed again for a while: a new leader's high watermark may lag for a moment."""
+        """A plan based on what is known now. A log that seems to end below the checkpoint, or an
+        offset that was asked for, is surveyed again for a while: a new leader's high watermark may
+        lag for a moment."""
         standing = self.target.history.standing(self.job.application)
         if self.kind is PlanKind.MISSING:
             survey = self.survey(standing)
@@ -296,10 +297,21 @@ class Planner:
 
 
 def _may_lag(error: RangeLost, standing: JobPosition, survey: Survey) -> bool:
-    """A new leader's end may be below the checkpoint for a moment; another log's stays there."""
-    kinds = {loss.verdict for loss in losses_in(error)}
+    """A new leader's end may be below the checkpoint, or an offset that was asked for, for a
+    moment; another log's stays there."""
+    losses = losses_in(error)
+    if any(loss.verdict is LossKind.TRUNCATED and _is_copied(loss, survey) for loss in losses):
+        return True
+    kinds = {loss.verdict for loss in losses}
     return not kinds.isdisjoint((LossKind.TRUNCATED, LossKind.RECREATED)) and any(
         may_be_behind(mark, survey.logs[partition])
         for partition, mark in standing.checkpoint.items()
         if partition in survey.logs
     )
+
+
+def _is_copied(loss: Loss, survey: Survey) -> bool:
+    """Another replica's answer decides how far the log is readable. Brokers before 2.2 report an
+    end that lags; newer ones report none until it has caught up."""
+    log = survey.logs.get(loss.partition)
+    return log is not None and log.leader.copies > 1
