@@ -106,10 +106,13 @@ class RecordCodec:
         self._blanks = blanks
         self._compiled: dict[type, _Columns] = {}
 
-    def viewing(self, kind: type, view: str) -> RecordCodec:
-        """The same rules with another view of one class."""
+    def viewing(
+        self, views: Mapping[type, str], columns: Mapping[str, ColumnType] | None = None
+    ) -> RecordCodec:
+        """The same rules with other views of some classes, and other types of some columns."""
         changed = copy.copy(self)
-        changed._views, changed._compiled = {**self._views, kind: view}, {}
+        changed._views, changed._compiled = {**self._views, **views}, {}
+        changed._columns = {**self._columns, **(columns or {})}
         return changed
 
     def write(self, value: Any) -> Record:

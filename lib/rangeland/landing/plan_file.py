@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from rangeland.job import Job, Sink
 from rangeland.job.located_values import JobText, override
 from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
 from rangeland.planning.policy import Loss
+from rangeland.record_codec import ColumnType
 from rangeland.results import PlanPreview
-from rangeland.untrusted import JsonFields, Unreadable, parse_json
+from rangeland.untrusted import Unreadable, parse_json, typed
 
 FORMAT = 3
 WITHOUT_SEEN = 2
@@ -36,10 +37,6 @@ WITHOUT_LOCATION = 1
 """An earlier format, which also lacks the location of the table."""
 MARK = "rangeland_plan_file"
 MAX_BYTES = 256 << 20
-_SEEN = PLAN_JSON.viewing(
-    Loss, "*partition from_offset until_offset verdict evidence topic_id action"
-)
-"""A loss that is not part of the plan: its action is not always to skip it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +48,10 @@ class ReviewedPlan:
     plan: Plan
     location: str | None
     seen: tuple[Loss, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        return self.plan.hash
 
     @property
     def job(self) -> Job:
@@ -83,11 +84,7 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
             "already_landed": [str(r) for r in preview.draft.already],
             "held": [f"{loss}: {loss.evidence}" for loss in preview.draft.held],
         },
-        "hash": plan.hash,
-        "location": preview.location,
-        "job": _json_values(job_text),
-        "plan": plan.to_json(),
-        "seen": [_SEEN.write(one) for one in preview.seen],
+        **_CONTENT.write(ReviewedPlan(job_text, plan, preview.location, preview.seen)),
     }
     document["seal"] = _seal(document)
     text = json.dumps(document, indent=2) + "\n"
@@ -122,24 +119,20 @@ def read_plan_file(path: Path) -> ReviewedPlan:
         raise _edited(path, "the plan in it does not match its hash")
     if _seal(document) != document.get("seal"):
         raise _edited(path, "the job or the summary in it does not match its seal")
-    found = _reviewed(path, JsonFields(document), plan)
+    found = _reviewed(path, document)
     if number == WITHOUT_LOCATION:
         _refuse_relative(path, found.job.sink)
     return found
 
 
-def _reviewed(path: Path, document: JsonFields, plan: Mapping[str, Any]) -> ReviewedPlan:
+def _reviewed(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
     """The content, validated whether or not the seal is right: the type of each value, and that
     plan and job belong together."""
     try:
-        values = document.get("job")
-        if not isinstance(values, dict):
-            raise Unreadable("job: expected an object")
-        seen = tuple(_SEEN.read(Loss, entry) for entry in document.values("seen", ()))
-        location = document.text_or_none("location")
-    except ValueError as error:
+        found = _CONTENT.read(ReviewedPlan, {"seen": [], **document})
+    except Unreadable as error:
         raise _damaged(path, str(error)) from error
-    found = ReviewedPlan(JobText(f"{path} (job)", values), Plan.from_json(plan), location, seen)
+    found = replace(found, text=replace(found.text, name=f"{path} (job)"))
     if wrong := contradiction(found.plan) or _mismatch(found):
         raise _damaged(path, wrong)
     return found
@@ -167,11 +160,10 @@ def _refuse_relative(path: Path, sink: Sink) -> None:
     where = TablePath.parse(sink.table)
     if sink.is_catalog_name or where.scheme or where.path.startswith("/"):
         return
-    raise Conflict(
-        f"{path} does not say in which folder its table {sink.table} is",
-        why=f"plan files of format {WITHOUT_LOCATION} do not have it",
-        do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
-        file=str(path),
+    raise _to_make_again(
+        path,
+        f"does not say in which folder its table {sink.table} is",
+        f"plan files of format {WITHOUT_LOCATION} do not have it",
     )
 
 
@@ -213,17 +205,16 @@ def _not_a_plan_file(path: Path, why: str) -> JobFileError:
 
 
 def _damaged(path: Path, why: str) -> Conflict:
-    return Conflict(
-        f"{path} does not have a plan that can be applied",
-        why=why,
-        do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
-        file=str(path),
-    )
+    return _to_make_again(path, "does not have a plan that can be applied", why)
 
 
 def _edited(path: Path, why: str) -> Conflict:
+    return _to_make_again(path, "was changed after it was written", why)
+
+
+def _to_make_again(path: Path, what: str, why: str) -> Conflict:
     return Conflict(
-        f"{path} was changed after it was written",
+        f"{path} {what}",
         why=why,
         do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
         file=str(path),
@@ -249,3 +240,16 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
             do="Write it as text or as a plain number",
         ) from error
     return values
+
+
+_CONTENT = PLAN_JSON.viewing(
+    {
+        ReviewedPlan: "hash location text=job plan seen",
+        Loss: "*partition from_offset until_offset verdict evidence topic_id action",
+    },
+    {
+        "job": ColumnType(dict, _json_values, lambda job: JobText("job", typed(job, dict, "job"))),
+        "plan": ColumnType(dict, Plan.to_json, Plan.from_json),
+    },
+)
+"""A loss has an action, since it is not part of the plan: it is not always skipped."""
