@@ -29,6 +29,7 @@ from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.adoption import adopt as adopt_table
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_conflicts import (
     outdated,
@@ -141,13 +142,10 @@ class Runner:
         self.target = LandingTarget(spark, job)
         self.started = time.monotonic()
         self.warnings: list[str] = []
-        about = (progress, self._warn)
-        self.reading = SliceReader(spark, job, self.target, self.rows, transform, *about)
-        self.committer = PlanCommitter(spark, self.target, self.reading, *about)
-        replacement = self.committer.replacement
-        self.planner = Planner(
-            spark, job, self.target, kind, replacement, survey_of, progress, self._warn
-        )
+        context = LandingContext(spark, job, self.target, progress, self._warn)
+        self.reading = SliceReader(context, self.rows, transform)
+        self.committer = PlanCommitter(context, self.reading)
+        self.planner = Planner(context, kind, self.committer.replacement, survey_of)
 
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan based on what is known now, and the survey that it was made from."""

@@ -9,6 +9,7 @@ import pytest
 
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.job import Job
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.log_confirmation import Confirmation, LogChange
 from rangeland.landing.plan_reader import PlanReader, PlanToRead
 from rangeland.landing.slice_reader import PlanReceipts, SliceReader
@@ -44,7 +45,9 @@ class Reading(SliceReader):
         self.warnings: list[str] = []
         nothing = cast(Any, None)
         warn = self.warnings.append
-        super().__init__(None, job(policy), target, nothing, None, NoProgress(), warn)
+        super().__init__(
+            LandingContext(None, job(policy), target, NoProgress(), warn), nothing, None
+        )
         self.confirmation = cast(Confirmation, self)
         self.refuse = Confirmation(self.job, lambda: []).refuse
         self.found, self.read_new, self.after = found, [], []  # type: ignore[var-annotated]

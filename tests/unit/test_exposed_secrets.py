@@ -11,6 +11,7 @@ from rangeland import run
 from rangeland.errors import EngineFailed, Unreachable
 from rangeland.job import Job
 from rangeland.job.source_settings import exposed
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.planner import Planner
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.progress_events import NoProgress
@@ -77,16 +78,8 @@ def runner(job: Job) -> run.Runner:
             history=SimpleNamespace(pace=lambda _application: []),
         ),
     )
-    made.planner = Planner(
-        None,
-        job,
-        made.target,
-        run.PlanKind.RUN,
-        cast(Any, None),
-        run.survey_of,
-        made.progress,
-        made._warn,
-    )
+    context = LandingContext(None, job, made.target, made.progress, made._warn)
+    made.planner = Planner(context, run.PlanKind.RUN, cast(Any, None), run.survey_of)
     return made
 
 

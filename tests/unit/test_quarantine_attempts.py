@@ -9,6 +9,7 @@ import pytest
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.landing.committer import PlanCommitter
+from rangeland.landing.landing_context import LandingContext
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
@@ -60,6 +61,8 @@ def test_the_quarantine_is_told_of_every_later_attempt(
     plan = Plan("j", "rangeland/j", 1, "kafka", committed, (whole,), slices, checkpoint={})
     outcome = OutcomeEvent("rangeland/j", "j", 1, plan.hash, (), (), 1, attempt, kept)
     target = Target(landed)
-    finisher = PlanCommitter(None, cast(Any, target), cast(Any, None), NoProgress(), print)
+    nothing = cast(Any, None)
+    context = LandingContext(None, nothing, cast(Any, target), NoProgress(), print)
+    finisher = PlanCommitter(context, nothing)
     finisher._land(plan, outcome, None)
     assert target.asked == asked

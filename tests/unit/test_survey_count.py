@@ -17,6 +17,7 @@ from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.job import Job
 from rangeland.landing import planner, redrive
 from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import (
     Address,
@@ -101,16 +102,8 @@ class Grouped(run.Runner):
         self.warnings: list[str] = []
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         nothing = cast(Any, None)
-        self.planner = planner.Planner(
-            spark,
-            self.job,
-            target,
-            kind,
-            nothing,
-            run.survey_of,
-            self.progress,
-            self.warnings.append,
-        )
+        context = LandingContext(spark, self.job, target, self.progress, self.warnings.append)
+        self.planner = planner.Planner(context, kind, nothing, run.survey_of)
         self.outrun = outrun
         self.landed: list[Plan] = []
         self.reading = test_target_state.reading_of(target)

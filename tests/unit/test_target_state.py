@@ -16,6 +16,7 @@ from rangeland.errors import BadRecord, Conflict, RangeLost
 from rangeland.job import Job
 from rangeland.landing import target_table as table_module
 from rangeland.landing.committer import PlanCommitter
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
@@ -189,11 +190,12 @@ class Failing(SliceReader):
 
 def reading_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
     said = progress or NoProgress()
-    return Failing(None, target._job, target, None, None, said, lambda text: None)
+    return Failing(LandingContext(None, target._job, target, said, lambda text: None), None, None)
 
 
 def finisher_of(reading: SliceReader) -> PlanCommitter:
-    return PlanCommitter(None, reading.target, reading, reading.progress, lambda text: None)
+    context = LandingContext(None, reading.job, reading.target, reading.progress, lambda text: None)
+    return PlanCommitter(context, reading)
 
 
 DAMAGED = BadRecord("bad", why="its checksum is wrong", topic="orders", partition=0, base_offset=40)

@@ -8,9 +8,8 @@ decided elsewhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.table_commit import CommittedOutcome, FilesMissing, landed_at
@@ -24,19 +23,19 @@ from rangeland.errors import (
     TransformFailed,
 )
 from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.log_confirmation import LogChange
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_reader import SharedOutcome
 from rangeland.landing.replacement import Replacement, refuse_lost
 from rangeland.landing.slice_reader import SliceReader
-from rangeland.landing.target_state import LandingTarget, refuse_other_plan
+from rangeland.landing.target_state import refuse_other_plan
 from rangeland.landing.task_output import refuse_less
 from rangeland.landing.untimed_records import without_time
 from rangeland.logs import partition_fields
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.progress_events import Progress
 from rangeland.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -64,23 +63,13 @@ class CommittedPlan:
 
 
 class PlanCommitter:
-    """Finishes plans of one job's table. ``warn`` reports warnings; ``replaced`` counts what
-    replacements have changed."""
+    """Finishes plans of one job's table. ``replaced`` counts what replacements have changed."""
 
-    def __init__(
-        self,
-        spark: Any,
-        target: LandingTarget,
-        reading: SliceReader,
-        progress: Progress,
-        warn: Callable[[str], None],
-    ) -> None:
-        self.target = target
+    def __init__(self, context: LandingContext, reading: SliceReader) -> None:
+        spark, _, self.target, self.progress, self._warn = context
         self.reading = reading
-        self.progress = progress
-        self.replacement = Replacement(spark, target)
+        self.replacement = Replacement(spark, self.target)
         self.replaced: ReplacedRange | None = None
-        self._warn = warn
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
         self.progress.planned(plan, recovered)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
@@ -18,6 +17,7 @@ from rangeland.errors import RangeLost
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed, wanted_of, with_cleanup
 from rangeland.landing.held_partitions import damaged
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.redrive import (
     HOLD_ALL,
@@ -27,7 +27,6 @@ from rangeland.landing.redrive import (
     in_quarantine,
 )
 from rangeland.landing.replacement import Replacement
-from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_cut, torn_from
 from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Survey
 from rangeland.planning.coverage_rule import Coverage
@@ -53,7 +52,6 @@ from rangeland.planning.read_options import (
     refuse_other_options,
 )
 from rangeland.planning.retention_risk import speed_of
-from rangeland.progress_events import Progress
 from rangeland.survey.cluster_survey import SurveyRequest
 
 RESURVEY_SECONDS = 10
@@ -66,25 +64,17 @@ class Planner:
 
     def __init__(
         self,
-        spark: Any,
-        job: Job,
-        target: LandingTarget,
+        context: LandingContext,
         kind: PlanKind,
         replacement: Replacement,
         survey_of: Callable[[Job, SurveyRequest], Survey],
-        progress: Progress,
-        warn: Callable[[str], None],
     ) -> None:
-        self.spark = spark
-        self.job = job
-        self.target = target
+        self.spark, self.job, self.target, self.progress, self.warn = context
         self.kind = kind
         self.replacement = replacement
         self.survey_of = survey_of
-        self.progress = progress
-        self.warn = warn
         self.logs: dict[Partition, LogState] = {}
-        self.speed = speed_of(target.history.pace(job.application))
+        self.speed = speed_of(self.target.history.pace(self.job.application))
         """How fast the job is expected to read."""
         self.leaves_more = False
         """The last draft takes only a part of the quarantine: a plan has one read filter."""

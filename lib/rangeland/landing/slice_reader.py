@@ -17,19 +17,17 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import FileEntry
 from rangeland.errors import Bug, Conflict, RangelandError
 from rangeland.fetch.throttle import shared_rates
-from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, login_packages, with_cleanup
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.log_confirmation import Confirmation, LogChange
 from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
 from rangeland.landing.redrive import HOLD_ALL, settings_of
-from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.task_output import file_entries, refuse_unseen
 from rangeland.model import DataFile, Partition, Slice, Survey
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.slices import pack
-from rangeland.progress_events import Progress
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.plan_frames import land_transformed
 from rangeland.spark.python_workers import start_workers
@@ -54,30 +52,19 @@ class PlanReceipts:
 
 
 class SliceReader:
-    """Reads slices of the plans of one job's table. ``warn`` reports warnings."""
+    """Reads slices of the plans of one job's table."""
 
     def __init__(
-        self,
-        spark: Any,
-        job: Job,
-        target: LandingTarget,
-        rows: pa.Schema,
-        transform: Transform | None,
-        progress: Progress,
-        warn: Callable[[str], None],
+        self, context: LandingContext, rows: pa.Schema, transform: Transform | None
     ) -> None:
-        self.spark = spark
-        self.job = job
-        self.target = target
+        self.spark, self.job, self.target, self.progress, self._warn = context
         self.rows = rows
         self.transform = transform
-        self.progress = progress
-        self.confirmation = Confirmation(job, lambda: target.history.clusters())
+        self.confirmation = Confirmation(self.job, lambda: self.target.history.clusters())
         self.survey: Survey | None = None
         """The last survey of the cluster, if there was one."""
         self.shared_reader: PlanReader | None = None
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
-        self._warn = warn
 
     def read(self, plan: Plan, *, is_new: bool, after: LogChange | None = None) -> PlanReceipts:
         """All slices of a plan, from logs that have not changed meanwhile. Where one has, and the

@@ -1,0 +1,21 @@
+"""What the steps of one command's landing share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rangeland.job import Job
+from rangeland.landing.target_state import LandingTarget
+from rangeland.progress_events import Progress
+
+
+class LandingContext(NamedTuple):
+    """The job, the session that reads, the table and ledger that it lands in, and where progress
+    and warnings go."""
+
+    spark: Any
+    job: Job
+    target: LandingTarget
+    progress: Progress
+    warn: Callable[[str], None]
