@@ -1,0 +1,35 @@
+"""JSON payloads, decoded by a schema. What is accepted: ``json_rules``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rangeland.decode.payload.json_reference import JsonReference
+from rangeland.decode.payload.json_rules import check_schema
+from rangeland.decode.payload.payload_decoder import (
+    PayloadDecoder,
+    PayloadFormat,
+    UnknownFields,
+)
+
+
+@dataclass(frozen=True)
+class JsonFormat(PayloadFormat):
+    """Raises PayloadSchemaError for a schema that JSON cannot have."""
+
+    schema: pa.StructType
+    unknown_fields: UnknownFields = UnknownFields.DROP
+
+    name = "json"
+
+    def __post_init__(self) -> None:
+        check_schema(self.schema)
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return self.schema
+
+    def decoder(self) -> PayloadDecoder:
+        return JsonReference(self.schema, self.unknown_fields)

@@ -1,0 +1,110 @@
+"""What a JSON payload must be like to be decoded by a schema. Both decoders keep these rules.
+
+**A record is undecodable** unless it is exactly one JSON object (RFC 8259, UTF-8, no byte order
+mark) of the schema's shape. Nothing that is there ever becomes null or is rounded to fit:
+
+| type | what is accepted |
+|---|---|
+| BOOLEAN | ``true``, ``false`` |
+| TINYINT ... BIGINT | a number in range, written without point and exponent |
+| FLOAT, DOUBLE | any number; the nearest value is taken, one past the largest is refused |
+| DECIMAL(p,s) | a number, or a string with one, that fits exactly |
+| STRING | a string; halves of surrogate pairs are refused |
+| BINARY | a string in Base64, padded |
+| DATE | ``"YYYY-MM-DD"``, years 0001 to 9999 |
+| TIMESTAMP | ``"YYYY-MM-DDThh:mm[:ss[.f]]"`` and an offset: ``Z``, ``+hh``, ``+hhmm``, ``+hh:mm`` |
+| TIMESTAMP_NTZ | the same without an offset |
+| ARRAY, STRUCT, MAP<STRING, ...> | an array, an object |
+
+A space may stand for the ``T``. Digits after the microsecond are cut off, as Spark does. A time
+without an offset is not an instant, so a TIMESTAMP refuses it, and TIMESTAMP_NTZ refuses one with
+an offset. Names are compared exactly.
+
+``null`` and a missing field are null; for a NOT NULL field both make the record undecodable. A
+field of the schema, or a key of a map, that occurs twice makes it undecodable too. What the schema
+lacks must still be valid JSON, but may repeat itself. Nothing may be nested more than ``MAX_DEPTH``
+deep, and arrays may not have more than ``MAX_CELLS_PER_BYTE`` values for each byte of the record.
+
+``UnknownFields.KEEP``: ``rescued`` is a JSON object with the fields that the schema lacks, as they
+were written, inside the fields where they were found: ``{"a": 1, "customer": {"vip": true}}``. In
+arrays, elements before one that has something to rescue are ``{}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from rangeland.decode.payload.payload_decoder import PayloadSchemaError
+from rangeland.decode.payload.schema_ddl import INSTANT, LOCAL_TIME, MAX_SCHEMA_DEPTH
+
+MAX_DEPTH: Final = 64
+"""How deep arrays and objects may be nested in a payload; the payload's own object is the first."""
+
+MAX_CELLS_PER_BYTE: Final = 32
+FREE_CELLS: Final = 1_024
+"""A small text can become a huge table: ``[{},{},...]`` as an array of structs with a thousand
+fields. The elements of all arrays and maps of a record may have this many values for each byte of
+it, and some for nothing."""
+
+MAX_SCHEMA_FIELDS: Final = 10_000
+_SCALARS: Final = (
+    pa.bool_(),
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.float32(),
+    pa.float64(),
+    pa.string(),
+    pa.binary(),
+    pa.date32(),
+    INSTANT,
+    LOCAL_TIME,
+)
+
+
+def check_schema(schema: pa.DataType) -> None:
+    """Raises PayloadSchemaError for a schema that JSON cannot have."""
+    if not pa.types.is_struct(schema):
+        raise PayloadSchemaError(f"a JSON payload is an object, not {schema}")
+    count = sum(1 for _ in _checked(pa.field("", schema), "", 1))
+    if count > MAX_SCHEMA_FIELDS:
+        raise PayloadSchemaError(
+            f"the schema has {count:,} fields; {MAX_SCHEMA_FIELDS:,} are allowed"
+        )
+
+
+def children_of(kind: pa.DataType) -> list[pa.Field]:
+    """The fields of a struct, the element of an array, the value of a map."""
+    if pa.types.is_struct(kind):
+        return [kind.field(i) for i in range(kind.num_fields)]
+    if pa.types.is_list(kind):
+        return [kind.value_field]
+    return [kind.item_field] if pa.types.is_map(kind) else []
+
+
+def cells_of(kind: pa.DataType) -> int:
+    """How many values a null of this type takes in Arrow's columns."""
+    if not pa.types.is_struct(kind):
+        return 1
+    return 1 + sum(cells_of(child.type) for child in children_of(kind))
+
+
+def _checked(field: pa.Field, path: str, depth: int) -> Iterator[pa.Field]:
+    """The field and all fields in it, each of a type that can be decoded."""
+    kind = field.type
+    if depth > MAX_SCHEMA_DEPTH + 1:
+        raise PayloadSchemaError(f"types are nested more than {MAX_SCHEMA_DEPTH} deep")
+    if pa.types.is_map(kind) and kind.key_type != pa.string():
+        raise PayloadSchemaError(f"the keys of the map {path} must be STRING, as they are in JSON")
+    yield field
+    children = children_of(kind)
+    if pa.types.is_struct(kind) and len({child.name for child in children}) < len(children):
+        raise PayloadSchemaError(f"a field occurs twice in {path or 'the schema'}")
+    if not children and not (pa.types.is_decimal128(kind) or kind in _SCALARS):
+        raise PayloadSchemaError(f"the field {path} is of type {kind}, which JSON does not have")
+    for child in children:
+        yield from _checked(child, f"{path}.{child.name}" if path else child.name, depth + 1)

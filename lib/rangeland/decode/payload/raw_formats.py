@@ -1,0 +1,88 @@
+"""The formats without a schema: bytes as they are, and text that must be UTF-8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rangeland.decode.payload.payload_decoder import (
+    DecodedPayloads,
+    PayloadArray,
+    PayloadDecoder,
+    PayloadFormat,
+    Undecodable,
+)
+
+
+@dataclass(frozen=True)
+class BytesFormat(PayloadFormat):
+    """Every payload is a value."""
+
+    name = "bytes"
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return pa.binary()
+
+    def decoder(self) -> PayloadDecoder:
+        return _BytesDecoder()
+
+
+@dataclass(frozen=True)
+class StringFormat(PayloadFormat):
+    """Payloads are text in UTF-8. Any character is allowed, NUL too; halves of surrogate pairs,
+    overlong forms and numbers past U+10FFFF are not characters."""
+
+    name = "string"
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return pa.string()
+
+    def decoder(self) -> PayloadDecoder:
+        return _StringDecoder()
+
+
+class _BytesDecoder(PayloadDecoder):
+    arrow_type = pa.binary()
+
+    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
+        return DecodedPayloads(payloads.cast(pa.binary()))
+
+
+class _StringDecoder(PayloadDecoder):
+    arrow_type = pa.string()
+
+    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
+        """One check of all bytes; only if that fails are the rows looked at."""
+        payloads = payloads.cast(pa.binary())
+        try:
+            return DecodedPayloads(payloads.cast(pa.string()))
+        except pa.ArrowInvalid:
+            pass
+        faults = tuple(_faults(payloads, 0))
+        bad = pa.array([fault.row for fault in faults], pa.int64())
+        keep = pc.invert(pc.is_in(pa.array(range(len(payloads)), pa.int64()), value_set=bad))
+        good = pc.if_else(keep, payloads, pa.scalar(None, pa.binary()))
+        return DecodedPayloads(good.cast(pa.string()), faults)
+
+
+def _faults(payloads: pa.BinaryArray, first_row: int) -> Iterator[Undecodable]:
+    """Halves the array as long as a half has a bad row."""
+    try:
+        payloads.cast(pa.string())
+        return
+    except pa.ArrowInvalid:
+        pass
+    count = len(payloads)
+    if count > 1:
+        yield from _faults(payloads.slice(0, count // 2), first_row)
+        yield from _faults(payloads.slice(count // 2), first_row + count // 2)
+        return
+    try:
+        payloads[0].as_py().decode()
+    except UnicodeDecodeError as error:
+        yield Undecodable(first_row, f"it is not UTF-8: {error.reason} at byte {error.start}")
