@@ -110,7 +110,7 @@ def land_bare(
     from rangeland.dialects.kafka.log_entries import BatchV2
     from rangeland.model import Address, Isolation, Partition
     from rangeland.survey.leaders import ask_leaders
-    from rangeland.wire.layouts import BATCH_V2
+    from rangeland.wire.fixed_layouts import BATCH_V2
 
     host, port = address
     settings = ClusterSettings("kafka", (Address(host, port),))

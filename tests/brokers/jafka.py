@@ -11,7 +11,7 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch.loop_actions import FetchLimits
-from rangeland.fetch.receipts import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job.value_parsers import parse_member
 from rangeland.model import Counts, LogState, Partition, Slice

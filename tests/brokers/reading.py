@@ -21,7 +21,7 @@ from rangeland.connection.group_io import BrokerGroupIO
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
 from rangeland.fetch.loop_actions import FetchLimits
-from rangeland.fetch.receipts import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Counts, Isolation, LogState, Range, Slice, Survey

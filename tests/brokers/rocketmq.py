@@ -16,7 +16,7 @@ from typing import Any
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.fetch.loop_actions import FetchLimits
-from rangeland.fetch.receipts import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path, jar_files
 from rangeland.jvm.java import SMALL_JVM, find_java

@@ -15,7 +15,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
 from rangeland.landing.log_confirmation import Confirmation
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
-from rangeland.planning.bounds import RangeRequest
+from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.limits import Limits

@@ -264,7 +264,7 @@ WITHOUT_KAZOO = """
 import pickle, sys
 sys.modules["kazoo"] = None
 from rangeland.spark import executor_tasks
-from rangeland.fetch.receipts import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 slices, settings = pickle.load(sys.stdin.buffer)
 tally = ReceiptBuilder(slices)
 for chunk in executor_tasks.read_slices(slices, settings):

@@ -13,7 +13,7 @@ import pytest
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.model import AtTime, Bounds, Earliest, Isolation, Latest, Partition
-from rangeland.planning.bounds import RangeRequest, ResolvedRange, resolve
+from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.policy import Policy
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.producing import Record, produce

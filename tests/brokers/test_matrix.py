@@ -20,7 +20,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition
-from rangeland.planning.bounds import RangeRequest, resolve
+from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.policy import Policy
 from rangeland.testing.console import write_lines
 from rangeland.testing.consuming import Consumed, consume

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from rangeland.fetch.loop_actions import FetchLimits
-from rangeland.fetch.receipts import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster

@@ -12,14 +12,14 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Unreachable
 from rangeland.fetch.loop_actions import FetchLimits
-from rangeland.fetch.receipts import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing import jafka_clients, rocketmq_clients
+from rangeland.testing.fault_proxy import CALM, Faults, Proxy
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
-from rangeland.testing.proxy import CALM, Faults, Proxy
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.untrusted import parse_address
 from tests.brokers.surveys import look, slices_of

@@ -11,7 +11,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import fetch_thread, simple_consumer
 from rangeland.fetch.loop_actions import FetchLimits
-from rangeland.fetch.receipts import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.model import Counts, Partition
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.rocketmq import RocketmqCluster

@@ -15,9 +15,9 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
+from rangeland.testing.fault_proxy import Faults, Proxy
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
-from rangeland.testing.proxy import Faults, Proxy
 from tests.brokers.kfake.cluster import FakeCluster
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 

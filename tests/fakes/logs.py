@@ -25,7 +25,7 @@ from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.fetch import simple_consumer
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.loop_actions import FetchLimits
-from rangeland.fetch.receipts import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.model import Address, Earliest, Leader, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.wire.framing import FrameReader

@@ -22,7 +22,7 @@ from rangeland.model import (
     Slice,
     Survey,
 )
-from rangeland.planning.bounds import RangeRequest
+from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage_rule import coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width

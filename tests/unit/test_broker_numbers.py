@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
-from rangeland.connection.stream import Stream
+from rangeland.connection.socket_stream import Stream
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.rocketmq.routes import MAX_QUEUES, read_route
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable

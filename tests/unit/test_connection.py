@@ -19,7 +19,7 @@ from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings,
 from rangeland.connection.diagnosis import TlsFailure, tls_mistake
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NotABroker
 from rangeland.connection.pool import ConnectionPool
-from rangeland.connection.stream import AHEAD_BYTES
+from rangeland.connection.socket_stream import AHEAD_BYTES
 from rangeland.connection.tls import tls_context
 from rangeland.dialects.dialect import dialect_names, load_dialect
 from rangeland.dialects.kafka import messages as m

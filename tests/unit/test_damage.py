@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord, ProofFailed
-from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.incarnation import LogMark

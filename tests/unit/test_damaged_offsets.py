@@ -25,7 +25,7 @@ from rangeland.errors import BadRecord, RangeLost
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_piece import FetchedPiece
 from rangeland.fetch.loop_actions import FetchLimits, SendFetch
-from rangeland.fetch.receipts import SliceChunk
+from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.fetch.simple_consumer import _read, read_slices
 from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, LossKind, Policy, TopicRule

@@ -13,12 +13,12 @@ from rangeland.dialects.rocketmq import messages as rocketmq
 from rangeland.dialects.rocketmq.frames import Frame, read_frame, write_frame
 from rangeland.errors import Unreachable
 from rangeland.model import Isolation, Partition
-from rangeland.testing.conversations import (
+from rangeland.testing.fault_proxy import CALM, Faults, Proxy
+from rangeland.testing.proxied_protocols import (
     JafkaConversation,
     KafkaConversation,
     RocketmqConversation,
 )
-from rangeland.testing.proxy import CALM, Faults, Proxy
 from rangeland.untrusted import parse_address
 from rangeland.wire.encoding import encode
 from tests.unit.test_connection import (

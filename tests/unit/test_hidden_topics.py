@@ -7,7 +7,7 @@ import pytest
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangeLost
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest, Partition, Survey
-from rangeland.planning.bounds import RangeRequest, resolve
+from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey

@@ -24,7 +24,7 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.bounds import RangeRequest, ResolvedRange, resolve
+from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.coverage_rule import coverage_of
 from rangeland.planning.incarnation import (
     LogMark,

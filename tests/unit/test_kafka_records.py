@@ -24,7 +24,7 @@ from rangeland.dialects.kafka.records import (
 )
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
-from rangeland.wire.layouts import BATCH_V2
+from rangeland.wire.fixed_layouts import BATCH_V2
 from tests.record_batches import (
     ABORT,
     CODECS,

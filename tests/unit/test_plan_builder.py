@@ -24,7 +24,7 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.bounds import RangeRequest
+from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage_rule import Coverage, coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.limits import Limits

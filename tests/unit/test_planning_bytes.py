@@ -26,7 +26,7 @@ from rangeland.model import (
     Slice,
     Survey,
 )
-from rangeland.planning.bounds import RangeRequest, resolve
+from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.plan import Plan

@@ -20,7 +20,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.loop_actions import FetchLimits
-from rangeland.fetch.receipts import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Action, Policy

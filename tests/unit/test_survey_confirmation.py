@@ -33,7 +33,7 @@ from rangeland.model import (
     Partition,
     Survey,
 )
-from rangeland.planning.bounds import RangeRequest, ResolvedRange, resolve
+from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey import cluster_survey as surveys

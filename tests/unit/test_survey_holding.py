@@ -27,7 +27,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning import policy
-from rangeland.planning.bounds import RangeRequest, resolve
+from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.policy import Action, Policy
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire import arrays, malformed, primitives
+from rangeland.wire import arrays, malformed, primitives, tagged_fields
 from rangeland.wire.primitives import FieldCodec, Part
 from tests.contract.readers import read_three_ways
 
@@ -142,7 +142,7 @@ KNOWN_TAGS = {1: primitives.INT16.compact}
 
 def test_unknown_tags_are_skipped_and_known_ones_read() -> None:
     data = bytes.fromhex("02 0102 0102 05 03 616263".replace(" ", ""))
-    found = read_three_ways(lambda b, o: arrays.read_tags(b, o, KNOWN_TAGS), data)
+    found = read_three_ways(lambda b, o: tagged_fields.read_tags(b, o, KNOWN_TAGS), data)
     assert found == {1: 258}
 
 
@@ -156,13 +156,13 @@ def test_unknown_tags_are_skipped_and_known_ones_read() -> None:
 )
 def test_tags_out_of_order_or_too_long_are_refused(data: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        arrays.read_tags(memoryview(bytes.fromhex(data.replace(" ", ""))), 0, KNOWN_TAGS)
+        tagged_fields.read_tags(memoryview(bytes.fromhex(data.replace(" ", ""))), 0, KNOWN_TAGS)
     assert caught.value.facts["reason"] == malformed.BAD_TAGS
 
 
 def test_a_tag_cannot_read_beyond_its_own_size() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        arrays.read_tags(memoryview(bytes.fromhex("0101010102")), 0, KNOWN_TAGS)
+        tagged_fields.read_tags(memoryview(bytes.fromhex("0101010102")), 0, KNOWN_TAGS)
     assert caught.value.facts["reason"] == malformed.UNDERFLOW
 
 

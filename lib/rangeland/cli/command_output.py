@@ -14,17 +14,16 @@ import logging
 import os
 import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
+from rangeland.cli.stop_signals import StopSignals
 from rangeland.errors import Bug, RangelandError, UsageError
 from rangeland.logs import LogFormat, LogSettings, configure, reset
-from rangeland.spark.gateway import end_jvm, kill_jvm, quiet_jvm
+from rangeland.spark.gateway import end_jvm
 from rangeland.wording import counted
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
-REDELIVERY_S = 0.1
 
 logger = logging.getLogger("rangeland.command")
 
@@ -52,11 +50,10 @@ class CommandOutput:
         self.stdout = stdout
         self.writes = False
         self.when_interrupted = ""
-        self.terminated = False
+        self.signals = StopSignals()
         self.answered = False
         self._logs_json = False
         self._progress: LiveProgress | None = None
-        self._redelivery: threading.Timer | None = None
 
     def configure_logging(self, settings: LogSettings) -> None:
         """Has this process log to stderr, and later its tasks. With JSON, progress and errors
@@ -89,7 +86,7 @@ class CommandOutput:
         """Reports the error and returns its exit code. What fails because a command was
         interrupted is reported as the interruption: Spark's jobs are cancelled then, or its JVM
         ends first."""
-        if self.terminated or _caused_by_interrupt(error):
+        if self.signals.terminated or _caused_by_interrupt(error):
             return self.interrupted()
         if not isinstance(error, RangelandError):
             error = unexpected_error(error)
@@ -111,10 +108,9 @@ class CommandOutput:
     def interrupted(self) -> int:
         """Reports what has and has not been written, stops Spark's JVM, and returns 130, or 143
         after SIGTERM. A second signal kills the JVM without waiting for it to clean up."""
-        self.deliver_no_more()
-        _on_signals(lambda number, frame: kill_jvm())
+        self.signals.kill_from_now_on()
         self._stop_progress()
-        code = TERMINATED if self.terminated else INTERRUPTED
+        code = TERMINATED if self.signals.terminated else INTERRUPTED
         plans = self._progress.plans if self._progress else []
         message = self.when_interrupted or interruption_message(self.writes, plans)
         if self.json:
@@ -125,28 +121,6 @@ class CommandOutput:
             print(message, file=sys.stderr, flush=True)
         end_jvm()
         return code
-
-    def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """The signal handler: SIGTERM, which schedulers send, ends a command as Ctrl-C does."""
-        quiet_jvm()
-        self.terminated = number == signal.SIGTERM
-        raise KeyboardInterrupt
-
-    def unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
-        """Python's hook for what is raised where nothing can be raised, as in destructors and
-        callbacks. An interruption would be lost there, so it is sent again."""
-        if dropped.exc_type is not KeyboardInterrupt:
-            sys.__unraisablehook__(dropped)
-            return
-        number = signal.SIGTERM if self.terminated else signal.SIGINT
-        self._redelivery = threading.Timer(REDELIVERY_S, os.kill, (os.getpid(), number))
-        self._redelivery.daemon = True
-        self._redelivery.start()
-
-    def deliver_no_more(self) -> None:
-        """An interruption that is still to be sent again has been noticed, or comes too late."""
-        if self._redelivery is not None:
-            self._redelivery.cancel()
 
     def _stop_progress(self) -> None:
         if self._progress is not None:
@@ -242,33 +216,16 @@ def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     end = CommandOutput(arguments, sys.stdout)
-    before = _on_signals(end.interrupt)
-    hook, sys.unraisablehook = sys.unraisablehook, end.unraisable
     try:
-        if end.json:
-            with _private_stdout() as stdout:
-                end.stdout = stdout
+        with end.signals:
+            if end.json:
+                with _private_stdout() as stdout:
+                    end.stdout = stdout
+                    yield end
+            else:
                 yield end
-        else:
-            yield end
     finally:
         reset()
-        end.deliver_no_more()
-        sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _on_signals(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
-    """Installs a handler for SIGINT and SIGTERM and returns the previous ones. Signals that this
-    process was started to ignore stay ignored."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {n: old for n, old in found.items() if old not in (signal.SIG_IGN, None)}
-    for number in before:
-        signal.signal(number, handler)
-    return before
 
 
 @contextmanager

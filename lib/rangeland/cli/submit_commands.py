@@ -169,7 +169,7 @@ def _delta_jars(delta: str) -> tuple[Path, ...]:
         return ()
     from rangeland.jvm.jars import find_ivy, jar_files
     from rangeland.spark.spark_session import DELTA_JARS
-    from rangeland.submit.package_archive import jars_beyond
+    from rangeland.submit.shipped_code import jars_beyond
 
     # Ivy is one of Spark's jars.
     return tuple(jars_beyond(find_ivy().parent, jar_files(DELTA_JARS)))
@@ -184,7 +184,7 @@ def _shipped(
     only: list[str] | None,
 ) -> ShippedFiles:
     from rangeland.job.source_settings import tls_files
-    from rangeland.submit import package_archive
+    from rangeland.submit import shipped_code
     from rangeland.submit.submit_command import ShippedFiles
 
     if entry is not None and not entry.is_file():
@@ -192,16 +192,16 @@ def _shipped(
     modules: list[Path] = []
     if job.sink.transform is not None:
         beside = (Path.cwd(), job_file.absolute().parent)
-        modules = package_archive.transform_files(job.sink.transform, beside, out)
+        modules = shipped_code.transform_files(job.sink.transform, beside, out)
     if choices.env == "zip":
-        package = package_archive.make_zip(out)
+        package = shipped_code.make_zip(out)
     else:
-        package = package_archive.pack_environment(out, only)
+        package = shipped_code.pack_environment(out, only)
     if entry is None:
-        entry = package_archive.write_text(out / "land.py", LANDING_SCRIPT)
+        entry = shipped_code.write_text(out / "land.py", LANDING_SCRIPT)
     here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return ShippedFiles(
-        package, entry, tuple(modules), tuple(package_archive.kernel_platforms()), here
+        package, entry, tuple(modules), tuple(shipped_code.kernel_platforms()), here
     )
 
 
@@ -209,7 +209,7 @@ def _whole(job: Job, text: JobText, out: Path) -> Path:
     """The job with everything that it extends as one file, which is easier to ship."""
     import yaml
 
-    from rangeland.submit.package_archive import write_text
+    from rangeland.submit.shipped_code import write_text
 
     return write_text(
         out / f"{job.job}.whole.yaml", yaml.safe_dump(dict(text.values), sort_keys=False)

@@ -2,7 +2,8 @@
 
 A new connection negotiates its version, logs in if the job says so, and repeats the login before
 it expires. If a peer closes without an answer, the connection is tried once more in another way,
-plain or over TLS, so that a mistake is recognised (``diagnosis``). The socket is in ``stream``.
+plain or over TLS, so that a mistake is recognised (``diagnosis``). The socket itself belongs to
+``socket_stream``.
 Reconnecting and failing over are left to the callers.
 """
 
@@ -24,7 +25,7 @@ from rangeland.connection.failures import (
     NotABroker,
     TokenUnavailable,
 )
-from rangeland.connection.stream import PROBE_MS, Stream, speaks_tls
+from rangeland.connection.socket_stream import PROBE_MS, Stream, speaks_tls
 from rangeland.dialects.cluster_values import LeaderQuery
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.protocol_session import Question

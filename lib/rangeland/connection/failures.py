@@ -1,4 +1,4 @@
-"""Failed connections: what ``stream`` and ``broker_connection`` raise, and callers decide about."""
+"""Failed connections: what ``socket_stream`` and ``broker_connection`` raise; callers decide."""
 
 from __future__ import annotations
 

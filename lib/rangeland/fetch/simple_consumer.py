@@ -21,7 +21,7 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.offset_gaps import GapExplainer
-from rangeland.fetch.receipts import SliceChunk
+from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.model import Address, Counts, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Loss
 from rangeland.untrusted import parse_address

@@ -31,7 +31,7 @@ from rangeland.job.value_parsers import (
 )
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
 from rangeland.patterns import check_pattern
-from rangeland.planning.bounds import RangeRequest
+from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.limits import Limits
 from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
 from rangeland.planning.slices import Slicing

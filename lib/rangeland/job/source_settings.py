@@ -26,7 +26,7 @@ from rangeland.errors import JobFileError, Unreachable
 from rangeland.job.job_file import Job
 from rangeland.job.source_security import Security, Tls, Token
 from rangeland.model import Partition
-from rangeland.planning.bounds import groups_asked, times_asked
+from rangeland.planning.bound_resolution import groups_asked, times_asked
 from rangeland.planning.incarnation import LogMark
 from rangeland.survey.cluster_survey import SurveyRequest
 

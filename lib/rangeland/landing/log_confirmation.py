@@ -22,9 +22,9 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.read_options import known_as
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.survey.attempt import SurveyAttempt, UnknownTopic
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.fingerprints import fingerprints
+from rangeland.survey.survey_retry import SurveyAttempt, UnknownTopic
 
 BEHIND_SECONDS = 10
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.model import FromCheckpoint, LogState, Partition, Range
-from rangeland.planning.bounds import RangeRequest
+from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, subtract

@@ -15,7 +15,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Loss, LossKind
 
 if TYPE_CHECKING:
-    from rangeland.planning.bounds import RangeRequest
+    from rangeland.planning.bound_resolution import RangeRequest
 
 
 def vanished_from(

@@ -19,7 +19,7 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.bounds import RangeRequest, judge, resolve
+from rangeland.planning.bound_resolution import RangeRequest, judge, resolve
 from rangeland.planning.byte_estimate import with_estimate
 from rangeland.planning.checkpoint_move import left_behind, moved_to, passing
 from rangeland.planning.coverage_rule import Coverage, common, leave_out

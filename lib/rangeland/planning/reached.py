@@ -18,7 +18,7 @@ from typing import Literal
 
 from rangeland.errors import JobFileError
 from rangeland.model import AtOffset, AtTime, Bounds, LogState, Partition, Survey
-from rangeland.planning.bounds import named_in
+from rangeland.planning.bound_resolution import named_in
 
 State = Literal["reached", "idle", "waiting"]
 

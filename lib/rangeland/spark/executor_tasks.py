@@ -18,7 +18,7 @@ from rangeland.delta.data_files import FileWriter
 from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
-from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Range, Slice
 from rangeland.planning.slice_receipt import Receipt, TaskResult

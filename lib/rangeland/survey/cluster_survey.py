@@ -28,11 +28,11 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
-from rangeland.survey.attempt import SurveyAttempt, SurveyRequest, UnknownTopic
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
 from rangeland.survey.retention import expiring, retention_of
 from rangeland.survey.survey_confirmation import settled, suspicions
+from rangeland.survey.survey_retry import SurveyAttempt, SurveyRequest, UnknownTopic
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import LogState, Partition
+from rangeland.survey.batch_samples import sample_batches
 from rangeland.survey.leaders import by_leader
-from rangeland.survey.sample import sample_batches
 
 
 def with_epochs(

@@ -14,7 +14,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, Gap, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import Leader, Partition
-from rangeland.survey.sample import sample_batches
+from rangeland.survey.batch_samples import sample_batches
 
 
 @dataclass(frozen=True, slots=True)

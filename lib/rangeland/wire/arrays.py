@@ -1,4 +1,4 @@
-"""Arrays and tagged fields: the primitives that contain others.
+"""Arrays of any wire type.
 
 As in ``primitives``: whatever the bytes are, a reader returns a value or raises
 ``RemoteProtocolError``, and a length is checked before memory of that length is allocated.
@@ -7,11 +7,11 @@ As in ``primitives``: whatever the bytes are, a reader returns a value or raises
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from rangeland.errors import LocalProtocolError
-from rangeland.wire.malformed import BAD_TAGS, UNDERFLOW, negative, null, refusal, take
+from rangeland.wire.malformed import UNDERFLOW, negative, null, refusal
 from rangeland.wire.primitives import (
     COMPACT_LENGTH,
     INT32_LENGTH,
@@ -19,8 +19,6 @@ from rangeland.wire.primitives import (
     Part,
     Reader,
     checked_length,
-    read_uvarint,
-    uvarint_bytes,
 )
 
 
@@ -79,42 +77,3 @@ def _each_reader(read_one: Reader) -> _ReadAll:
         return tuple(values), offset
 
     return read_all
-
-
-def read_tags(
-    buffer: memoryview, offset: int, known: Mapping[int, FieldCodec]
-) -> tuple[dict[int, Any], int]:
-    """The tagged fields at the end of a struct: those in ``known`` by tag; others are skipped.
-
-    Tags rise, so none occurs twice, and a known field fills its size exactly."""
-    count, offset = read_uvarint(buffer, offset)
-    values: dict[int, Any] = {}
-    last = -1
-    for _ in range(count):
-        start = offset
-        tag, offset = read_uvarint(buffer, offset)
-        if tag <= last:
-            why = f"tag {tag} at byte {start} follows tag {last}"
-            raise refusal(BAD_TAGS, why, buffer, start)
-        last = tag
-        size, offset = read_uvarint(buffer, offset)
-        end = take(buffer, offset, size)
-        if codec := known.get(tag):
-            # The slice begins where the buffer begins, so offsets in errors stay the same.
-            values[tag], used = codec.read(buffer[:end], offset)
-            if used != end:
-                why = f"tag {tag} at byte {start} has {end - used} bytes too many"
-                raise refusal(BAD_TAGS, why, buffer, start)
-        offset = end
-    return values, offset
-
-
-def write_tags(tagged: list[tuple[int, FieldCodec, Any]], parts: list[Part]) -> None:
-    """``tagged`` is in rising order of tags; an empty list is one zero byte."""
-    parts.append(uvarint_bytes(len(tagged)))
-    for tag, codec, value in tagged:
-        inner: list[Part] = []
-        codec.write(value, inner)
-        data = b"".join(inner)
-        parts.append(uvarint_bytes(tag) + uvarint_bytes(len(data)))
-        parts.append(data)

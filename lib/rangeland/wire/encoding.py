@@ -1,6 +1,6 @@
 """Encodes and decodes any declared message in any of its versions.
 
-``declarations`` has the types with which messages are declared, and ``compiler`` compiles the
+``declarations`` has the types with which messages are declared, and ``codec_compiler`` compiles the
 declarations into codecs. Modules that declare or use messages import both from here. A field that a
 version lacks is read as its default. Writing another value in such a version is an error, unless
 the field is declared as ignorable.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, NoReturn, TypeVar
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire.compiler import compiled
+from rangeland.wire.codec_compiler import compiled
 from rangeland.wire.declarations import (
     Array,
     Bool,

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rangeland.decode.kafka.layout import Payload, RecordFormat
-from rangeland.wire.layouts import BATCH_V2
+from rangeland.wire.fixed_layouts import BATCH_V2
 
 Heads = npt.NDArray[np.int64]
 """A row for each batch, a column for each ``BatchColumn``."""

@@ -27,7 +27,7 @@ from rangeland.wire.encoding import (
     since,
     spec_of,
 )
-from rangeland.wire.layouts import I8, I16, I32, U32, StructLayout
+from rangeland.wire.fixed_layouts import I8, I16, I32, U32, StructLayout
 from rangeland.wire.malformed import BAD_LENGTH, LEFT_OVER, refusal, take
 from rangeland.wire.primitives import Part
 

@@ -15,7 +15,7 @@ from rangeland.dialects.kafka.entry_spans import MAX_OFFSET
 from rangeland.dialects.kafka.legacy_messages import bad_batch
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord
-from rangeland.wire.layouts import CONTROL_KEY
+from rangeland.wire.fixed_layouts import CONTROL_KEY
 
 Aborted = tuple[int, int]
 """Producer id, first offset of the transaction."""

@@ -30,7 +30,7 @@ from rangeland.dialects.kafka.legacy_messages import (
 )
 from rangeland.dialects.kafka.log_entries import BatchV2, LogEntry, batch_of
 from rangeland.errors import BadRecord
-from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2
+from rangeland.wire.fixed_layouts import BATCH_PREFIX, BATCH_V2
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 _ATTRIBUTES = MAGIC + 1  # in the formats before v2

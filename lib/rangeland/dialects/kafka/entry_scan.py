@@ -33,7 +33,7 @@ from rangeland.dialects.kafka.entry_checks import (
 )
 from rangeland.dialects.kafka.entry_spans import first_and_delta, first_of, spans
 from rangeland.dialects.kafka.log_entries import BatchV2, LogEntry, batch_of
-from rangeland.wire.layouts import BATCH_V2
+from rangeland.wire.fixed_layouts import BATCH_V2
 
 HEADS = 1024
 """The most batches that are found in one step."""

@@ -11,7 +11,7 @@ from struct import Struct
 
 from rangeland.decode import walk_messages
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES, bad_batch, is_plain
-from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2
+from rangeland.wire.fixed_layouts import BATCH_PREFIX, BATCH_V2
 
 LENGTH_END = BATCH_PREFIX.size
 MAGIC = BATCH_V2.position_of("magic")  # at the same position in all formats

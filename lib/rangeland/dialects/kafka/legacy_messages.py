@@ -20,7 +20,7 @@ from rangeland.decode import MessageRun, Payload, RecordFormat, decode_records, 
 from rangeland.decode.kafka.layout import UndecodableRecord
 from rangeland.dialects.kafka.compression import CODECS, NotDecompressible, decompress, mend_lz4
 from rangeland.errors import BadRecord
-from rangeland.wire.layouts import (
+from rangeland.wire.fixed_layouts import (
     BATCH_PREFIX,
     MESSAGE_V0,
     MESSAGE_V1,

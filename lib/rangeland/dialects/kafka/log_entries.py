@@ -23,7 +23,7 @@ from rangeland.dialects.kafka.compression import (
 )
 from rangeland.dialects.kafka.legacy_messages import bad_batch
 from rangeland.errors import BadRecord
-from rangeland.wire.layouts import BATCH_V2, BatchHeader
+from rangeland.wire.fixed_layouts import BATCH_V2, BatchHeader
 from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
 
 CHECKED = BATCH_V2.position_of("attributes")

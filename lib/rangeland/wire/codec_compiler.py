@@ -16,7 +16,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
-from rangeland.wire import arrays, primitives
+from rangeland.wire import arrays, primitives, tagged_fields
 from rangeland.wire.declarations import FieldSpec, field_spec
 from rangeland.wire.primitives import FieldCodec, Part, Reader, WireType
 
@@ -164,7 +164,7 @@ def _struct_reader(
             raise
         by_name = dict(zip(names, values, strict=True))
         if flexible:
-            found, offset = arrays.read_tags(buffer, offset, known)
+            found, offset = tagged_fields.read_tags(buffer, offset, known)
             for tag, value in found.items():
                 by_name[tag_names[tag]] = value
         return cls(**by_name), offset
@@ -185,7 +185,7 @@ def _struct_writer(
         for field in plain:
             _write_field(field, value, parts)
         if flexible:
-            arrays.write_tags(_not_default(value), parts)
+            tagged_fields.write_tags(_not_default(value), parts)
 
     def _not_default(value: Any) -> list[tuple[int, FieldCodec, Any]]:
         held = [(field, getattr(value, field.name)) for field in tags]

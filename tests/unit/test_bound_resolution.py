@@ -25,7 +25,7 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.bounds import (
+from rangeland.planning.bound_resolution import (
     RangeRequest,
     ResolvedRange,
     describe,

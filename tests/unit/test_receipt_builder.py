@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from rangeland.errors import ProofFailed
-from rangeland.fetch import receipts
-from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
+from rangeland.fetch import receipt_builder
+from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.model import Counts, Partition, Slice
 
 PIECE = Slice(0, Partition("t", 0), 10, 20)
@@ -40,7 +40,7 @@ def test_gaps_are_the_offsets_without_a_row(
 
 
 def test_too_many_gaps_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receipts, "MAX_GAPS", 2)
+    monkeypatch.setattr(receipt_builder, "MAX_GAPS", 2)
     counting = ReceiptBuilder([PIECE])
     counting.add(chunk(10, 20, [11, 13, 15]))
     (receipt,) = counting.receipts()

@@ -1,0 +1,81 @@
+"""SIGINT and SIGTERM while a command runs: the first stops it in order, the next one at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from rangeland.spark.gateway import SIGNALS, kill_jvm, quiet_jvm
+
+REDELIVERY_S = 0.1
+
+
+class StopSignals:
+    """Handles both signals from entry to exit. SIGTERM, which schedulers send, ends a command as
+    Ctrl-C does: with KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self.terminated = False
+        """Whether the signal was SIGTERM."""
+        self._before: dict[signal.Signals, Any] = {}
+        self._hook = sys.unraisablehook
+        self._redelivery: threading.Timer | None = None
+
+    def __enter__(self) -> Self:
+        self._before = _install(self._interrupt)
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+        return self
+
+    def kill_from_now_on(self) -> None:
+        """A signal kills the JVM from now on, without waiting for it to clean up."""
+        self._cancel_redelivery()
+        _install(lambda number, frame: kill_jvm())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cancel_redelivery()
+        sys.unraisablehook = self._hook
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        quiet_jvm()
+        self.terminated = number == signal.SIGTERM
+        raise KeyboardInterrupt
+
+    def _unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Python's hook for what is raised where nothing can be raised, as in destructors and
+        callbacks. An interruption would be lost there, so it is sent again."""
+        if dropped.exc_type is not KeyboardInterrupt:
+            sys.__unraisablehook__(dropped)
+            return
+        number = signal.SIGTERM if self.terminated else signal.SIGINT
+        self._redelivery = threading.Timer(REDELIVERY_S, os.kill, (os.getpid(), number))
+        self._redelivery.daemon = True
+        self._redelivery.start()
+
+    def _cancel_redelivery(self) -> None:
+        """An interruption that is still to be sent again has been noticed, or comes too late."""
+        if self._redelivery is not None:
+            self._redelivery.cancel()
+
+
+def _install(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
+    """Installs a handler for both signals and returns the previous ones. Signals that this
+    process was started to ignore stay ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    found = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {n: old for n, old in found.items() if old not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, handler)
+    return before
