@@ -34,6 +34,7 @@ from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_conflicts import (
     outdated,
     overlapping,
+    refuse_gaps,
     refuse_other_job,
     refuse_outdated,
 )
@@ -292,25 +293,37 @@ class Runner:
         """The losses are recorded before the plan is entered, so that a driver that finds the plan
         entered has nothing left to record."""
         self.refuse_disagreement()
-        unfinished = self.target.history.unfinished()
-        if (same := self._entered(plan, unfinished)) is not None:
+        if (same := self._entered(plan, self.target.history.unfinished())) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
+        finished = self._finish_prepared()
+        unfinished = self.target.history.unfinished()
         standing = self.target.history.standing(plan.application)
         refuse_outdated(plan, unfinished, standing)
         self.reading.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
         self.reading.survey = self.planner.refuse_gone(plan)
         is_own = plan.application == self.job.application
         found = reviewed(plan, seen, standing, exposed(self.job), moves_checkpoint=is_own)
+        refuse_gaps(plan, found.left_behind, self.job.request.from_bounds)
         if found.is_empty and not found.begins:
             self._record(seen, plan.made_at_ms)
-            return [], found
+            return finished, found
         self.refuse_unknown_rows(found)
         if self._enter(plan, unfinished, seen, plan.made_at_ms) is not None:
-            return [self.committer.finish(plan, None, recovered=False)], found
+            return [*finished, self.committer.finish(plan, None, recovered=False)], found
         self.target.refresh()
         if (same := self._entered(plan, self.target.history.unfinished())) is not None:
-            return [self.committer.finish(same.plan, same, recovered=True)], None
+            return [*finished, self.committer.finish(same.plan, same, recovered=True)], None
         raise outdated(plan, "another plan was entered at the same time")
+
+    def _finish_prepared(self) -> list[CommittedPlan]:
+        """Commits what is prepared: a plan that was made since counts it as landed."""
+        finished: list[CommittedPlan] = []
+        while unfinished := [u for u in self.target.history.unfinished() if u.outcome is not None]:
+            first = unfinished[0]
+            finished.append(self.committer.finish(first.plan, first, recovered=True))
+            self.target.refresh()
+            self.refuse_disagreement()
+        return finished
 
     def _entered(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
         """The same plan, if it is in the ledger already."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from rangeland import run
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
 from rangeland.landing.target_state import LandingTarget
@@ -18,6 +20,7 @@ from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
@@ -216,3 +219,45 @@ def test_a_plan_whose_basis_has_changed_tells_nothing(drivers: Drivers) -> None:
     with pytest.raises(Conflict, match="no longer applies"):
         Driving(drivers.another()).apply(plan_of(made_at_ms=9), SEEN)
     assert told(drivers.another()) == []
+
+
+def prepared(target: LandingTarget, of: Plan) -> OutcomeEvent:
+    """What a driver leaves behind that is killed before it commits."""
+    assert target.enter(of, target.history.unfinished())
+    r = of.ranges[0]
+    receipts = {0: Receipt(0, P0, r.from_offset, r.until_offset, Counts(landed=r.width))}
+    outcome, is_mine = target.prepare(of, prove(of, receipts), (), receipts)
+    assert is_mine
+    return outcome
+
+
+BESIDE = replace(
+    plan_of(first=10, until=50, application="rangeland/orders/backfill/01"), kind=PlanKind.BACKFILL
+)
+NEXT = plan_of(sequence=2, first=50, until=100, made_at_ms=MADE_AT_MS)
+
+
+def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
+    drivers: Drivers,
+) -> None:
+    first = drivers.another()
+    first.land(prepared(first, plan_of(first=0, until=10)), None)
+    first.refresh()
+    prepared(first, BESIDE)
+    driving = Driving(drivers.another())
+    driving.reading.receipts = {0: Receipt(0, P0, 50, 100, Counts(landed=50))}
+    assert driving.apply(NEXT, ()).state == "landed"
+    target = drivers.another()
+    assert target.history.unfinished() == []
+    landed = [outcome.application for _, outcome in target.history.landings()]
+    assert landed == [PLAN.application, BESIDE.application, PLAN.application]
+
+
+def test_a_plan_that_leaves_out_what_was_given_up_since_is_refused(drivers: Drivers) -> None:
+    first = drivers.another()
+    first.land(prepared(first, plan_of(first=0, until=10)), None)
+    first.refresh()
+    outcome = prepared(first, BESIDE)
+    first.land(first.give_up(BESIDE, (), outcome.attempt + 1), None)
+    with pytest.raises(Conflict, match=r"it leaves out orders/0 \[10, 50\), which has not landed"):
+        Driving(drivers.another()).apply(NEXT, ())

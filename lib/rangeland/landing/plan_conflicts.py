@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.model import Bounds, FromCheckpoint, Range
 from rangeland.planning.coverage_rule import common, coverage_of
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition
@@ -45,6 +46,14 @@ def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPo
     if blocking := overlapping(plan, unfinished):
         other = blocking.plan.application
         raise outdated(plan, f"{other} is landing some of the same offsets")
+
+
+def refuse_gaps(plan: Plan, gaps: Sequence[Range], begins: Bounds) -> None:
+    """Raises Conflict for offsets between the checkpoint and a plan that goes on from there. When
+    it was made they counted as landed, with a plan that was given up since."""
+    for gap in gaps:
+        if isinstance(begins.of(gap.partition), FromCheckpoint):
+            raise outdated(plan, f"it leaves out {gap}, which has not landed")
 
 
 def outdated(plan: Plan, why: str, do: str = "make a new plan and review it") -> Conflict:
