@@ -13,13 +13,15 @@ from pathlib import Path
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.errors import JobFileError
 
+SECTION = "source.security.tls"
 
-def tls_context(tls: TlsSettings) -> ssl.SSLContext:
-    """TLS 1.2 or later, with the broker's certificate and host verified. Raises JobFileError for
-    an unusable PEM file, naming its field and this host."""
-    ca = _pem("ca", tls.ca)
-    certificate = _pem("certificate", tls.certificate)
-    key = _pem("key", tls.key)
+
+def tls_context(tls: TlsSettings, section: str = SECTION) -> ssl.SSLContext:
+    """TLS 1.2 or later, with the server's certificate and host verified. Raises JobFileError for
+    an unusable PEM file, naming its field in that section of the job file, and this host."""
+    ca = _pem(section, "ca", tls.ca)
+    certificate = _pem(section, "certificate", tls.certificate)
+    key = _pem(section, "key", tls.key)
     field, path = "ca", ca
     try:
         context = ssl.create_default_context(cafile=ca)
@@ -32,10 +34,10 @@ def tls_context(tls: TlsSettings) -> ssl.SSLContext:
             context.load_cert_chain(certificate, key, lambda: password or "")
         return context
     except (OSError, ValueError) as error:
-        raise _bad_pem(field, path, error) from error
+        raise _bad_pem(section, field, path, error) from error
 
 
-def _pem(field: str, path: str | None) -> str | None:
+def _pem(section: str, field: str, path: str | None) -> str | None:
     """The file at its path, or in the working directory of this process, where Spark puts
     what was shipped with --files."""
     if path is None:
@@ -47,19 +49,19 @@ def _pem(field: str, path: str | None) -> str | None:
     raise JobFileError(
         f"there is no file {path} on {platform.node()}",
         why="the driver and every executor connect separately",
-        do=f"put it on every host, ship it with --files, or correct source.security.tls.{field}",
+        do=f"put it on every host, ship it with --files, or correct {section}.{field}",
         field=field,
         host=platform.node(),
     )
 
 
-def _bad_pem(field: str, path: str | None, error: Exception) -> JobFileError:
+def _bad_pem(section: str, field: str, path: str | None, error: Exception) -> JobFileError:
     reason = str(getattr(error, "reason", "") or getattr(error, "strerror", "") or error)
-    do = f"correct source.security.tls.{field}: a PEM file is needed"
+    do = f"correct {section}.{field}: a PEM file is needed"
     if "KEY_VALUES_MISMATCH" in reason:
-        do = "source.security.tls.key must be the key of source.security.tls.certificate"
+        do = f"{section}.key must be the key of {section}.certificate"
     elif field != "ca" and _is_locked(path):
-        do = "it is encrypted: check what source.security.tls.key_password refers to"
+        do = f"it is encrypted: check what {section}.key_password refers to"
     return JobFileError(
         f"the TLS file {path} cannot be used on {platform.node()}",
         why=reason,

@@ -80,8 +80,9 @@ def _path(problem: Any) -> FieldPath:
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, MisplacedKey):
         return (*loc, *cause.field)
-    if loc[:3] == ("source", "security", "tls") and loc[3:4] in (("Tls",), ("bool",)):
-        return (*loc[:3], *loc[4:])
+    for at, name in enumerate(loc):
+        if name == "tls" and loc[at + 1 : at + 2] in (("Tls",), ("bool",)):
+            return (*loc[: at + 1], *loc[at + 2 :])
     return loc
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from rangeland.connection.cluster_settings import (
     ClusterSettings,
@@ -24,10 +25,12 @@ from rangeland.connection.cluster_settings import (
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.job.job_file import Job
+from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.source_security import Security, Tls, Token
 from rangeland.model import Partition
 from rangeland.planning.bound_resolution import groups_asked, times_asked
 from rangeland.planning.incarnation import LogMark
+from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.survey.cluster_survey import SurveyRequest
 
 if TYPE_CHECKING:
@@ -71,6 +74,32 @@ def cluster_settings(job: Job) -> ClusterSettings:
         tags=source.tags,
         compacted=source.compacted,
     )
+
+
+def registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySettings:
+    """How to reach the schema registry of a job, with the timeouts of its brokers. Raises
+    JobFileError for a reference to a secret that does not exist."""
+    timeouts = job.source.timeouts
+    return RegistrySettings(
+        urls=registry.url,
+        username=registry.username or "",
+        password=look_up(registry.password) if registry.password else "",
+        token=look_up(registry.token) if registry.token else "",
+        tls=_tls(registry.tls),
+        connect_ms=timeouts.connect_ms,
+        request_ms=timeouts.request_ms,
+        no_progress_ms=timeouts.no_progress_ms,
+    )
+
+
+def registry_exposed(registry: SchemaRegistry) -> tuple[str, ...]:
+    """Warnings about secrets for the schema registry that are sent without encryption."""
+    plain = [urlsplit(url) for url in registry.url if not url.lower().startswith("https:")]
+    away = [at for at in plain if not _is_this_host(at.hostname or "")]
+    if not away or not (registry.password or registry.token):
+        return ()
+    secret = "token" if registry.token else "password"
+    return (f"the {secret} of decode.registry is sent to {away[0].netloc} in the clear: use https",)
 
 
 def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> ClusterSettings:

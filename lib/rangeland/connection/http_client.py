@@ -1,0 +1,136 @@
+"""One HTTP request within a deadline, to a server beside the brokers; an answer of bounded size.
+
+The deadline covers everything but the lookup of the host's name: a server that sends a byte now and
+then is cut off. Redirects are not followed, and no proxy is used. What an answer means is for the
+caller to decide.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import ssl
+
+READ_BYTES = 1 << 16
+_SHUT_BOTH = 2
+
+
+class HttpFailed(Exception):
+    """There is no complete answer. ``is_untrusted``: the server's certificate was refused. The
+    text repeats neither the URL nor any part of an answer."""
+
+    def __init__(self, why: str, *, is_untrusted: bool = False) -> None:
+        super().__init__(why)
+        self.is_untrusted = is_untrusted
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """``location``: where a redirect leads to, as the server wrote it."""
+
+    status: int
+    body: bytes
+    location: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    connect_s: float
+    request_s: float
+    max_bytes: int
+
+
+def http_get(
+    url: str, headers: Mapping[str, str], context: ssl.SSLContext, limits: HttpLimits
+) -> HttpAnswer:
+    """The answer to a GET, whatever its status. ``context`` is used for ``https``. Raises
+    HttpFailed."""
+    late = f"no complete answer in {limits.request_s:.3g} s"
+    is_over = threading.Event()
+    try:
+        connection, target = _prepared(url, context, limits)
+        with closing(connection), _CutOff(connection, limits.request_s, is_over):
+            connection.request("GET", target, headers={"Connection": "close", **headers})
+            with connection.getresponse() as answer:
+                body = _body(answer, limits.max_bytes)
+                location = answer.headers.get("Location") or ""
+        failed = HttpFailed(late) if is_over.is_set() else None
+    except HttpFailed as error:
+        failed = error
+    except (OSError, ValueError, HTTPException) as error:
+        failed = HttpFailed(late) if is_over.is_set() else _failed(error, late)
+    if failed is not None:
+        # Not within a handler: its context would repeat headers, or what was received.
+        raise failed
+    return HttpAnswer(answer.status, body, location)
+
+
+def _prepared(url: str, context: ssl.SSLContext, limits: HttpLimits) -> tuple[HTTPConnection, str]:
+    at, timeout = urlsplit(url), min(limits.connect_s, limits.request_s)
+    host, port = at.hostname, at.port
+    if not host or not url.isascii():
+        raise HttpFailed("its URL has no valid host and port")
+    target = (at.path or "/") + (f"?{at.query}" if at.query else "")
+    if at.scheme == "https":
+        return HTTPSConnection(host, port, timeout=timeout, context=context), target
+    return HTTPConnection(host, port, timeout=timeout), target
+
+
+class _CutOff:
+    """Connects, and shuts the socket down at the deadline, whatever has arrived by then: the
+    timeout of a socket begins again with each packet."""
+
+    def __init__(self, connection: HTTPConnection, in_s: float, is_over: threading.Event) -> None:
+        self._connection, self._is_over = connection, is_over
+        self._until = time.monotonic() + in_s
+        self._socket: Any = None
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> None:
+        self._connection.connect()
+        self._socket = self._connection.sock  # kept, as the connection drops it before the body
+        left = max(0.001, self._until - time.monotonic())
+        self._socket.settimeout(left)
+        self._timer = threading.Timer(left, self._shut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _shut(self) -> None:
+        self._is_over.set()
+        with suppress(OSError):
+            self._socket.shutdown(_SHUT_BOTH)
+
+
+def _body(answer: HTTPResponse, most: int) -> bytes:
+    pieces, size = [], 0
+    while piece := answer.read1(READ_BYTES):
+        pieces.append(piece)
+        size += len(piece)
+        if size > most:
+            raise HttpFailed(f"its answer has more than {most} bytes")
+    if answer.length:
+        raise HttpFailed(f"its answer ended {answer.length} bytes early")
+    return b"".join(pieces)
+
+
+def _failed(error: Exception, late: str) -> HttpFailed:
+    """Messages of ``http.client`` repeat what was sent and received; those of the system do not."""
+    if isinstance(error, TimeoutError):
+        return HttpFailed(late)
+    if isinstance(error, OSError) and not isinstance(error, HTTPException):
+        reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+        is_untrusted = bool(getattr(error, "verify_code", 0))
+        return HttpFailed(str(reason) or type(error).__name__, is_untrusted=is_untrusted)
+    return HttpFailed(f"its answer is not HTTP ({type(error).__name__})")

@@ -1,0 +1,87 @@
+"""The schemas of a run, as a picklable value: what the driver has found in a schema registry.
+
+Tasks decode with it and ask no registry, except for an id that the driver has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class SchemaFormat(StrEnum):
+    """As the registry names them."""
+
+    AVRO = "AVRO"
+    JSON = "JSON"
+    PROTOBUF = "PROTOBUF"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SubjectVersion:
+    """Where a schema is registered: a subject, and the number of the version in it."""
+
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencedSchema:
+    """A schema that another one refers to by ``name``: the path of an import in Protobuf, a
+    ``$ref`` in JSON Schema."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """One schema. An Avro schema contains the types that it refers to. Those of other formats have
+    them in ``references``, direct and indirect ones, each after those that it needs itself."""
+
+    format: SchemaFormat
+    text: str
+    references: tuple[ReferencedSchema, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableSchema:
+    """Records with this id are undecodable, for this reason: the registry does not have the id, as
+    all of its addresses have confirmed, or what the schema refers to is not there."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatestSchema:
+    """The latest version of a subject, which readers use."""
+
+    id: int
+    version: int
+    schema: RegisteredSchema
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCatalogue:
+    """``schemas``: those that records were written with, by id; an id that is missing here was not
+    seen by the driver. ``versions``: the subjects that an id is registered under. ``latest``: by
+    subject; one that is missing here does not exist. ``made_as`` distinguishes this catalogue
+    from those of other runs."""
+
+    schemas: Mapping[int, RegisteredSchema | UnusableSchema] = field(default_factory=dict)
+    versions: Mapping[int, tuple[SubjectVersion, ...]] = field(default_factory=dict)
+    latest: Mapping[str, LatestSchema] = field(default_factory=dict)
+    made_as: str = ""
+
+    def registered_as(self, schema_id: int, subject: str) -> SubjectVersion | None:
+        """Where the id is registered: the newest version in this subject, or else the first of
+        another subject; None if it is in none."""
+        known = self.versions.get(schema_id, ())
+        own = [one for one in known if one.subject == subject]
+        return max(own, default=None) or min(known, default=None)
+
+    def is_foreign(self, schema_id: int, subject: str) -> bool:
+        """Whether the id is registered, but only under other subjects."""
+        found = self.registered_as(schema_id, subject)
+        return found is not None and found.subject != subject

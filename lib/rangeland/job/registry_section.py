@@ -1,0 +1,86 @@
+"""The `decode.registry` section of a job file: the schema registry that records name ids of."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from rangeland.job.section import MisplacedKey, Section
+from rangeland.job.source_security import Tls
+from rangeland.job.value_parsers import Schema, SecretRef
+from rangeland.schema_registry.subject_names import SubjectNameStrategy
+
+_URL = r"https?://[^\s/@?#\\]+(/[^\s@?#\\]*)?"
+_URL_SCHEMA: Schema = {
+    "title": "URL",
+    "type": "string",
+    "pattern": f"^{_URL}$",
+    "examples": ["http://registry:8081"],
+}
+URLS: Schema = {
+    "title": "URL, or several",
+    "anyOf": [_URL_SCHEMA, {"type": "array", "minItems": 1, "items": _URL_SCHEMA}],
+}
+
+
+def parse_urls(value: object) -> tuple[str, ...]:
+    """One URL or a list of them. Raises ValueError, which repeats none: it may hold a password."""
+    urls = [value] if isinstance(value, str) else value
+    if not isinstance(urls, list | tuple) or not urls:
+        raise ValueError("a URL such as http://registry:8081, or a list of them")
+    for url in urls:
+        if not isinstance(url, str) or re.fullmatch(_URL, url) is None or not _has_host(url):
+            raise ValueError(
+                "a URL such as http://registry:8081, in ASCII, without user, password and query"
+            )
+    return tuple(urls)
+
+
+def _has_host(url: str) -> bool:
+    try:
+        at = urlsplit(url)
+        return url.isascii() and bool(at.hostname) and at.port != 0
+    except ValueError:
+        return False
+
+
+class SchemaRegistry(Section):
+    """A schema registry with Confluent's API, for records that begin with a schema id."""
+
+    url: Annotated[tuple[str, ...], BeforeValidator(parse_urls), WithJsonSchema(URLS)] = Field(
+        description="Its URL, with the path of its API if it has one, such as "
+        "`/apis/ccompat/v7` for Apicurio; or a list of URLs of the same registry, which are tried "
+        "in turn.",
+    )
+    username: str | None = Field(default=None, description="For basic authentication.")
+    password: SecretRef | None = Field(
+        default=None, description="For basic authentication; looked up in the driver."
+    )
+    token: SecretRef | None = Field(
+        default=None, description="A bearer token, instead of a name and password."
+    )
+    tls: Tls | bool = Field(
+        default=False,
+        description="With `https`: a section that names certificates, if trusting the system's "
+        "certificate authorities is not enough.",
+    )
+    subject_name_strategy: SubjectNameStrategy = Field(
+        default=SubjectNameStrategy.TOPIC,
+        description="How producers name the subjects of their schemas.",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> SchemaRegistry:
+        for name, other in (("username", "password"), ("password", "username")):
+            if getattr(self, name) and not getattr(self, other):
+                raise MisplacedKey(f"a value, since there is a {name}", other)
+        if self.token and self.username:
+            raise MisplacedKey("nothing, since there is a username", "token")
+        if ":" in (self.username or ""):
+            raise MisplacedKey("a name without a colon", "username")
+        if self.tls and not any(url.startswith("https:") for url in self.url):
+            raise MisplacedKey("nothing, since no url begins with https", "tls")
+        return self

@@ -1,0 +1,74 @@
+"""Makes the catalogue of a run in the driver: each id and each subject is asked for once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from functools import cache
+
+from rangeland.decode.payload.schema_catalogue import (
+    LatestSchema,
+    RegisteredSchema,
+    SchemaCatalogue,
+    SubjectVersion,
+    UnusableSchema,
+)
+from rangeland.errors import JobFileError
+from rangeland.schema_registry.registry_answers import SchemaAnswer, VersionAnswer
+from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.schema_references import resolved
+
+
+class RegistrySchemas:
+    """Schemas with all that they refer to. What was fetched once is kept."""
+
+    def __init__(self, registry: RegistryClient) -> None:
+        self._registry = registry
+        self._fetch = cache(self._fetched)
+
+    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
+        answer = self._registry.schema(schema_id)
+        if answer is None:
+            return UnusableSchema(f"the schema registry has no schema with id {schema_id}")
+        return resolved(answer, self._fetch)
+
+    def latest(self, subject: str) -> LatestSchema | None:
+        """Raises JobFileError for one that cannot be used."""
+        answer = self._registry.latest(subject)
+        if answer is None:
+            return None
+        schema = resolved(answer.schema, self._fetch)
+        if isinstance(schema, UnusableSchema):
+            raise _no_reader(subject, answer, schema)
+        return LatestSchema(answer.id, answer.at.version, schema)
+
+    def _fetched(self, at: SubjectVersion) -> SchemaAnswer | None:
+        found = self._registry.version(at)
+        return None if found is None else found.schema
+
+
+def make_catalogue(
+    registry: RegistryClient, ids: Iterable[int], subjects: Iterable[str]
+) -> SchemaCatalogue:
+    """``ids``: those that records have, as far as they are known. ``subjects``: those whose latest
+    schema is needed."""
+    schemas = RegistrySchemas(registry)
+    found = {one: schemas.of_id(one) for one in sorted(set(ids))}
+    usable = [one for one, schema in found.items() if isinstance(schema, RegisteredSchema)]
+    latest = {subject: schemas.latest(subject) for subject in sorted(set(subjects))}
+    return SchemaCatalogue(
+        schemas=found,
+        versions={one: registry.versions(one) for one in usable},
+        latest={subject: one for subject, one in latest.items() if one is not None},
+        made_as=uuid.uuid4().hex,
+    )
+
+
+def _no_reader(subject: str, answer: VersionAnswer, schema: UnusableSchema) -> JobFileError:
+    return JobFileError(
+        f"the latest schema of {subject} cannot be used",
+        why=f"version {answer.at.version}, id {answer.id}: {schema.reason}",
+        do="correct it in the schema registry, or name a schema in the job file",
+        subject=subject,
+        id=answer.id,
+    )

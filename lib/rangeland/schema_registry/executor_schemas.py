@@ -1,0 +1,81 @@
+"""Schemas in a task: from the driver's catalogue; an id that it does not have is fetched once per
+process and run, never once per record.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from rangeland.decode.payload.schema_catalogue import (
+    RegisteredSchema,
+    SchemaCatalogue,
+    SubjectVersion,
+    UnusableSchema,
+)
+from rangeland.schema_registry.catalogue_maker import RegistrySchemas
+from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_settings import RegistrySettings
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSchemas:
+    """Picklable. ``settings`` is None if there is no registry to ask."""
+
+    catalogue: SchemaCatalogue
+    settings: RegistrySettings | None = None
+
+    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
+        """Raises Unreachable and JobFileError, as ``RegistryClient`` does."""
+        known = self.catalogue.schemas.get(schema_id)
+        if known is not None:
+            return known
+        if self.settings is None:
+            return UnusableSchema(f"schema id {schema_id} is not known, and there is no registry")
+        return _shared(self.catalogue.made_as, self.settings).of_id(schema_id)
+
+    def fetched(self) -> dict[int, tuple[SubjectVersion, ...]]:
+        """The ids that this process has fetched for this run, with their subjects: for the driver,
+        which has not seen them."""
+        with _lock:
+            here = _of_runs.get(self.catalogue.made_as)
+        return {} if here is None else here.versions()
+
+
+class _Fetched:
+    """What one process has fetched for one run. One thread fetches at a time."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._schemas: dict[int, RegisteredSchema | UnusableSchema] = {}
+        self._versions: dict[int, tuple[SubjectVersion, ...]] = {}
+
+    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
+        with self._lock:
+            if schema_id not in self._schemas:
+                registry = RegistryClient(self._settings)
+                found = RegistrySchemas(registry).of_id(schema_id)
+                if isinstance(found, RegisteredSchema):
+                    self._versions[schema_id] = registry.versions(schema_id)
+                self._schemas[schema_id] = found
+            return self._schemas[schema_id]
+
+    def versions(self) -> dict[int, tuple[SubjectVersion, ...]]:
+        with self._lock:
+            return dict(self._versions)
+
+
+KEPT_RUNS = 4
+_lock = threading.Lock()
+_of_runs: dict[str, _Fetched] = {}
+
+
+def _shared(run: str, settings: RegistrySettings) -> _Fetched:
+    """A process may serve several runs, one after the other or at once."""
+    with _lock:
+        if run not in _of_runs:
+            while len(_of_runs) >= KEPT_RUNS:
+                del _of_runs[next(iter(_of_runs))]
+            _of_runs[run] = _Fetched(settings)
+        return _of_runs[run]

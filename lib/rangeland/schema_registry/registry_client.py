@@ -1,0 +1,266 @@
+"""Asks a schema registry, at each of its addresses, until one answers or the time is over.
+
+What a server does that is down, starting, busy or not a registry is retried within
+``no_progress_ms``, then it is ``Unreachable``. A refused login or certificate is an error of the
+job file. That something does not exist is believed if all addresses report it, twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+from urllib.parse import quote, urljoin, urlsplit
+
+from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.connection.http_client import HttpAnswer, HttpFailed, HttpLimits, http_get
+from rangeland.connection.tls import tls_context
+from rangeland.decode.payload.schema_catalogue import SubjectVersion
+from rangeland.errors import JobFileError, Unreachable
+from rangeland.schema_registry.registry_answers import (
+    MAX_ANSWER_BYTES,
+    UNKNOWN_SCHEMA,
+    UNKNOWN_SUBJECT,
+    UNKNOWN_VERSION,
+    SchemaAnswer,
+    VersionAnswer,
+    read_error_code,
+    read_schema,
+    read_version,
+    read_versions,
+)
+from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.untrusted import Unreadable
+
+logger = logging.getLogger(__name__)
+
+FIELD: Final = "decode.registry"
+FIRST_ANSWER_MS: Final = 10_000
+"""A driver does not wait longer for a registry that has never answered: its URL may be wrong."""
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 8.0
+CONFIRM_AFTER_S: Final = 1.0
+MAX_REDIRECTS: Final = 3
+MOVED: Final = (301, 302, 303, 307, 308)
+ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
+_HEADER: Final = re.compile(r"[\x21-\x7e]+")
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class _Given(Generic[Value]):
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """The registry reports that it does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    why: str
+
+
+class RegistryClient:
+    """``first_answer_ms``: the time for the first answer of all, if less than ``no_progress_ms``.
+    Methods raise Unreachable and JobFileError; None stands for what does not exist."""
+
+    def __init__(
+        self,
+        settings: RegistrySettings,
+        *,
+        first_answer_ms: int | None = None,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings = settings
+        self._urls = [url.rstrip("/") for url in settings.urls]
+        self._context = tls_context(settings.tls or TlsSettings(), f"{FIELD}.tls")
+        self._login = _authorization(settings)
+        self._first_answer_ms = first_answer_ms
+        self._now, self._pause = now, pause
+        self._was_answered = False
+        self.requests = 0
+
+    def schema(self, schema_id: int) -> SchemaAnswer | None:
+        path = f"/schemas/ids/{schema_id}"
+        return self._ask(path, f"schema id {schema_id}", read_schema, {UNKNOWN_SCHEMA})
+
+    def versions(self, schema_id: int) -> tuple[SubjectVersion, ...]:
+        """Where the id is registered; empty if its subjects were deleted."""
+        what = f"the subjects of schema id {schema_id}"
+        path = f"/schemas/ids/{schema_id}/versions"
+        return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}) or ()
+
+    def version(self, at: SubjectVersion) -> VersionAnswer | None:
+        return self._version(at.subject, str(at.version))
+
+    def latest(self, subject: str) -> VersionAnswer | None:
+        return self._version(subject, "latest")
+
+    def _version(self, subject: str, version: str) -> VersionAnswer | None:
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+        what = f"version {version} of {subject}"
+        return self._ask(path, what, read_version, {UNKNOWN_SUBJECT, UNKNOWN_VERSION})
+
+    # --- asking all addresses -----------------------------------------------------------
+
+    def _ask(
+        self, path: str, what: str, read: Callable[[bytes], Value], absent: set[int]
+    ) -> Value | None:
+        started, pause_s, was_absent = self._now(), FIRST_PAUSE_S, False
+        while True:
+            failures: dict[str, str] = {}
+            for url in list(self._urls):
+                left_s = max(1.0, self._left_s(started))
+                found = self._asked(url, path, read, absent, left_s)
+                if isinstance(found, _Failed):
+                    failures[url] = found.why
+                    continue
+                self._was_answered = True
+                if isinstance(found, _Given):
+                    self._urls.sort(key=lambda one, best=url: one != best)  # type: ignore[misc]
+                    return found.value
+            if not failures and was_absent:
+                return None
+            was_absent = not failures
+            pause_s = CONFIRM_AFTER_S if was_absent else min(2 * pause_s, LONGEST_PAUSE_S)
+            if failures and self._left_s(started) < pause_s:
+                raise _silent(what, failures, self._now() - started)
+            logger.info("Asking the schema registry for %s again in %.1f s", what, pause_s)
+            self._pause(pause_s)
+
+    def _left_s(self, started: float) -> float:
+        limit_ms = self._settings.no_progress_ms
+        if self._first_answer_ms is not None and not self._was_answered:
+            limit_ms = min(limit_ms, self._first_answer_ms)
+        return started + limit_ms / 1000 - self._now()
+
+    # --- asking one address -------------------------------------------------------------
+
+    def _asked(
+        self,
+        url: str,
+        path: str,
+        read: Callable[[bytes], Value],
+        absent: set[int],
+        left_s: float,
+    ) -> _Given[Value] | _Absent | _Failed:
+        try:
+            answer = self._answer(url, path, left_s)
+            if answer.status == 200:
+                return _Given(read(answer.body))
+        except HttpFailed as error:
+            if not error.is_untrusted:
+                return _Failed(str(error))
+            untrusted = str(error)
+        except Unreadable as error:
+            return _Failed(f"its answer is not that of a schema registry: {error}")
+        else:
+            return _judged(url, answer, absent)
+        raise JobFileError(
+            f"the certificate of the schema registry {_shown(url)} is not trusted",
+            why=untrusted,
+            do=f"name its authority in {FIELD}.tls.ca, or correct {FIELD}.url",
+            url=_shown(url),
+        )
+
+    def _answer(self, url: str, path: str, left_s: float) -> HttpAnswer:
+        """After redirects. The login is sent to the configured host only, and never without
+        encryption if its URL has it."""
+        settings, at = self._settings, url + path
+        for _ in range(MAX_REDIRECTS + 1):
+            limits = HttpLimits(
+                settings.connect_ms / 1000,
+                min(settings.request_ms / 1000, left_s),
+                MAX_ANSWER_BYTES,
+            )
+            self.requests += 1
+            login = self._login if _is_same_host(url, at) else {}
+            answer = http_get(at, {"Accept": ACCEPTED, **login}, self._context, limits)
+            if answer.status not in MOVED:
+                return answer
+            at = _redirected(at, answer.location)
+        raise HttpFailed(f"it redirects more than {MAX_REDIRECTS} times")
+
+
+def _judged(url: str, answer: HttpAnswer, absent: set[int]) -> _Absent | _Failed:
+    code = read_error_code(answer.body)
+    if answer.status == 404 and code in absent:
+        return _Absent()
+    if answer.status in (401, 403):
+        raise JobFileError(
+            f"the schema registry {_shown(url)} refused this client",
+            why=f"it answered {answer.status}"
+            + (", a login is needed" if answer.status == 401 else ", without permission"),
+            do=f"check {FIELD}: username and password, or token, and what they may read",
+            url=_shown(url),
+            status=answer.status,
+        )
+    if answer.status == 404:
+        return _Failed(
+            "it answered 404, and not as a schema registry does; its URL may need a path, such as "
+            "/apis/ccompat/v7 for Apicurio"
+        )
+    return _Failed(f"it answered {answer.status}" + (f" (error code {code})" if code else ""))
+
+
+def _silent(what: str, failures: Mapping[str, str], after_s: float) -> Unreachable:
+    tried = "; ".join(f"{_shown(url)}: {why}" for url, why in failures.items())
+    return Unreachable(
+        f"the schema registry did not answer for {what}",
+        why=f"tried for {after_s:.1f} s: {tried}",
+        do=f"check that the registry is up, and {FIELD}.url, then run again",
+        urls=[_shown(url) for url in failures],
+    )
+
+
+def _redirected(url: str, location: str) -> str:
+    try:
+        to = urljoin(url, quote(location, safe="%/:?#[]@!$&'()*+,;="))
+        at = urlsplit(to)
+        is_safe = at.scheme == "https" or urlsplit(url).scheme == "http" == at.scheme
+    except ValueError:
+        is_safe = False
+    if not location or not is_safe:
+        raise HttpFailed("it redirects to no URL that can be followed")
+    return to
+
+
+def _is_same_host(url: str, other: str) -> bool:
+    """Whether a login for one may be sent to the other: the same server, or the same host once it
+    is encrypted."""
+    one, two = urlsplit(url), urlsplit(other)
+    if one.hostname != two.hostname:
+        return False
+    return (one.scheme, one.port) == (two.scheme, two.port) or (one.scheme, two.scheme) == (
+        "http",
+        "https",
+    )
+
+
+def _shown(url: str) -> str:
+    """Without what may hold a secret."""
+    at = urlsplit(url)
+    return at._replace(netloc=at.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _authorization(settings: RegistrySettings) -> dict[str, str]:
+    if settings.token:
+        if _HEADER.fullmatch(settings.token) is None:
+            raise JobFileError(
+                "the token for the schema registry is not valid",
+                why="it has characters that a bearer token cannot have",
+                do=f"correct what {FIELD}.token refers to",
+            )
+        return {"Authorization": f"Bearer {settings.token}"}
+    if settings.username:
+        pair = f"{settings.username}:{settings.password}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return {}

@@ -1,0 +1,381 @@
+"""Asking a schema registry: good, hostile and broken servers, redirects, logins, and what is
+believed."""
+
+from __future__ import annotations
+
+import pickle
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.connection.http_client import HttpFailed, HttpLimits, http_get
+from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersion
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.schema_registry import registry_client
+from rangeland.schema_registry.registry_answers import SchemaAnswer
+from rangeland.schema_registry.registry_client import FIRST_ANSWER_MS, MAX_REDIRECTS, RegistryClient
+from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.testing.ports import free_ports
+from tests.certificates import Authority
+from tests.scripted_http import Reply, answer, drips, error, is_silent, scripted, sends
+
+SECRET = "hunter2-never-to-be-seen"
+GOOD = answer({"schema": '"long"'})
+UNKNOWN = error(404, 40403)
+
+
+@dataclass
+class Clock:
+    """Time passes only in pauses."""
+
+    s: float = 0.0
+    pauses: list[float] = field(default_factory=list)
+
+    def now(self) -> float:
+        return self.s
+
+    def pause(self, s: float) -> None:
+        self.pauses.append(s)
+        self.s += s
+
+
+def client(*urls: str, clock: Clock | None = None, **changed: Any) -> RegistryClient:
+    first = changed.pop("first_answer_ms", None)
+    settings = RegistrySettings(urls, **{"request_ms": 5_000, "no_progress_ms": 5_000} | changed)
+    clock = clock or Clock()
+    return RegistryClient(settings, first_answer_ms=first, now=clock.now, pause=clock.pause)
+
+
+def dead() -> str:
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
+
+
+def failed(asked: Callable[[], object], kind: type[RangelandError]) -> RangelandError:
+    with pytest.raises(kind) as raised:
+        asked()
+    assert raised.value.__cause__ is None
+    assert raised.value.__context__ is None
+    return raised.value
+
+
+# --- what a registry answers ----------------------------------------------------------------
+
+
+def test_a_schema_without_a_type_is_avro() -> None:
+    with scripted([GOOD]) as server:
+        assert client(server.url).schema(7) == SchemaAnswer(SchemaFormat.AVRO, '"long"', ())
+        assert server.paths == ["/schemas/ids/7"]
+        assert "schemaregistry" in server.requests[0][1]["Accept"]
+
+
+def test_a_schema_with_references() -> None:
+    reference = {"name": "common.proto", "subject": "common", "version": 3}
+    content = {"schema": "x", "schemaType": "PROTOBUF", "references": [reference]}
+    with scripted([answer(content)]) as server:
+        found = client(f"{server.url}/apis/ccompat/v7/").schema(7)
+        assert server.paths == ["/apis/ccompat/v7/schemas/ids/7"]
+    assert found is not None
+    assert found.format is SchemaFormat.PROTOBUF
+    assert [(one.name, one.at) for one in found.references] == [
+        ("common.proto", SubjectVersion("common", 3))
+    ]
+
+
+def test_a_subject_is_quoted_in_the_path() -> None:
+    content = {"subject": "a/b c", "version": 2, "id": 5, "schema": '"int"'}
+    with scripted([answer(content)]) as server:
+        asked = client(server.url)
+        found = asked.latest("a/b c")
+        assert asked.version(SubjectVersion("a/b c", 2)) == found
+        assert server.paths == [
+            "/subjects/a%2Fb%20c/versions/latest",
+            "/subjects/a%2Fb%20c/versions/2",
+        ]
+    assert found is not None
+    assert (found.id, found.at) == (5, SubjectVersion("a/b c", 2))
+
+
+def test_the_versions_of_an_id_are_sorted() -> None:
+    listed = [{"subject": "b", "version": 1}, {"subject": "a", "version": 2}]
+    with scripted([answer(listed)]) as server:
+        assert client(server.url).versions(7) == (SubjectVersion("a", 2), SubjectVersion("b", 1))
+
+
+# --- what does not exist --------------------------------------------------------------------
+
+
+def test_an_unknown_id_is_asked_for_everywhere_and_again_before_it_is_believed() -> None:
+    clock = Clock()
+    with scripted([UNKNOWN]) as one, scripted([UNKNOWN]) as two:
+        assert client(one.url, two.url, clock=clock).schema(7) is None
+        assert len(one.paths) == len(two.paths) == 2
+    assert clock.pauses == [registry_client.CONFIRM_AFTER_S]
+
+
+def test_an_id_that_another_address_knows_is_found() -> None:
+    with scripted([UNKNOWN]) as one, scripted([GOOD]) as two:
+        assert client(one.url, two.url).schema(7) is not None
+
+
+def test_an_id_that_appears_after_a_moment_is_found() -> None:
+    with scripted([UNKNOWN, GOOD]) as server:
+        assert client(server.url).schema(7) is not None
+
+
+def test_an_unknown_id_is_not_believed_while_an_address_is_silent() -> None:
+    with scripted([UNKNOWN]) as server:
+        down = dead()
+        raised = failed(lambda: client(server.url, down).schema(7), Unreachable)
+    assert down in raised.why
+    assert server.url not in raised.why
+
+
+def test_an_absence_that_is_not_confirmed_starts_over() -> None:
+    with scripted([UNKNOWN, error(503, 50301), UNKNOWN, UNKNOWN]) as server:
+        assert client(server.url).schema(7) is None
+        assert len(server.paths) == 4
+
+
+@pytest.mark.parametrize("code", [40401, 40402])
+def test_an_unknown_subject_or_version(code: int) -> None:
+    with scripted([error(404, code)]) as server:
+        asked = client(server.url)
+        assert asked.latest("orders-value") is None
+        assert asked.version(SubjectVersion("orders-value", 1)) is None
+
+
+def test_an_id_without_a_subject() -> None:
+    with scripted([UNKNOWN]) as server:
+        assert client(server.url).versions(7) == ()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answer(b"<html>not found</html>", 404, "text/html"),
+        error(404, 404),
+        error(404, 0),
+        error(404, 40401),
+        answer([40403], 404),
+    ],
+)
+def test_another_404_is_no_evidence_that_an_id_is_unknown(reply: Reply) -> None:
+    with scripted([reply]) as server:
+        raised = failed(lambda: client(server.url).schema(7), Unreachable)
+    assert "/apis/ccompat/v7" in raised.why
+
+
+# --- servers that are down, busy or broken --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        error(500, 50001),
+        error(429, 42901),
+        answer(b"Bad Gateway", 502, "text/html"),
+        answer(b"<html>welcome</html>", 200, "text/html"),
+        answer([1]),
+        answer({"schema": 7}),
+        answer({"schema": '"int"', "schemaType": "XML"}),
+        answer({"schema": '"int"', "references": [{"name": "x", "subject": "y", "version": 0}]}),
+        answer(b'{"schema": "\xff"}'),
+        answer(b'{"schema": ' + b"[" * 5_000),
+        answer(b""),
+        sends(b""),
+        sends(b"HTTP/1.1 200 X\r\nContent-Length: 100\r\n\r\n{}"),
+        sends(b'HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"sch'),
+        sends(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+        sends(b"SSH-2.0-OpenSSH_9.9\r\n"),
+        sends(b"HTTP/1.1 200 X\r\n" + b"A: b\r\n" * 500 + b"\r\n{}"),
+        sends(b"HTTP/1.1 200 " + b"x" * 100_000),
+    ],
+)
+def test_a_broken_answer_is_asked_for_again(reply: Reply) -> None:
+    clock = Clock()
+    with scripted([reply, GOOD]) as server:
+        assert client(server.url, clock=clock).schema(7) is not None
+    with scripted([reply]) as server:
+        raised = failed(lambda: client(server.url, clock=clock).schema(7), Unreachable)
+    assert raised.exit_code == 75
+    assert raised.what == "the schema registry did not answer for schema id 7"
+    assert server.url in raised.why
+
+
+def test_addresses_are_tried_in_turn_and_the_one_that_answers_stays_first() -> None:
+    with scripted([GOOD]) as server:
+        asked = client(dead(), server.url)
+        assert asked.schema(7) is not None
+        before = asked.requests
+        assert asked.schema(8) is not None
+        assert asked.requests == before + 1
+
+
+def test_a_registry_that_is_down_is_tried_for_no_progress_ms_with_growing_pauses() -> None:
+    clock, one, two = Clock(), dead(), dead()
+    raised = failed(
+        lambda: client(one, two, clock=clock, no_progress_ms=30_000).schema(7), Unreachable
+    )
+    assert raised.facts["urls"] == [one, two]
+    assert clock.pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
+
+
+def test_a_registry_that_never_answered_is_not_waited_for_as_long() -> None:
+    clock = Clock()
+    asked = client(dead(), clock=clock, no_progress_ms=120_000, first_answer_ms=FIRST_ANSWER_MS)
+    failed(lambda: asked.schema(7), Unreachable)
+    assert clock.s <= FIRST_ANSWER_MS / 1000
+
+
+def test_once_it_has_answered_it_is_waited_for() -> None:
+    clock = Clock()
+    with scripted([GOOD, *[error(503, 50301)] * 5, GOOD]) as server:
+        asked = client(server.url, clock=clock, no_progress_ms=120_000, first_answer_ms=2_000)
+        assert asked.schema(7) is not None
+        assert asked.schema(8) is not None
+    assert clock.s > 2
+
+
+def test_a_huge_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_client, "MAX_ANSWER_BYTES", 1 << 20)
+    endless = sends(b"HTTP/1.1 200 X\r\n\r\n" + b" " * (2 << 20))
+    with scripted([endless]) as server:
+        raised = failed(lambda: client(server.url).schema(7), Unreachable)
+    assert "more than 1048576 bytes" in raised.why
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        is_silent,
+        drips(b"HTTP/1.1 200 X\r\n" + b"A: b\r\n" * 90, 0.05),
+        drips(b"HTTP/1.1 200 X\r\nContent-Length: 900\r\n\r\n" + b" " * 900, 0.05),
+        drips(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 90, 0.05),
+        drips(b"HTTP/1.1 100 X\r\n\r\n" * 90, 0.05),
+    ],
+)
+def test_a_slow_answer_ends_at_the_deadline(reply: Reply) -> None:
+    started = time.monotonic()
+    with scripted([reply]) as server:
+        with pytest.raises(HttpFailed, match=r"no complete answer in 0\.6 s"):
+            http_get(server.url, {}, ssl.create_default_context(), HttpLimits(5, 0.6, 1 << 20))
+        assert time.monotonic() - started < 5
+
+
+# --- redirects ------------------------------------------------------------------------------
+
+
+def moved(to: str, status: int = 302) -> Reply:
+    return answer(b"", status, Location=to)
+
+
+def test_redirects_are_followed() -> None:
+    paths = {
+        "/schemas/ids/7": moved("/v1/schemas/ids/7", 301),
+        "/v1/schemas/ids/7": moved("again", 307),
+        "/v1/schemas/ids/again": GOOD,
+    }
+    with scripted(paths) as server:
+        assert client(server.url).schema(7) is not None
+
+
+def test_a_redirect_loop_is_bounded() -> None:
+    with scripted([moved("/schemas/ids/7")]) as server:
+        raised = failed(lambda: client(server.url, no_progress_ms=1).schema(7), Unreachable)
+        assert len(server.paths) == MAX_REDIRECTS + 1
+    assert "it redirects more than 3 times" in raised.why
+
+
+@pytest.mark.parametrize("to", ["", "file:///etc/passwd", "ftp://x/", "http://[::1", "//"])
+def test_a_redirect_to_something_else_is_not_followed(to: str) -> None:
+    with scripted([moved(to)]) as server:
+        failed(lambda: client(server.url, no_progress_ms=1).schema(7), Unreachable)
+
+
+def test_a_login_is_not_sent_to_another_server() -> None:
+    with scripted([GOOD]) as other:
+        with scripted([moved(f"{other.url}/x")]) as server:
+            asked = client(server.url, username="me", password=SECRET)
+            assert asked.schema(7) is not None
+            assert "Authorization" in server.requests[0][1]
+        assert "Authorization" not in other.requests[0][1]
+
+
+# --- logins and TLS -------------------------------------------------------------------------
+
+
+def test_basic_and_bearer() -> None:
+    with scripted([GOOD]) as server:
+        client(server.url, username="me", password="p:\u00e9").schema(7)
+        client(server.url, token="ab.c").schema(7)
+        client(server.url).schema(7)
+    logins = [headers.get("Authorization") for _, headers in server.requests]
+    assert logins == ["Basic bWU6cDrDqQ==", "Bearer ab.c", None]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_login_is_an_error_of_the_job_file(status: int) -> None:
+    with scripted([error(status, status * 100 + 1, SECRET)]) as server:
+        asked = client(server.url, username="me", password=SECRET)
+        raised = failed(lambda: asked.schema(7), JobFileError)
+        assert len(server.paths) == 1
+    assert raised.exit_code == 78
+    assert "decode.registry" in raised.do
+    assert SECRET not in str(raised) + repr(raised.facts)
+
+
+@pytest.mark.parametrize("token", ["Zq8 Zq9", "Zq8\r\nX: y", "Zq8\u00e9"])
+def test_a_token_that_cannot_be_sent_is_not_repeated(token: str) -> None:
+    raised = failed(lambda: client("http://127.0.0.1:1", token=token), JobFileError)
+    assert token not in str(raised)
+
+
+def test_secrets_are_in_no_repr_and_survive_pickling() -> None:
+    settings = RegistrySettings(("http://x",), "me", SECRET, SECRET)
+    assert SECRET not in repr(settings)
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def server_context(authority: Authority, hosts: tuple[str, ...]) -> ssl.SSLContext:
+    issued = authority.issue("registry", hosts)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issued.certificate, issued.key)
+    return context
+
+
+def test_tls_with_an_authority_of_the_job(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with scripted([GOOD], server_context(authority, ("127.0.0.1",))) as server:
+        assert client(server.url, tls=TlsSettings(ca=str(authority.ca))).schema(7) is not None
+
+
+def test_a_certificate_that_is_not_trusted_is_an_error_of_the_job_file(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with scripted([GOOD], server_context(authority, ("127.0.0.1",))) as server:
+        raised = failed(lambda: client(server.url).schema(7), JobFileError)
+    assert "decode.registry.tls.ca" in raised.do
+
+
+def test_a_certificate_of_another_host_is_an_error_of_the_job_file(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = TlsSettings(ca=str(authority.ca))
+    with scripted([GOOD], server_context(authority, ("elsewhere",))) as server:
+        failed(lambda: client(server.url, tls=tls).schema(7), JobFileError)
+
+
+def test_https_to_a_plain_server_may_pass() -> None:
+    with scripted([GOOD]) as server:
+        url = server.url.replace("http:", "https:")
+        failed(lambda: client(url, no_progress_ms=1).schema(7), Unreachable)
+
+
+def test_a_missing_pem_file_names_its_field() -> None:
+    with pytest.raises(JobFileError) as raised:
+        client("https://127.0.0.1:1", tls=TlsSettings(ca="/none.pem"))
+    assert "decode.registry.tls.ca" in raised.value.do

@@ -1,0 +1,315 @@
+"""Schemas with what they refer to, the catalogue of a run, and what tasks fetch themselves."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from rangeland.decode.payload.schema_catalogue import (
+    ReferencedSchema,
+    RegisteredSchema,
+    SchemaCatalogue,
+    SchemaFormat,
+    SubjectVersion,
+    UnusableSchema,
+)
+from rangeland.errors import JobFileError, Unreachable
+from rangeland.schema_registry import executor_schemas
+from rangeland.schema_registry.catalogue_maker import make_catalogue
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
+from rangeland.schema_registry.registry_answers import SchemaAnswer, SchemaReference
+from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.schema_references import MAX_REFERENCES, resolved
+from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject_name
+from tests.scripted_http import Reply, ScriptedServer, answer, error, scripted
+
+AVRO, JSON, PROTOBUF = SchemaFormat
+
+
+def schema(kind: SchemaFormat, content: object, *subjects: str) -> SchemaAnswer:
+    text = content if isinstance(content, str) else json.dumps(content)
+    references = (SchemaReference(f"{s}.name", SubjectVersion(s, 1)) for s in subjects)
+    return SchemaAnswer(kind, text, tuple(references))
+
+
+def made_of(root: SchemaAnswer, **others: SchemaAnswer) -> RegisteredSchema | UnusableSchema:
+    return resolved(root, lambda at: others.get(at.subject))
+
+
+def record(name: str, **more: Any) -> dict[str, Any]:
+    fields = more.pop("fields", {"x": "int"})
+    listed = [{"name": field, "type": kind} for field, kind in fields.items()]
+    return {"type": "record", "name": name, "fields": listed, **more}
+
+
+# --- references -----------------------------------------------------------------------------
+
+
+def test_references_come_after_what_they_need_and_once() -> None:
+    found = made_of(
+        schema(PROTOBUF, "root", "b", "c"),
+        b=schema(PROTOBUF, "b", "d"),
+        c=schema(PROTOBUF, "c", "d"),
+        d=schema(PROTOBUF, "d"),
+    )
+    assert found == RegisteredSchema(
+        PROTOBUF,
+        "root",
+        (
+            ReferencedSchema("d.name", "d"),
+            ReferencedSchema("b.name", "b"),
+            ReferencedSchema("c.name", "c"),
+        ),
+    )
+
+
+def test_a_cycle_is_refused_and_shown() -> None:
+    found = made_of(schema(JSON, "root", "a"), a=schema(JSON, "a", "b"), b=schema(JSON, "b", "a"))
+    assert found == UnusableSchema(
+        "its references form a cycle: version 1 of a -> version 1 of b -> version 1 of a"
+    )
+
+
+def test_a_schema_that_refers_to_itself() -> None:
+    own = schema(JSON, "a", "a")
+    assert isinstance(made_of(own, a=own), UnusableSchema)
+
+
+def test_what_is_not_there_is_named() -> None:
+    found = made_of(schema(JSON, "root", "a"))
+    assert found == UnusableSchema("it refers to version 1 of a, which the registry does not have")
+
+
+def test_references_are_bounded() -> None:
+    def fetch(at: SubjectVersion) -> SchemaAnswer:
+        return schema(JSON, at.subject, f"s{int(at.subject[1:]) + 1}")
+
+    found = resolved(schema(JSON, "root", "s0"), fetch)
+    assert found == UnusableSchema(f"it refers to more than {MAX_REFERENCES} schemas")
+
+
+def test_one_name_for_two_schemas_is_refused() -> None:
+    root = SchemaAnswer(
+        JSON,
+        "{}",
+        (
+            SchemaReference("n", SubjectVersion("a", 1)),
+            SchemaReference("n", SubjectVersion("b", 1)),
+        ),
+    )
+    found = made_of(root, a=schema(JSON, "1"), b=schema(JSON, "2"))
+    assert found == UnusableSchema("it refers to two different schemas as n")
+
+
+# --- Avro: one text -------------------------------------------------------------------------
+
+
+def inlined(root: object, **others: object) -> Any:
+    answers = {name: schema(AVRO, content) for name, content in others.items()}
+    found = made_of(schema(AVRO, root, *others), **answers)
+    assert isinstance(found, RegisteredSchema)
+    assert found.references == ()
+    return json.loads(found.text)
+
+
+def test_an_avro_type_is_defined_where_it_is_used_first() -> None:
+    order = record("shop.Order", fields={"a": "shop.Addr", "b": ["null", "shop.Addr"]})
+    found = inlined(order, addr=record("Addr", namespace="shop"))
+    assert found["fields"] == [
+        {"name": "a", "type": {**record("Addr"), "namespace": "shop"}},
+        {"name": "b", "type": ["null", "shop.Addr"]},
+    ]
+
+
+def test_a_name_without_a_namespace_is_that_of_the_record_around_it() -> None:
+    found = inlined(
+        record("Order", namespace="shop", fields={"a": {"type": "array", "items": "Addr"}}),
+        addr=record("Addr", namespace="shop"),
+    )
+    assert found["fields"][0]["type"]["items"]["namespace"] == "shop"
+
+
+def test_types_within_a_referenced_schema_and_other_namespaces() -> None:
+    inner = {"type": "enum", "name": "Kind", "symbols": ["A"]}
+    found = inlined(
+        record("b.Top", fields={"first": "a.Kind", "then": "a.Holder"}),
+        holder=record("a.Holder", fields={"kind": inner}),
+    )
+    first, then = (one["type"] for one in found["fields"])
+    assert first == {**inner, "namespace": "a"}
+    assert then["fields"] == [{"name": "kind", "type": "a.Kind"}]
+
+
+def test_a_recursive_avro_type_stays_one_definition() -> None:
+    node = record("t.Node", fields={"next": ["null", "t.Node"]})
+    found = inlined(record("Top", fields={"node": "t.Node"}), node=node)
+    assert found["fields"][0]["type"]["fields"] == [{"name": "next", "type": ["null", "t.Node"]}]
+
+
+def test_logical_types_defaults_and_documentation_stay() -> None:
+    day = {"type": "int", "logicalType": "date"}
+    root = record("Top", fields={"day": day, "a": "Addr"}, doc="words")
+    root["fields"][1]["default"] = {"x": 1}
+    found = inlined(root, addr=record("Addr"))
+    assert found["doc"] == "words"
+    assert found["fields"][0]["type"] == day
+    assert found["fields"][1]["default"] == {"x": 1}
+
+
+@pytest.mark.parametrize("text", ["not json", '{"type": ', '"\\ud800"', "[" * 500])
+def test_an_avro_schema_that_is_not_json_is_unusable(text: str) -> None:
+    found = made_of(schema(AVRO, text, "a"), a=schema(AVRO, record("A")))
+    assert isinstance(found, UnusableSchema)
+
+
+@pytest.mark.parametrize("odd", [7, None, {"type": "record"}, {"type": 7, "fields": 7}, [[[]]]])
+def test_an_odd_avro_schema_does_no_harm(odd: object) -> None:
+    found = made_of(schema(AVRO, odd, "a"), a=schema(AVRO, odd))
+    assert isinstance(found, RegisteredSchema)
+
+
+# --- subjects -------------------------------------------------------------------------------
+
+
+def test_the_three_strategies() -> None:
+    topic, by_record, both = SubjectNameStrategy
+    assert subject_name(topic, "orders", "value") == "orders-value"
+    assert subject_name(topic, "orders", "key", "shop.Order") == "orders-key"
+    assert subject_name(by_record, "orders", "value", "shop.Order") == "shop.Order"
+    assert subject_name(both, "orders", "value", "shop.Order") == "orders-shop.Order"
+    with pytest.raises(ValueError, match="needs the name of the record"):
+        subject_name(by_record, "orders", "value")
+
+
+def test_ids_of_other_subjects_are_foreign() -> None:
+    mine, theirs = SubjectVersion("orders-value", 3), SubjectVersion("bills-value", 1)
+    older = SubjectVersion("orders-value", 2)
+    found = SchemaCatalogue(versions={1: (theirs, older, mine), 2: (theirs,), 3: ()})
+    assert found.registered_as(1, "orders-value") == mine
+    assert not found.is_foreign(1, "orders-value")
+    assert found.registered_as(2, "orders-value") == theirs
+    assert found.is_foreign(2, "orders-value")
+    assert found.registered_as(3, "orders-value") is None
+    assert not found.is_foreign(3, "orders-value")
+    assert not found.is_foreign(9, "orders-value")
+
+
+# --- the catalogue of a run -----------------------------------------------------------------
+
+TWO = record("shop.Two", fields={"a": "shop.Addr"})
+ADDRESS = record("shop.Addr")
+AT = {"subject": "addr", "version": 1}
+
+
+def of_registry() -> Mapping[str, Reply]:
+    one = {"schema": json.dumps(record("One"))}
+    two = {"schema": json.dumps(TWO), "references": [{"name": "shop.Addr", **AT}]}
+    lost = {"schema": "1", "schemaType": "JSON", "references": [{"name": "x", **AT, "version": 9}]}
+    return {
+        "/schemas/ids/1": answer(one),
+        "/schemas/ids/1/versions": answer([{"subject": "orders-value", "version": 1}]),
+        "/schemas/ids/2": answer(two),
+        "/schemas/ids/2/versions": answer([{"subject": "orders-value", "version": 2}]),
+        "/schemas/ids/3": answer(lost),
+        "/schemas/ids/4": error(404, 40403),
+        "/subjects/addr/versions/1": answer({**AT, "id": 9, "schema": json.dumps(ADDRESS)}),
+        "/subjects/addr/versions/9": error(404, 40402),
+        "/subjects/orders-value/versions/latest": answer(
+            {"subject": "orders-value", "version": 2, "id": 2, **two}
+        ),
+        "/subjects/lost-value/versions/latest": answer(
+            {"subject": "lost-value", "version": 5, "id": 3, **lost}
+        ),
+        "/subjects/none-value/versions/latest": error(404, 40401),
+    }
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with scripted(of_registry()) as running:
+        yield running
+
+
+def registry(server: ScriptedServer) -> RegistryClient:
+    return RegistryClient(RegistrySettings((server.url,)), pause=lambda _: None)
+
+
+def test_a_catalogue_has_ids_versions_and_latest_schemas(server: ScriptedServer) -> None:
+    found = make_catalogue(registry(server), [2, 1, 3, 4, 2], ["orders-value", "none-value"])
+    assert set(found.schemas) == {1, 2, 3, 4}
+    assert found.schemas[3] == UnusableSchema(
+        "it refers to version 9 of addr, which the registry does not have"
+    )
+    assert found.schemas[4] == UnusableSchema("the schema registry has no schema with id 4")
+    assert found.versions[2] == (SubjectVersion("orders-value", 2),)
+    assert set(found.latest) == {"orders-value"}
+    assert found.latest["orders-value"].schema == found.schemas[2]
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert server.paths.count("/schemas/ids/2") == 1
+    assert server.paths.count("/subjects/addr/versions/1") == 1
+
+
+def test_two_catalogues_are_of_different_runs(server: ScriptedServer) -> None:
+    one, two = (make_catalogue(registry(server), [], []) for _ in range(2))
+    assert one.made_as != two.made_as
+
+
+def test_a_latest_schema_that_cannot_be_used_ends_the_run(server: ScriptedServer) -> None:
+    with pytest.raises(JobFileError, match="the latest schema of lost-value cannot be used"):
+        make_catalogue(registry(server), [], ["lost-value"])
+
+
+# --- in a task ------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_schemas, "_of_runs", {})
+
+
+def test_what_the_driver_has_seen_needs_no_registry(server: ScriptedServer) -> None:
+    catalogue = make_catalogue(registry(server), [1, 4], [])
+    asked = len(server.paths)
+    tasks = pickle.loads(pickle.dumps(ExecutorSchemas(catalogue)))
+    assert tasks.of_id(1) == catalogue.schemas[1]
+    assert isinstance(tasks.of_id(4), UnusableSchema)
+    assert isinstance(tasks.of_id(2), UnusableSchema)
+    assert len(server.paths) == asked
+
+
+def test_an_id_is_fetched_once_per_process_and_run(server: ScriptedServer) -> None:
+    settings = RegistrySettings((server.url,))
+    for run in ("run-1", "run-2"):
+        for _ in range(3):
+            tasks = ExecutorSchemas(SchemaCatalogue(made_as=run), settings)
+            assert isinstance(tasks.of_id(2), RegisteredSchema)
+        assert tasks.fetched() == {2: (SubjectVersion("orders-value", 2),)}
+    assert server.paths.count("/schemas/ids/2") == 2
+
+
+def test_an_unknown_id_is_confirmed_once_per_process_and_run(server: ScriptedServer) -> None:
+    tasks = ExecutorSchemas(SchemaCatalogue(made_as="run"), RegistrySettings((server.url,)))
+    for _ in range(3):
+        assert isinstance(tasks.of_id(4), UnusableSchema)
+    assert server.paths.count("/schemas/ids/4") == 2
+    assert tasks.fetched() == {}
+
+
+def test_a_process_keeps_few_runs(server: ScriptedServer) -> None:
+    for run in range(executor_schemas.KEPT_RUNS + 3):
+        catalogue = SchemaCatalogue(made_as=f"run-{run}")
+        ExecutorSchemas(catalogue, RegistrySettings((server.url,))).of_id(1)
+    assert len(executor_schemas._of_runs) == executor_schemas.KEPT_RUNS
+
+
+def test_a_registry_that_is_down_is_no_verdict_on_the_record() -> None:
+    settings = RegistrySettings(("http://127.0.0.1:1",), no_progress_ms=1)
+    tasks = ExecutorSchemas(SchemaCatalogue(made_as="run"), settings)
+    for _ in range(2):
+        with pytest.raises(Unreachable):
+            tasks.of_id(1)
