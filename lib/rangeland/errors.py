@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rangeland.wording import sentence
+from rangeland.wording import ended, sentence
 
 ALL_OR_NOTHING = "all of this run was landed or nothing of it, never a part"
 """For errors that may have come between the commit and its confirmation."""
@@ -43,15 +43,19 @@ class RangelandError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        """All of it, without a capital letter, for use within another message."""
-        statement = f"{self.what}: {self.why}" if self.why else self.what
-        parts = [statement] + ([self.do] if self.do else [])
-        return " ".join(part if part.endswith((".", "!", "?")) else f"{part}." for part in parts)
+        """All of it, beginning without a capital letter, for use within another message."""
+        return self._with_advice(ended(self._statement))
 
     @property
     def message(self) -> str:
         """All of it as sentences, for people."""
-        statement = sentence(f"{self.what}: {self.why}" if self.why else self.what)
+        return self._with_advice(sentence(self._statement))
+
+    @property
+    def _statement(self) -> str:
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+    def _with_advice(self, statement: str) -> str:
         return f"{statement} {sentence(self.do, is_advice=True)}" if self.do else statement
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -49,4 +49,9 @@ def sentence(text: str, *, is_advice: bool = False) -> str:
     is_word = re.match("(?!pip )[a-z]+(?=[ ,:;]|$)" if is_advice else _OPENER, text)
     if is_word:
         text = capitalised(text)
+    return ended(text)
+
+
+def ended(text: str) -> str:
+    """The text with a full stop, if it has none."""
     return text if not text or text.endswith((".", "!", "?")) else f"{text}."

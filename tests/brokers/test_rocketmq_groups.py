@@ -296,7 +296,7 @@ def test_brokers_that_make_no_groups_take_neither_members_nor_offsets(topic: str
         backend = open_backend(edge)
         with pytest.raises(JobFileError, match="do not take members of group g"):
             backend.join(JoinRequest("g", "nightly", (partition,)))
-        with pytest.raises(JobFileError, match="create the group g"):
+        with pytest.raises(JobFileError, match="Create the group g"):
             backend.commit("g", {partition: 3})
         assert backend.offsets("g", (partition,)) == {partition: None}
         edge.close()

@@ -184,7 +184,7 @@ def test_an_offset_inside_an_entry_is_refused_with_those_beside_it(
     before, behind = starts[at], starts[at + 1]
     bounds = {"from": starts[10], "until": starts[-1], side: before + 7}
     asked = between(written.topic, "2-1", bounds["from"], bounds["until"])
-    with pytest.raises(JobFileError, match=f"use {before} or {behind}") as caught:
+    with pytest.raises(JobFileError, match=f"Use {before} or {behind}") as caught:
         rangeland.backfill(jafka_job(jafka, table, written.topic, range=asked), spark)
     assert caught.value.exit_code == 78
     assert caught.value.facts["nearest"] == [before, behind]

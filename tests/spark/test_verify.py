@@ -427,7 +427,7 @@ def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(10, 60)))
     with pytest.raises(UsageError, match="cuts the slice") as refused:
         rangeland.backfill(part, spark, replace=True)
-    assert "begin at 0 or 60" in str(refused.value)
+    assert "Begin at 0 or 60" in str(refused.value)
     found = table_queries.verify(landed, spark, NoProgress())
     assert (found.table_version, found.is_well) == (version, True)
 

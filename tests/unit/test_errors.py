@@ -67,8 +67,8 @@ def test_every_class_says_if_data_is_safe_if_to_retry_and_who_acts(
     [
         ("it broke", "", "", "it broke."),
         ("it broke", "rust", "", "it broke: rust."),
-        ("it broke", "", "mend it", "it broke. mend it."),
-        ("it broke", "rust", "mend it", "it broke: rust. mend it."),
+        ("it broke", "", "mend it", "it broke. Mend it."),
+        ("it broke", "rust", "mend it", "it broke: rust. Mend it."),
         ("it broke", "rust.", "Mend it!", "it broke: rust. Mend it!"),
     ],
 )

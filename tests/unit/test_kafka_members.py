@@ -163,7 +163,7 @@ def test_a_group_that_takes_no_such_member_is_a_conflict(code: str, remedy: str)
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [
-        ("GROUP_AUTHORIZATION_FAILED", "grant the user of source.security READ on the group g"),
+        ("GROUP_AUTHORIZATION_FAILED", "Grant the user of source.security READ on the group g"),
         ("INVALID_SESSION_TIMEOUT", "group.min.session.timeout.ms"),
         ("INVALID_GROUP_ID", "another group.id"),
     ],

@@ -94,7 +94,7 @@ def test_an_offset_that_is_not_a_number_is_a_protocol_error() -> None:
 
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
-    [(16, JobFileError, "grant the user of source.security"), (1, Unreachable, "broker-a at a:1")],
+    [(16, JobFileError, "Grant the user of source.security"), (1, Unreachable, "broker-a at a:1")],
 )
 def test_a_refusal_names_its_remedy(code: int, kind: type[RangelandError], words: str) -> None:
     _, edge, backend = a_backend()
@@ -116,7 +116,7 @@ def test_an_unknown_group_is_created_without_joining_it() -> None:
 
 def test_a_group_that_may_not_be_created_is_an_error_of_the_job_file() -> None:
     _, _, backend = a_backend(Cluster(may_make_groups=False))
-    with pytest.raises(JobFileError, match="create the group g"):
+    with pytest.raises(JobFileError, match="Create the group g"):
         backend.commit("g", {A0: 5})
 
 

@@ -133,13 +133,13 @@ def test_a_stranger_that_comes_while_a_driver_joins_makes_it_leave() -> None:
 
 
 def test_another_assignment_is_an_error_of_the_job_file() -> None:
-    with pytest.raises(JobFileError, match=r"leave group\.assignment out"):
+    with pytest.raises(JobFileError, match=r"Leave group\.assignment out"):
         Driver(Cluster(), assignment="sticky").join()
 
 
 def test_brokers_that_accept_no_members_are_named() -> None:
     cluster = Cluster(may_make_groups=False)
-    with pytest.raises(JobFileError, match="create the group g") as caught:
+    with pytest.raises(JobFileError, match="Create the group g") as caught:
         Driver(cluster).join()
     assert caught.value.facts["brokers"] == list(MASTERS)
     assert cluster.clock_ms < 5_000

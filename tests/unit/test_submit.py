@@ -578,7 +578,7 @@ LOST = "Lost task 0.3 in stage 1.0 (TID 3) (10.0.0.7 executor 2): "
     [
         (
             f"{LOST}PythonException: Traceback\nModuleNotFoundError: No module named 'pyarrow.fs'",
-            ("10.0.0.7", "executor 2", "pyarrow.fs", "install pyarrow"),
+            ("10.0.0.7", "executor 2", "pyarrow.fs", "Install pyarrow"),
         ),
         (
             f"{LOST}PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
