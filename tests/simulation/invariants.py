@@ -133,6 +133,13 @@ class Judge:
         version = self._tables.newest(self.table)
         return bool(self.torn() or (version and self._faults.dead & set(version.files)))
 
+    def given_up(self) -> int:
+        """How many replacements have ended without landing anything."""
+        outcomes = self.ledger().outcomes.items()
+        return sum(
+            "/replace/" in application and not row["ranges"] for (application, _), row in outcomes
+        )
+
     def ledger(self) -> LedgerRows:
         found = LedgerRows()
         version = self._tables.newest(self._ledger)
@@ -216,11 +223,14 @@ class Judge:
         there, torn = _by_key(map(place_of, rows)), _by_key(self.torn())
         replaced = {one.key for one in landed if one.kind == "replace"}
         promised: Counter[tuple[str, int]] = Counter()
+        kept_again: dict[tuple[tuple[str, int], str | None], set[int]] = {}
         for one in landed:
             width = one.until_offset - one.from_offset
             if sum(one.counts.values()) != width:
                 raise Violation("counts", f"{one} has {one.counts}, which do not add up")
-            if one.kind != "missing":
+            if one.kind == "missing" and one.counts["quarantined"]:
+                kept_again.setdefault((one.key, one.topic_id), set()).update(one.offsets)
+            if not self._lands_again(one, kept_again):
                 promised[one.key] += one.counts["landed"]
             logs = self._logs(one)
             mine = {log.incarnation for log in logs}
@@ -236,6 +246,15 @@ class Judge:
                 raise Violation("evidence", f"{one} has {one.counts}, and really {counted}")
         for key, places in there.items():
             self._check_count(key, len(places), len(torn.get(key, ())), promised[key], replaced)
+
+    def _lands_again(
+        self, one: Landed, kept_again: Mapping[tuple[tuple[str, int], str | None], set[int]]
+    ) -> bool:
+        """What was missing, or was put in quarantine when it was to be landed again, has been
+        promised by an earlier landing."""
+        if one.kind in ("reread", "redrive"):
+            return kept_again.get((one.key, one.topic_id), set()).issuperset(one.offsets)
+        return one.kind == "missing"
 
     def _check_count(
         self,
@@ -402,6 +421,14 @@ class Judge:
             seen = {r for log in logs for found in log.reasons.values() for r in found}
             if self._evidence[loss["verdict"]].isdisjoint(seen):
                 raise Violation("evidence", f"{error}, and really {seen}")
+
+    def not_repaired(self, found: VerifyResult, logs: Sequence[Log]) -> tuple[object, ...]:
+        """Offsets that the log does not reach stay missing, with the files that had them: its end
+        alone is no evidence that they are gone for good."""
+        ends = {log.number: log.end for log in logs}
+        holes = [r for r in found.audit.holes if r.from_offset < ends[r.partition.number]]
+        is_short = len(holes) < len(found.audit.holes)
+        return (*holes, *(() if is_short else found.missing_files))
 
     def check_everything(self, logs: Iterable[Log]) -> None:
         """Every record that the logs have now has its row, or has the offset of a landed record
