@@ -39,6 +39,7 @@ __all__ = [
     "RecordFormat",
     "decode_records",
     "kernel_error",
+    "kernel_library",
     "set_decoder",
     "stored_decoder",
     "walk_batches",
@@ -83,46 +84,47 @@ def walk_batches(
 @cache
 def set_decoder() -> SetDecoder:
     """The decoder of Jafka's message sets."""
-    loaded = _library()
+    loaded = kernel_library()
     return JafkaReference() if loaded is None else JafkaKernel(loaded)
 
 
 @cache
 def stored_decoder() -> StoredDecoder:
     """The decoder of RocketMQ's stored messages."""
-    loaded = _library()
+    loaded = kernel_library()
     return stored_reference.RocketmqReference() if loaded is None else RocketmqKernel(loaded)
 
 
 @cache
 def _decoder() -> _Decoder:
-    loaded = _library()
+    loaded = kernel_library()
     return reference.decode_records if loaded is None else KafkaKernel(loaded).decode_records
 
 
 @cache
 def _walker() -> Callable[[Any, int], MessageRun]:
-    loaded = _library()
+    loaded = kernel_library()
     return legacy_reference.walk_messages if loaded is None else KafkaKernel(loaded).walk_messages
 
 
 @cache
 def _batch_walker() -> Callable[[Any, int, int, Heads | None], BatchRun]:
-    loaded = _library()
+    loaded = kernel_library()
     return no_batches if loaded is None else KafkaKernel(loaded).walk_batches
 
 
 def kernel_error() -> str:
     """Why records cannot be decoded in this process; empty if they can."""
     try:
-        _library()
+        kernel_library()
     except UsageError as error:
         return error.why or error.what
     return ""
 
 
-def _library() -> ctypes.CDLL | None:
-    """None: decode with the reference. Raises UsageError if the kernel cannot be loaded."""
+def kernel_library() -> ctypes.CDLL | None:
+    """The compiled kernel; None: decode with the reference. Raises UsageError if the kernel cannot
+    be loaded."""
     wanted = os.environ.get(DECODER_VARIABLE, "")
     if wanted not in ("", "kernel", "reference"):
         raise UsageError(

@@ -102,6 +102,8 @@ def _checked(field: pa.Field, path: str, depth: int) -> Iterator[pa.Field]:
         raise PayloadSchemaError(f"the keys of the map {path} must be STRING, as they are in JSON")
     yield field
     children = children_of(kind)
+    if pa.types.is_struct(kind) and not children:
+        raise PayloadSchemaError(f"{path or 'the schema'} has no fields")
     if pa.types.is_struct(kind) and len({child.name for child in children}) < len(children):
         raise PayloadSchemaError(f"a field occurs twice in {path or 'the schema'}")
     if not children and not (pa.types.is_decimal128(kind) or kind in _SCALARS):

@@ -1,0 +1,275 @@
+"""A schema as the table of nodes that the kernel decodes JSON into, and Arrow arrays made of it.
+
+Nodes are the root, its fields, their fields and so on, so that the children of a node are next to
+each other. A row of the table is ``json_node_t`` of ``json_values.h``. After the nodes of the
+schema come two that no schema has: the text of rescued fields, and numbers that the kernel leaves
+to the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rangeland.decode.native.kernel_arrays import SLACK, cut
+from rangeland.decode.payload.json_rules import cells_of, children_of
+from rangeland.decode.payload.schema_ddl import LOCAL_TIME
+
+UNDECIDED_NUMBERS: Final = 5
+"""How many 64-bit numbers ``json_undecided_t`` has."""
+
+
+class JsonKind(IntEnum):
+    """As in ``json_values.h``."""
+
+    BOOLEAN = 0
+    INTEGER = 1
+    REAL = 2
+    DECIMAL = 3
+    STRING = 4
+    BINARY = 5
+    DAY = 6
+    INSTANT = 7
+    LOCAL = 8
+    STRUCT = 9
+    LIST = 10
+    MAP = 11
+
+
+class NodeField(IntEnum):
+    """The numbers of ``json_node_t``, in their order."""
+
+    KIND = 0
+    IS_NULLABLE = auto()
+    WIDTH = auto()
+    PRECISION = auto()
+    SCALE = auto()
+    FIRST_CHILD = auto()
+    CHILDREN = auto()
+    CELLS = auto()
+    NAME = auto()
+    NAME_LENGTH = auto()
+    IS_PLAIN = auto()
+    SLOTS = auto()
+    SLOT_MASK = auto()
+    LENGTH = auto()
+    BYTES = auto()
+    CAPACITY = auto()
+    BYTE_CAPACITY = auto()
+    VALID = auto()
+    VALUES = auto()
+    DATA = auto()
+
+
+@dataclass(frozen=True)
+class JsonNode:
+    """One field of the schema, or an element, key or value in it."""
+
+    field: pa.Field
+    kind: JsonKind
+    path: str
+    """For messages: ``customer.tags[].name``."""
+    first_child: int
+    children: int
+
+    @property
+    def item_bytes(self) -> int:
+        """What an item takes in the buffer of values; 0 for what has none."""
+        if self.kind in (JsonKind.STRUCT, JsonKind.BOOLEAN):
+            return 0
+        return 4 if self.has_offsets else int(self.field.type.bit_width) // 8
+
+    @property
+    def has_offsets(self) -> bool:
+        return self.kind >= JsonKind.LIST or self.has_bytes
+
+    @property
+    def has_bytes(self) -> bool:
+        return self.kind in (JsonKind.STRING, JsonKind.BINARY)
+
+
+def schema_nodes(schema: pa.StructType) -> list[JsonNode]:
+    """All nodes of a schema, the root first, level by level."""
+    found = [(pa.field("", schema), "")]
+    nodes: list[JsonNode] = []
+    for field, path in found:  # grows on the way
+        inside = _inside(field.type, path)
+        nodes.append(JsonNode(field, _kind_of(field.type), path, len(found), len(inside)))
+        found.extend(inside)
+    return nodes
+
+
+def _inside(kind: pa.DataType, path: str) -> list[tuple[pa.Field, str]]:
+    if pa.types.is_struct(kind):
+        return [(f, f"{path}.{f.name}" if path else f.name) for f in children_of(kind)]
+    keys = [(kind.key_field, f"the keys of {path}")] if pa.types.is_map(kind) else []
+    return keys + [(item, f"{path}[]") for item in children_of(kind)]
+
+
+def _kind_of(kind: pa.DataType) -> JsonKind:
+    if pa.types.is_timestamp(kind):
+        return JsonKind.LOCAL if kind == LOCAL_TIME else JsonKind.INSTANT
+    tests = {
+        pa.types.is_boolean: JsonKind.BOOLEAN,
+        pa.types.is_integer: JsonKind.INTEGER,
+        pa.types.is_floating: JsonKind.REAL,
+        pa.types.is_decimal: JsonKind.DECIMAL,
+        pa.types.is_string: JsonKind.STRING,
+        pa.types.is_binary: JsonKind.BINARY,
+        pa.types.is_date: JsonKind.DAY,
+        pa.types.is_struct: JsonKind.STRUCT,
+        pa.types.is_list: JsonKind.LIST,
+        pa.types.is_map: JsonKind.MAP,
+    }
+    return next(found for test, found in tests.items() if test(kind))
+
+
+class NodeTable:
+    """The part of the table that is the same for all calls: the schema."""
+
+    def __init__(self, nodes: list[JsonNode]) -> None:
+        self.nodes = nodes
+        self.names = b"".join(node.field.name.encode() for node in nodes) + bytes(SLACK)
+        self.numbers = np.zeros((len(nodes) + 2, len(NodeField)), np.int64)
+        name_at = slot_at = 0
+        for node, row in zip(nodes, self.numbers, strict=False):
+            name, size = node.field.name.encode(), 1
+            while size <= 2 * node.children:
+                size *= 2
+            self._fill(node, row, name)
+            row[NodeField.NAME], row[NodeField.SLOTS] = name_at, slot_at
+            row[NodeField.SLOT_MASK] = size - 1
+            name_at += len(name)
+            slot_at += size
+        self.slots = np.full(slot_at, -1, np.int32)
+        rescued, undecided = self.numbers[-2], self.numbers[-1]
+        rescued[NodeField.KIND], rescued[NodeField.IS_NULLABLE] = JsonKind.STRING, True
+        undecided[NodeField.WIDTH] = 8 * UNDECIDED_NUMBERS
+
+    @staticmethod
+    def _fill(node: JsonNode, row: Any, name: bytes) -> None:
+        kind = node.field.type
+        is_decimal = node.kind is JsonKind.DECIMAL
+        row[: NodeField.NAME] = (
+            node.kind,
+            node.field.nullable,
+            node.item_bytes,
+            kind.precision if is_decimal else 0,
+            kind.scale if is_decimal else 0,
+            node.first_child,
+            node.children,
+            cells_of(kind),
+        )
+        row[NodeField.NAME_LENGTH] = len(name)
+        row[NodeField.IS_PLAIN] = not any(byte < 0x20 or byte in b'"\\' for byte in name)
+
+
+class JsonColumns:
+    """The columns of one batch while it is decoded: buffers that grow."""
+
+    def __init__(self, table: NodeTable, rows: int, payload_bytes: int, last: Any) -> None:
+        """``last``: the numbers of the batch before, whose sizes are the first guess."""
+        self._table = table
+        self.numbers = table.numbers.copy()
+        self._buffers: list[list[Any]] = []
+        for index in range(len(self.numbers)):
+            items = max(rows, 64, _with_room(last[index, NodeField.LENGTH]))
+            size = max(payload_bytes // 16, 1024, _with_room(last[index, NodeField.BYTES]))
+            self._buffers.append([None, None, None])
+            self._set_items(index, items if index < len(table.nodes) + 1 else 64)
+            if self._has_bytes(index):
+                self._set_bytes(index, size)
+            if self._has_offsets(index):
+                self.values_of(index, np.int32)[0] = 0
+
+    def _has_bytes(self, index: int) -> bool:
+        nodes = self._table.nodes
+        return index == len(nodes) or (index < len(nodes) and nodes[index].has_bytes)
+
+    def _has_offsets(self, index: int) -> bool:
+        nodes = self._table.nodes
+        return index == len(nodes) or (index < len(nodes) and nodes[index].has_offsets)
+
+    def grow(self, index: int, more_bytes: int) -> None:
+        """Room for more items of a node, or for so many more bytes."""
+        row = self.numbers[index]
+        if more_bytes:
+            wanted = int(row[NodeField.BYTES]) + more_bytes
+            self._set_bytes(index, max(2 * int(row[NodeField.BYTE_CAPACITY]), wanted))
+        else:
+            self._set_items(index, 2 * int(row[NodeField.CAPACITY]))
+
+    def _set_items(self, index: int, items: int) -> None:
+        width = 4 if self._has_offsets(index) else int(self.numbers[index, NodeField.WIDTH])
+        values = (items + 1) * width if width else items // 8 + 1
+        self._resize(index, 0, NodeField.VALID, items // 8 + 1)
+        self._resize(index, 1, NodeField.VALUES, values)
+        self.numbers[index, NodeField.CAPACITY] = items
+
+    def _set_bytes(self, index: int, size: int) -> None:
+        self._resize(index, 2, NodeField.DATA, size + SLACK)
+        self.numbers[index, NodeField.BYTE_CAPACITY] = size
+
+    def _resize(self, index: int, which: int, address: NodeField, size: int) -> None:
+        buffer = self._buffers[index][which]
+        if buffer is None:
+            buffer = self._buffers[index][which] = pa.allocate_buffer(size, resizable=True)
+        else:
+            buffer.resize(size)
+        self.numbers[index, address] = buffer.address
+
+    def values_of(self, index: int, kind: Any) -> Any:
+        """The values of a node, to be changed in place."""
+        return np.frombuffer(self._buffers[index][1], kind)
+
+    def width_of(self, index: int) -> int:
+        return int(self.numbers[index, NodeField.WIDTH])
+
+    def undecided(self) -> list[list[int]]:
+        """``json_undecided_t``: node, item, row, begin and length of the text."""
+        numbers = self.values_of(-1, np.int64)[: self.numbers[-1, NodeField.LENGTH] * 5]
+        return numbers.reshape(-1, UNDECIDED_NUMBERS).tolist()  # type: ignore[no-any-return]
+
+    def void_row(self, row: int) -> None:
+        """Makes a decoded row null."""
+        for index in (0, len(self._table.nodes)):
+            bits = np.frombuffer(self._buffers[index][0], np.uint8)
+            bits[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+
+    def values(self) -> pa.Array:
+        return self._array(0)
+
+    def rescued(self) -> pa.Array:
+        return self._build(len(self._table.nodes), pa.string(), True, [])
+
+    def _array(self, index: int) -> pa.Array:
+        node = self._table.nodes[index]
+        children = [self._array(node.first_child + i) for i in range(node.children)]
+        kind = node.field.type
+        if node.kind is JsonKind.MAP:
+            entries = pa.StructArray.from_arrays(children, fields=[kind.key_field, kind.item_field])
+            children = [entries]
+        return self._build(index, kind, node.field.nullable, children)
+
+    def _build(
+        self, index: int, kind: pa.DataType, is_nullable: bool, children: list[pa.Array]
+    ) -> pa.Array:
+        row, (valid, values, data) = self.numbers[index], self._buffers[index]
+        length = int(row[NodeField.LENGTH])
+        buffers = [cut(valid, length // 8 + 1) if is_nullable else None]
+        if self._has_offsets(index):
+            buffers.append(cut(values, 4 * length + 4))
+        elif not pa.types.is_struct(kind):
+            width = int(row[NodeField.WIDTH])
+            buffers.append(cut(values, length * width if width else length // 8 + 1))
+        if self._has_bytes(index):
+            buffers.append(cut(data, int(row[NodeField.BYTES])))
+        return pa.Array.from_buffers(kind, length, buffers, children=children)
+
+
+def _with_room(count: int) -> int:
+    return int(count) + int(count) // 4

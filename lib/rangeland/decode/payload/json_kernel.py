@@ -1,0 +1,236 @@
+"""The fast decoder of JSON payloads: the compiled kernel reads them straight into Arrow buffers.
+
+It must decode what ``json_reference`` decodes, to the same values. A column that is full ends a
+call; it gets twice the room, and the next call goes on with the same payload. The format is known
+to the ``json_*.h`` files only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rangeland.decode.native.kernel_arrays import (
+    INT64,
+    POINTER,
+    SLACK,
+    KernelFunction,
+    check_size,
+)
+from rangeland.decode.payload.json_columns import JsonColumns, JsonKind, NodeTable, schema_nodes
+from rangeland.decode.payload.payload_decoder import (
+    DecodedPayloads,
+    PayloadArray,
+    PayloadDecoder,
+    Undecodable,
+    UnknownFields,
+)
+from rangeland.decode.payload.schema_ddl import print_type
+
+_UNKNOWN: Final = 15
+_OUT_OF_RANGE: Final = 5
+_REASONS: Final = {
+    1: "it is not valid JSON",
+    2: "the JSON ends too early",
+    3: "there is more after the end of the JSON object",
+    4: "{field} must be {expected}",
+    _OUT_OF_RANGE: "{field} is out of range for {type}",
+    6: "{field} must be a whole number without point and exponent",
+    7: "a string is not UTF-8",
+    8: "a string has an unescaped control character",
+    9: "a string has an invalid escape",
+    10: "a string has half of a surrogate pair",
+    11: "it is nested more than 64 deep",
+    12: "{field} occurs twice, or has a key that does",
+    13: "{field} is missing",
+    14: "{field} is null and must not be",
+    _UNKNOWN: "the schema lacks a field that it has: {name}",
+    16: "{field} is not a date (YYYY-MM-DD)",
+    17: "{field} is not an ISO 8601 time",
+    18: "{field} is a time without an offset; TIMESTAMP_NTZ accepts it",
+    19: "{field} is a time with an offset; TIMESTAMP accepts it",
+    20: "{field} is not a number that fits {type} exactly",
+    21: "{field} is not Base64",
+    22: "its arrays have too many values for its size",
+}
+_EXPECTED: Final = {
+    JsonKind.BOOLEAN: "true or false",
+    JsonKind.INTEGER: "a whole number",
+    JsonKind.REAL: "a number",
+    JsonKind.DECIMAL: "a number",
+    JsonKind.STRUCT: "an object",
+    JsonKind.LIST: "an array",
+    JsonKind.MAP: "an object",
+}
+_UNKNOWN_FIELDS: Final = {UnknownFields.DROP: 0, UnknownFields.FAIL: 1, UnknownFields.KEEP: 2}
+_SHOWN_NAME: Final = 60
+
+
+class _JsonCall(NamedTuple):
+    """``json_result_t``."""
+
+    row: int
+    faults: int
+    grow_node: int
+    grow_bytes: int
+
+
+class _Filled(NamedTuple):
+    fields: int
+
+
+class _Input(NamedTuple):
+    """An array of payloads as the kernel takes it."""
+
+    data: pa.Buffer
+    offsets: Any
+    valid: Any
+    rows: int
+
+    def bytes_of(self, row: int) -> memoryview:
+        return memoryview(self.data)[self.offsets[row] : self.offsets[row + 1]]
+
+
+class JsonKernel(PayloadDecoder):
+    """Decodes by one schema."""
+
+    def __init__(
+        self, library: ctypes.CDLL, schema: pa.StructType, unknown_fields: UnknownFields
+    ) -> None:
+        self.arrow_type = schema
+        self._keeps = unknown_fields is UnknownFields.KEEP
+        self._unknown = _UNKNOWN_FIELDS[unknown_fields]
+        self._decode = KernelFunction(library, "rangeland_decode_json", [POINTER], _JsonCall)
+        self._table = table = NodeTable(schema_nodes(schema))
+        self._names = pa.py_buffer(table.names)
+        self._last = table.numbers
+        self._seed = int.from_bytes(os.urandom(7), "little")
+        fill = KernelFunction(
+            library, "rangeland_json_slots", [POINTER, INT64, POINTER, POINTER], _Filled
+        )
+        places = (table.numbers.ctypes.data, len(table.nodes), self._names.address)
+        fill(*places, table.slots.ctypes.data)
+
+    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
+        given = _input(payloads)
+        total = int(given.offsets[-1] - given.offsets[0])
+        check_size(total)
+        columns = JsonColumns(self._table, given.rows, total, self._last)
+        faults = self._run(given, columns)
+        unfit = _settle(given, columns)
+        undecodable = [self._undecodable(given, *fault) for fault in [*faults, *unfit]]
+        undecodable.sort(key=lambda fault: fault.row)
+        self._last = columns.numbers
+        return DecodedPayloads(
+            columns.values(), tuple(undecodable), columns.rescued() if self._keeps else None
+        )
+
+    def _run(self, given: _Input, columns: JsonColumns) -> list[list[int]]:
+        """Row, fault, position and node of each payload that cannot be decoded."""
+        longest = int(np.diff(given.offsets).max(initial=0))
+        scratch = np.empty(longest + SLACK, np.uint8)
+        map_slots = np.empty(longest + SLACK, np.int32)
+        faults = np.empty((given.rows, 4), np.int64)
+        row, found = 0, 0
+        while True:
+            call = np.array(
+                [
+                    given.data.address,
+                    given.offsets.ctypes.data,
+                    0 if given.valid is None else given.valid.ctypes.data,
+                    row,
+                    given.rows,
+                    given.data.size,
+                    columns.numbers.ctypes.data,
+                    len(self._table.nodes),
+                    self._names.address,
+                    self._table.slots.ctypes.data,
+                    _powers().ctypes.data,
+                    scratch.ctypes.data,
+                    map_slots.ctypes.data,
+                    self._unknown,
+                    self._seed,
+                    faults[found:].ctypes.data,
+                ],
+                np.int64,
+            )
+            ended, _ = self._decode(call.ctypes.data)
+            row, found = ended.row, found + ended.faults
+            if row == given.rows:
+                return faults[:found].tolist()  # type: ignore[no-any-return]
+            columns.grow(ended.grow_node, ended.grow_bytes)
+
+    def _undecodable(
+        self, given: _Input, row: int, fault: int, position: int, node: int
+    ) -> Undecodable:
+        found = self._table.nodes[node]
+        name = ""
+        if fault == _UNKNOWN:
+            shown = bytes(given.bytes_of(row)[position : position + _SHOWN_NAME * 4])
+            name = shown.decode("utf-8", "replace").split('"')[1][:_SHOWN_NAME]
+        reason = _REASONS[fault].format(
+            field=f"the field {found.path}" if found.path else "the payload",
+            expected=_EXPECTED.get(found.kind, "a string"),
+            type=_type_name(found.field.type),
+            name=name,
+        )
+        return Undecodable(row, f"{reason} (byte {position})")
+
+
+def _type_name(kind: pa.DataType) -> str:
+    return "STRUCT" if pa.types.is_nested(kind) else print_type(kind)
+
+
+def _input(payloads: PayloadArray) -> _Input:
+    wide = pa.types.is_large_binary(payloads.type)
+    _, offsets, data = payloads.buffers()
+    kind = np.int64 if wide else np.int32
+    rows = len(payloads)
+    if offsets is None or rows == 0:
+        places: Any = np.zeros(1, np.int64)
+    else:
+        places = np.frombuffer(offsets, kind)[payloads.offset : payloads.offset + rows + 1]
+    valid = None
+    if payloads.null_count:
+        valid = payloads.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+    return _Input(data or pa.py_buffer(b""), places.astype(np.int64), valid, rows)
+
+
+def _settle(given: _Input, columns: JsonColumns) -> Sequence[list[int]]:
+    """Sets the numbers that the kernel has left to Python's parser; faults for infinite ones."""
+    faults = []
+    for node, item, row, begin, length in columns.undecided():
+        width = columns.width_of(node)
+        number = float(bytes(memoryview(given.data)[begin : begin + length]))
+        with np.errstate(over="ignore"):
+            columns.values_of(node, np.float32 if width == 4 else np.float64)[item] = number
+            is_finite = math.isfinite(np.float32(number) if width == 4 else number)
+        if not is_finite:
+            columns.void_row(row)
+            faults.append([row, _OUT_OF_RANGE, begin - int(given.offsets[row]), node])
+    return faults
+
+
+@cache
+def _powers() -> Any:
+    """The first 128 bits of 5^-342 ... 5^308, high half first: rounded down, or up for negative
+    powers, as Eisel and Lemire's method wants them."""
+    table = []
+    for power in range(-342, 309):
+        if power >= 0:
+            value = 5**power << 128
+            bits = value >> (value.bit_length() - 128)
+        else:
+            divisor = 5**-power
+            shift = (divisor - 1).bit_length()
+            value = (1 << (2 * shift + 128 if power < -27 else shift + 127)) // divisor + 1
+            bits = value >> max(0, value.bit_length() - 128)
+        table += [bits >> 64, bits & (1 << 64) - 1]
+    return np.array(table, np.uint64)
