@@ -15,12 +15,12 @@
  * - Struct layouts and FAULT numbers are mirrored in decode/kafka/kernel.py and layout.py; increase
  *   KERNEL_ABI with any change of them, and of those in the included files.
  * This file reads the records of v2 batches; batches.h finds the batches, messages.h reads the older
- * formats, sets.h the message sets of Jafka, stored.h the stored messages of RocketMQ, json_*.h the
- * JSON in records' payloads. */
+ * formats, sets.h the message sets of Jafka, stored.h the stored messages of RocketMQ. Inside of records,
+ * json_*.h read JSON, and avro.h reads Avro into the columns of payload_columns.h. */
 
 #include <stdint.h>
 
-#define KERNEL_ABI 8
+#define KERNEL_ABI 9
 #define SLACK 64
 
 #if defined(_WIN32)
@@ -389,3 +389,5 @@ EXPORT int32_t rangeland_decode_headers(const payload_t *payloads, int64_t count
 #include "json_values.h"
 #include "json_times.h"
 #include "json_records.h"
+#include "payload_columns.h"
+#include "avro.h"

@@ -1,0 +1,133 @@
+"""Default values of Avro schemas, encoded as a writer would have written them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from rangeland.decode.payload.avro_schema import (
+    NO_DEFAULT,
+    AvroArray,
+    AvroEnum,
+    AvroFixed,
+    AvroMap,
+    AvroPrimitive,
+    AvroRecord,
+    AvroType,
+    AvroUnion,
+    shown_type,
+)
+from rangeland.decode.payload.payload_decoder import PayloadSchemaError
+
+
+class _Unfit(ValueError):
+    """The value is not one of its type."""
+
+
+def encode_default(kind: AvroType, value: Any, path: str) -> bytes:
+    """A default's JSON value in binary. Raises PayloadSchemaError for one of another type."""
+    try:
+        return _encoded(kind, value)
+    except (_Unfit, UnicodeError, OverflowError):
+        shown = repr(value)[:60]
+        raise PayloadSchemaError(
+            f"the default {shown} of {path} is not a value of {shown_type(kind)}"
+        ) from None
+
+
+def _encoded(kind: AvroType, value: Any) -> bytes:
+    match kind:
+        case AvroPrimitive():
+            return _PRIMITIVES[kind.name](value)
+        case AvroFixed():
+            found: bytes = _typed(value, str).encode("latin-1")
+            if len(found) != kind.size:
+                raise _Unfit
+            return found
+        case AvroEnum():
+            if value not in kind.symbols:
+                raise _Unfit
+            return _long(kind.symbols.index(value))
+        case AvroArray():
+            items = [_encoded(kind.items, one) for one in _typed(value, list)]
+            return _block(items)
+        case AvroMap():
+            entries = _typed(value, dict).items()
+            return _block([_text(key) + _encoded(kind.values, one) for key, one in entries])
+        case AvroRecord():
+            return _record(kind, _typed(value, dict))
+        case AvroUnion():
+            return _union(kind, value)
+
+
+def _record(kind: AvroRecord, value: dict[str, Any]) -> bytes:
+    parts = []
+    for one in kind.fields:
+        found = value.get(one.name, one.default)
+        if found is NO_DEFAULT:
+            raise _Unfit
+        parts.append(_encoded(one.type, found))
+    return b"".join(parts)
+
+
+def _union(kind: AvroUnion, value: Any) -> bytes:
+    """The first branch, as the specification has it, or another that fits, as its successor has."""
+    for at, branch in enumerate(kind.branches):
+        try:
+            return _long(at) + _encoded(branch, value)
+        except (_Unfit, UnicodeError):
+            continue
+    raise _Unfit
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise _Unfit
+    return value
+
+
+def _long(value: int, bits: int = 64) -> bytes:
+    if not -1 << bits - 1 <= value < 1 << bits - 1:
+        raise _Unfit
+    left, found = value << 1 ^ value >> 63, bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])
+
+
+def _block(items: list[bytes]) -> bytes:
+    return (_long(len(items)) + b"".join(items) if items else b"") + b"\0"
+
+
+def _bytes(value: bytes) -> bytes:
+    return _long(len(value)) + value
+
+
+def _text(value: Any) -> bytes:
+    return _bytes(_typed(value, str).encode())
+
+
+def _null(value: Any) -> bytes:
+    if value is not None:
+        raise _Unfit
+    return b""
+
+
+def _number(value: Any, form: str) -> bytes:
+    if type(value) not in (int, float):
+        raise _Unfit
+    return struct.pack(form, value)
+
+
+_PRIMITIVES: dict[str, Callable[[Any], bytes]] = {
+    "null": _null,
+    "boolean": lambda value: b"\1" if _typed(value, bool) else b"\0",
+    "int": lambda value: _long(_typed(value, int), 32),
+    "long": lambda value: _long(_typed(value, int)),
+    "float": lambda value: _number(value, "<f"),
+    "double": lambda value: _number(value, "<d"),
+    "bytes": lambda value: _bytes(_typed(value, str).encode("latin-1")),
+    "string": _text,
+}

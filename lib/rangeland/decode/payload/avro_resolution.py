@@ -1,0 +1,415 @@
+"""A writer's schema and the table's schema to the program that the kernel runs: Avro's rules.
+
+The columns come from the reader's schema alone, so all writers' programs fill the same ones, and
+payloads of any mixture of schema ids are decoded in one call, in their order. Where a writer's type
+cannot be read as the reader's, the program has a node that fails: a branch of a union that never
+occurs does no harm. What a writer lacks is decoded from the reader's default, encoded once here.
+
+Names of records, enums and fixed types matter only between the branches of unions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+
+from rangeland.decode.payload.avro_default import encode_default
+from rangeland.decode.payload.avro_schema import (
+    MAX_TYPES,
+    NO_DEFAULT,
+    AvroArray,
+    AvroEnum,
+    AvroField,
+    AvroFixed,
+    AvroMap,
+    AvroPrimitive,
+    AvroRecord,
+    AvroType,
+    AvroUnion,
+    arrow_type_of,
+    branch_key,
+    is_null,
+    shown_type,
+    value_branches,
+)
+from rangeland.decode.payload.column_buffers import ColumnTable
+from rangeland.decode.payload.payload_decoder import PayloadSchemaError
+from rangeland.decode.payload.payload_kernel import AvroProgram
+
+
+class Operation(IntEnum):
+    """As in ``avro.h``."""
+
+    NULL = 1
+    BOOLEAN = 2
+    INT = 3
+    LONG = 4
+    FLOAT = 5
+    DOUBLE = 6
+    BYTES = 7
+    FIXED = 8
+    ENUM = 9
+    RECORD = 10
+    ARRAY = 11
+    MAP = 12
+    UNION = 13
+    UUID = 14
+    DEFAULT = 15
+    UNRESOLVED = 16
+
+
+_PRIMITIVE = {
+    "null": Operation.NULL,
+    "boolean": Operation.BOOLEAN,
+    "int": Operation.INT,
+    "long": Operation.LONG,
+    "float": Operation.FLOAT,
+    "double": Operation.DOUBLE,
+    "bytes": Operation.BYTES,
+    "string": Operation.BYTES,
+}
+_PROMOTED = {
+    "int": {"int", "long", "float", "double"},
+    "long": {"long", "float", "double"},
+    "float": {"float", "double"},
+    "string": {"string", "bytes"},
+    "bytes": {"bytes", "string"},
+}
+_MILLIS = ("timestamp-millis", "local-timestamp-millis")
+_NO_COLUMN = -1
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A field of a writer's schema that cannot be read as the reader's; types are in words."""
+
+    path: str
+    writer_type: str
+    reader_type: str
+
+    def __str__(self) -> str:
+        return f"{self.writer_type} cannot be read as {self.reader_type}"
+
+
+@dataclass
+class WriterProgram:
+    """Where the program of one writer's schema begins, and what cannot be read."""
+
+    root: int
+    mismatches: Mapping[int, Mismatch]
+
+
+class AvroCompiler:
+    """The columns of one reader's schema, and programs that fill them."""
+
+    def __init__(self, reader: AvroType) -> None:
+        self.reader = reader
+        self.columns = ColumnTable()
+        self.paths: list[str] = []
+        """The path of each node, for messages."""
+        self._children_of: dict[int, list[int]] = {}  # the columns inside a column, in order
+        self._nodes: list[tuple[int, int, int, int, int]] = []
+        self._children: list[int] = []
+        self._constants = bytearray()
+        self._mismatches: dict[int, Mismatch] = {}
+        self._skipped: dict[int, int] = {}
+        self._kept: list[AvroType] = []
+        self._add_columns(reader, arrow_type_of(reader))
+
+    def add_writer(self, writer: AvroType) -> WriterProgram:
+        self._mismatches = {}
+        self._kept.append(writer)  # ``_skipped`` knows types by identity
+        root = self._resolve(writer, self.reader, 0, "")
+        return WriterProgram(root, self._mismatches)
+
+    def program(self) -> AvroProgram:
+        nodes = np.array(self._nodes, np.int64)
+        children = np.array(self._children or [0], np.int64)
+        return AvroProgram(nodes, children, bytes(self._constants) or b"\0")
+
+    # --- columns ---
+
+    def _add_columns(self, kind: AvroType, arrow_type: pa.DataType) -> int:
+        branches = value_branches(kind)
+        if isinstance(kind, AvroUnion) and len(branches) == 1:
+            return self._add_columns(branches[0], arrow_type)
+        symbols = dict(enumerate(kind.symbols)) if isinstance(kind, AvroEnum) else None
+        index = self.columns.add(arrow_type, symbols)
+        inner: Sequence[AvroType] = ()
+        types: Sequence[pa.DataType] = ()
+        match kind:
+            case AvroRecord() if kind.fields:
+                inner = [one.type for one in kind.fields]
+                types = [one.type for one in arrow_type]
+            case AvroUnion() if branches:
+                inner, types = branches, [one.type for one in arrow_type]
+            case AvroArray():
+                inner, types = [kind.items], [arrow_type.value_type]
+            case AvroMap():
+                inner, types = [kind.values], [arrow_type.item_type]
+        with self.columns.entries_of(index):
+            pairs = zip(inner, types, strict=True)
+            self._children_of[index] = [self._add_columns(*pair) for pair in pairs]
+        self.columns.close(index)
+        return index
+
+    # --- nodes ---
+
+    def _node(
+        self,
+        operation: Operation,
+        column: int,
+        path: str,
+        argument: int = 0,
+        children: Sequence[int] = (),
+        count: int | None = None,
+    ) -> int:
+        first = len(self._children)
+        self._children.extend(children)
+        size = len(children) if count is None else count
+        self._nodes.append((operation, column, argument, first, size))
+        self.paths.append(path)
+        if len(self._nodes) > MAX_TYPES:
+            raise PayloadSchemaError("the schema has too many types")
+        return len(self._nodes) - 1
+
+    def _mismatch(self, writer: str, reader: str, column: int, path: str) -> int:
+        index = self._node(Operation.UNRESOLVED, column, path)
+        self._mismatches[index] = Mismatch(path, writer, reader)
+        return index
+
+    def _resolve(self, writer: AvroType, reader: AvroType, column: int, path: str) -> int:
+        if isinstance(writer, AvroUnion):
+            return self._resolve_branches(writer, reader, column, path)
+        if isinstance(reader, AvroUnion):
+            return self._resolve_into_union(writer, reader, column, path)
+        found = self._resolve_value(writer, reader, column, path)
+        if found is None:
+            return self._mismatch(shown_type(writer), shown_type(reader), column, path)
+        return found
+
+    def _resolve_branches(self, writer: AvroUnion, reader: AvroType, column: int, path: str) -> int:
+        """Each branch as if it were the writer's only one."""
+        nodes = [self._resolve(one, reader, column, path) for one in writer.branches]
+        return self._node(Operation.UNION, _NO_COLUMN, path, -1, [*nodes, *nodes], len(nodes))
+
+    def _resolve_into_union(
+        self, writer: AvroType, reader: AvroUnion, column: int, path: str
+    ) -> int:
+        if is_null(writer):
+            if any(map(is_null, reader.branches)):
+                return self._node(Operation.NULL, column, path)
+            return self._mismatch("null", shown_type(reader), column, path)
+        branches = value_branches(reader)
+        if len(branches) == 1:
+            return self._resolve(writer, branches[0], column, path)
+        at = _matching_branch(writer, branches)
+        if at is None:
+            return self._mismatch(shown_type(writer), shown_type(reader), column, path)
+        member = self._children_of[column][at]
+        node = self._resolve(writer, branches[at], member, path)
+        return self._node(Operation.UNION, column, path, 0, [node, member], 1)
+
+    def _resolve_value(
+        self, writer: AvroType, reader: AvroType, column: int, path: str
+    ) -> int | None:
+        """Neither is a union. None: they do not match."""
+        match writer, reader:
+            case AvroRecord(), AvroRecord():
+                return self._resolve_record(writer, reader, column, path)
+            case AvroEnum(), AvroEnum():
+                return self._resolve_enum(writer, reader, column, path)
+            case AvroArray(), AvroArray():
+                item = self._children_of[column][0]
+                node = self._resolve(writer.items, reader.items, item, f"{path}[]")
+                return self._items(Operation.ARRAY, writer.items, column, path, node)
+            case AvroMap(), AvroMap():
+                value = self._children_of[column][0]
+                node = self._resolve(writer.values, reader.values, value, f"{path}{{}}")
+                return self._items(Operation.MAP, writer.values, column, path, node)
+            case AvroPrimitive() | AvroFixed(), AvroPrimitive() | AvroFixed():
+                return self._resolve_scalar(writer, reader, column, path)
+        return None
+
+    def _items(
+        self, operation: Operation, item: AvroType, column: int, path: str, node: int
+    ) -> int:
+        may_be_empty = operation is Operation.ARRAY and takes_no_bytes(item)
+        return self._node(operation, column, path, int(may_be_empty), [node])
+
+    def _resolve_scalar(
+        self,
+        writer: AvroPrimitive | AvroFixed,
+        reader: AvroPrimitive | AvroFixed,
+        column: int,
+        path: str,
+    ) -> int | None:
+        if not _is_readable(writer, reader):
+            return None
+        if isinstance(writer, AvroFixed):
+            is_text = writer.logical == "uuid" and _is_uuid(reader)
+            operation = Operation.UUID if is_text else Operation.FIXED
+            return self._node(operation, column, path, writer.size)
+        factor = 1
+        if "timestamp" in reader.logical:
+            unit = writer.logical or reader.logical
+            factor = 1000 if unit in _MILLIS else 1
+        operation = _PRIMITIVE[writer.name]
+        if factor != 1:
+            operation = Operation.LONG  # an int is encoded as a long is
+        return self._node(operation, column, path, factor)
+
+    def _resolve_enum(self, writer: AvroEnum, reader: AvroEnum, column: int, path: str) -> int:
+        numbers = {symbol: at for at, symbol in enumerate(reader.symbols)}
+        default = numbers.get(reader.default or "", -1)
+        mapped = [numbers.get(symbol, default) for symbol in writer.symbols]
+        index = self._node(Operation.ENUM, column, path, 0, mapped)
+        if missing := [s for s, n in zip(writer.symbols, mapped, strict=True) if n < 0]:
+            shown = ", ".join(missing[:5])
+            words = f"an enum without {shown}, and without a default"
+            self._mismatches[index] = Mismatch(path, f"{shown_type(writer)} with {shown}", words)
+        return index
+
+    def _resolve_record(
+        self, writer: AvroRecord, reader: AvroRecord, column: int, path: str
+    ) -> int:
+        members = dict(zip((f.name for f in reader.fields), self._children_of[column], strict=True))
+        by_writer = _fields_by_writer(writer, reader)
+        nodes = []
+        for one in writer.fields:
+            target = by_writer.get(one.name)
+            if target is None:
+                nodes.append(self._skip(one.type, _inside(path, one.name)))
+            else:
+                inner = _inside(path, target.name)
+                nodes.append(self._resolve(one.type, target.type, members[target.name], inner))
+        found = {target.name for target in by_writer.values()}
+        for lacking in reader.fields:
+            if lacking.name not in found:
+                inner = _inside(path, lacking.name)
+                nodes.append(self._default(lacking, members[lacking.name], inner))
+        return self._node(Operation.RECORD, column, path, 0, nodes)
+
+    def _default(self, lacking: AvroField, column: int, path: str) -> int:
+        if lacking.default is NO_DEFAULT:
+            words = f"{shown_type(lacking.type)} without a default"
+            return self._mismatch("no field", words, column, path)
+        value = encode_default(lacking.type, lacking.default, path)
+        if lacking.default is None:
+            return self._node(Operation.NULL, column, path)
+        at = len(self._constants)
+        self._constants += len(value).to_bytes(8, "little") + value
+        node = self._resolve(lacking.type, lacking.type, column, path)
+        return self._node(Operation.DEFAULT, column, path, at, [node])
+
+    def _skip(self, writer: AvroType, path: str) -> int:
+        """Nodes that read a value and put it nowhere: shared by all who skip this type."""
+        found = self._skipped.get(id(writer))
+        if found is None:
+            found = self._skipped[id(writer)] = self._skipping(writer, path)
+        return found
+
+    def _skipping(self, writer: AvroType, path: str) -> int:
+        match writer:
+            case AvroRecord():
+                nodes = [self._skip(one.type, _inside(path, one.name)) for one in writer.fields]
+                return self._node(Operation.RECORD, _NO_COLUMN, path, 0, nodes)
+            case AvroUnion():
+                nodes = [self._skip(one, path) for one in writer.branches]
+                children = [*nodes, *nodes]
+                return self._node(Operation.UNION, _NO_COLUMN, path, -1, children, len(nodes))
+            case AvroArray():
+                node = self._skip(writer.items, f"{path}[]")
+                return self._items(Operation.ARRAY, writer.items, _NO_COLUMN, path, node)
+            case AvroMap():
+                node = self._skip(writer.values, f"{path}{{}}")
+                return self._items(Operation.MAP, writer.values, _NO_COLUMN, path, node)
+            case AvroEnum():
+                count = len(writer.symbols)
+                return self._node(Operation.ENUM, _NO_COLUMN, path, 0, (), count)
+            case AvroFixed():
+                return self._node(Operation.FIXED, _NO_COLUMN, path, writer.size)
+            case AvroPrimitive():
+                return self._node(_PRIMITIVE[writer.name], _NO_COLUMN, path, 1)
+
+
+def takes_no_bytes(kind: AvroType) -> bool:
+    """Whether a value may be encoded as nothing, so that any number of them fits in a payload."""
+    match kind:
+        case AvroRecord():
+            return all(takes_no_bytes(one.type) for one in kind.fields)
+        case AvroFixed():
+            return kind.size == 0
+        case _:
+            return is_null(kind)
+
+
+def _fields_by_writer(writer: AvroRecord, reader: AvroRecord) -> dict[str, AvroField]:
+    """The reader's field for each field of the writer: by name, else by the reader's alias."""
+    names = {one.name for one in writer.fields}
+    found: dict[str, AvroField] = {}
+    for one in reader.fields:
+        for name in (one.name, *one.aliases):
+            if name in names and name not in found:
+                found[name] = one
+                break
+    return found
+
+
+def _is_uuid(kind: AvroPrimitive | AvroFixed) -> bool:
+    return kind.logical == "uuid" or (isinstance(kind, AvroPrimitive) and kind.name == "string")
+
+
+def _is_readable(writer: AvroPrimitive | AvroFixed, reader: AvroPrimitive | AvroFixed) -> bool:
+    if "decimal" in (writer.logical, reader.logical):
+        # A decimal's scale is not in its bytes. As the reader's bytes it can always be read.
+        if reader.logical == "decimal" and (
+            writer.logical != "decimal"
+            or writer.scale != reader.scale
+            or writer.precision > reader.precision
+        ):
+            return False
+        if reader.logical == "decimal":
+            return True
+    if isinstance(writer, AvroFixed) and writer.logical == "uuid" and _is_uuid(reader):
+        return True
+    if isinstance(writer, AvroFixed) or isinstance(reader, AvroFixed):
+        return type(writer) is type(reader) and writer.size == reader.size  # type: ignore[union-attr]
+    if not _is_same_moment(writer.logical, reader.logical):
+        return False
+    return reader.name == writer.name or reader.name in _PROMOTED.get(writer.name, ())
+
+
+def _is_same_moment(writer: str, reader: str) -> bool:
+    """Dates and the two kinds of timestamps are not each other; plain numbers are any of them."""
+
+    def family(logical: str) -> str:
+        return logical.removesuffix("-millis").removesuffix("-micros")
+
+    return not writer or not reader or family(writer) == family(reader)
+
+
+def _matching_branch(writer: AvroType, branches: Sequence[AvroType]) -> int | None:
+    """The branch of a reader's union: of the same name, of the same short name, or else the first
+    that the writer's type can be read as."""
+    fitting = [at for at, one in enumerate(branches) if _may_match(writer, one)]
+    key = branch_key(writer)
+    short = key.rpartition(".")[2]
+    same = [at for at in fitting if branch_key(branches[at]) == key]
+    alike = [at for at in fitting if branch_key(branches[at]).rpartition(".")[2] == short]
+    return next(iter([*same, *alike, *fitting]), None)
+
+
+def _may_match(writer: AvroType, reader: AvroType) -> bool:
+    scalars = (AvroPrimitive, AvroFixed)
+    if isinstance(writer, scalars) and isinstance(reader, scalars):
+        return _is_readable(writer, reader)
+    return type(writer) is type(reader)
+
+
+def _inside(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

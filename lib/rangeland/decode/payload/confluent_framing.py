@@ -1,0 +1,142 @@
+"""The wire format of Confluent's serializers: a magic byte 0, the schema's id, then the body.
+
+The id is a big-endian int32. In Protobuf payloads the indexes of the message in its file follow:
+their count and each index as zigzag varints, where ``[0]``, the first message, is a single 0 byte.
+All payloads are looked at together; a payload that is not framed gets a fault, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
+from rangeland.decode.payload.payload_decoder import PayloadArray
+from rangeland.decode.payload.payload_faults import PayloadFault
+
+FRAME_BYTES = 5
+MOST_INDEXES = 32
+"""How deeply nested a message of a Protobuf file may be; a longer list is damage."""
+
+
+@dataclass(frozen=True)
+class SchemaCensus:
+    """Which schemas an array of payloads names, and how often."""
+
+    schema_ids: Mapping[int, int]
+    unframed: int
+    """Payloads that are there but do not name a schema."""
+
+
+def count_schema_ids(payloads: PayloadArray) -> SchemaCensus:
+    """A look at the first five bytes of each payload."""
+    found = payload_bytes(payloads)
+    ids = read_schema_ids(found)
+    named = int(np.count_nonzero(ids))
+    return SchemaCensus(count_ids(ids), found.count - named - payloads.null_count)
+
+
+def count_ids(ids: np.ndarray) -> dict[int, int]:
+    """How often each id occurs; 0 is not one."""
+    values, counts = np.unique(ids[ids != 0], return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def read_schema_ids(payloads: PayloadBytes) -> np.ndarray:
+    """The schema id of each payload, 0 where there is none. Moves the start of framed payloads to
+    their body, and marks the others as faulty."""
+    ids = np.zeros(payloads.count, np.int64)
+    rows = payloads.sound_rows()
+    if not len(rows):
+        return ids
+    data = np.frombuffer(payloads.data, np.uint8)
+    starts, lengths = payloads.starts[rows], payloads.ends[rows] - payloads.starts[rows]
+    is_framed = np.zeros(len(rows), bool)
+    has_bytes = lengths > 0
+    is_framed[has_bytes] = data[starts[has_bytes]] == 0
+    payloads.fail(rows[has_bytes & ~is_framed], PayloadFault.NOT_FRAMED)
+    is_short = lengths < FRAME_BYTES
+    payloads.fail(rows[~has_bytes | is_framed & is_short], PayloadFault.FRAME_TOO_SHORT)
+    is_whole = is_framed & ~is_short
+    rows, starts = rows[is_whole], starts[is_whole]
+    found = np.zeros(len(rows), np.int64)
+    for at in range(1, FRAME_BYTES):
+        found = found << 8 | data[starts + at]
+    is_positive = (found > 0) & (found < 1 << 31)
+    payloads.fail(rows[~is_positive], PayloadFault.BAD_SCHEMA_ID)
+    rows = rows[is_positive]
+    ids[rows] = found[is_positive]
+    payloads.starts[rows] += FRAME_BYTES
+    return ids
+
+
+def encode_indexes(indexes: Sequence[int]) -> bytes:
+    """Message indexes as Confluent's serializers write them."""
+    if list(indexes) == [0]:
+        return b"\0"
+    return b"".join(_varint(2 * number) for number in (len(indexes), *indexes))
+
+
+def skip_message_indexes(payloads: PayloadBytes, rows: np.ndarray, indexes: Sequence[int]) -> None:
+    """Moves the start of these framed payloads past their message indexes. Payloads with other
+    indexes, or damaged ones, get a fault."""
+    left = rows
+    for expected in {encode_indexes(indexes), b"".join(map(_varint, _doubled(indexes)))}:
+        is_match = _begins_with(payloads, left, expected)
+        payloads.starts[left[is_match]] += len(expected)
+        left = left[~is_match]
+    for row in left.tolist():
+        begin, end = int(payloads.starts[row]), int(payloads.ends[row])
+        found = _read_indexes(payloads.data[begin : min(end, begin + 10 * MOST_INDEXES)])
+        if found is None:
+            payloads.fail(np.array([row]), PayloadFault.BAD_MESSAGE_INDEXES)
+        elif found[0] != list(indexes):
+            payloads.fail(np.array([row]), PayloadFault.OTHER_MESSAGE)
+        else:  # written with more bytes than it takes
+            payloads.starts[row] += found[1]
+
+
+def _doubled(indexes: Sequence[int]) -> list[int]:
+    return [2 * len(indexes), *(2 * index for index in indexes)]
+
+
+def _begins_with(payloads: PayloadBytes, rows: np.ndarray, expected: bytes) -> np.ndarray:
+    data = np.frombuffer(payloads.data, np.uint8)
+    is_match: np.ndarray = payloads.ends[rows] - payloads.starts[rows] >= len(expected)
+    for at, byte in enumerate(expected):
+        starts = payloads.starts[rows[is_match]] + at
+        is_match[is_match] = data[starts] == byte
+    return is_match
+
+
+def _read_indexes(data: object) -> tuple[list[int], int] | None:
+    """The indexes at the start of these bytes, and how many bytes they take."""
+    raw = bytes(memoryview(data))  # type: ignore[arg-type]
+    numbers: list[int] = []
+    wanted, at = 1, 0
+    while len(numbers) < wanted:
+        value = shift = 0
+        while True:
+            if at == len(raw) or shift > 28:
+                return None
+            value |= (raw[at] & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if raw[at - 1] < 0x80:
+                break
+        number = value >> 1 ^ -(value & 1)
+        numbers.append(number)
+        if len(numbers) == 1:
+            wanted = 1 + number
+        if not 0 <= number < 1 << 31 or wanted > MOST_INDEXES:
+            return None
+    return numbers[1:] or [0], at
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])

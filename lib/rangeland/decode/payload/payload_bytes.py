@@ -1,0 +1,81 @@
+"""An array of payloads as the decoders see it: one buffer, and where in it each payload is.
+
+Nothing is copied. What is wrong with a payload is a number beside it, so that framing and decoders
+judge all payloads at once, and only those at fault become Python objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rangeland.decode.native.kernel_arrays import check_size
+from rangeland.decode.payload.payload_decoder import PayloadArray
+from rangeland.decode.payload.payload_faults import PayloadFault, fault_reason
+
+
+@dataclass(frozen=True, eq=False)
+class PayloadBytes:
+    """``starts`` and ``ends`` are places in ``data``; ``faults`` are zero where there is none."""
+
+    data: pa.Buffer
+    begins: np.ndarray
+    """Where payloads begin; what has been read of them already lies between it and ``starts``."""
+    starts: np.ndarray
+    ends: np.ndarray
+    faults: np.ndarray
+    """``PayloadFault``; NULL_PAYLOAD where there is no payload."""
+    positions: np.ndarray
+    """The byte that the fault is at, counted from ``starts``; -1 where it is at none."""
+    places: np.ndarray
+    """Which part of its schema the payload had reached, or -1."""
+
+    @property
+    def count(self) -> int:
+        return len(self.starts)
+
+    def fail(self, rows: np.ndarray, fault: PayloadFault) -> None:
+        self.faults[rows] = fault
+
+    def bad_rows(self) -> list[int]:
+        """Payloads that are there and have a fault."""
+        is_bad = (self.faults != 0) & (self.faults != PayloadFault.NULL_PAYLOAD)
+        rows: list[int] = np.flatnonzero(is_bad).tolist()
+        return rows
+
+    def reason(self, row: int, path: str = "", detail: str = "") -> str:
+        """What is wrong with a payload; see ``fault_reason``."""
+        at = int(self.positions[row])
+        if at >= 0:
+            at += int(self.starts[row] - self.begins[row])
+        return fault_reason(int(self.faults[row]), at, path, detail)
+
+    def sound_rows(self) -> np.ndarray:
+        return np.flatnonzero(self.faults == 0)
+
+
+def payload_bytes(payloads: PayloadArray) -> PayloadBytes:
+    """The payloads of an array of binary or large binary values."""
+    count = len(payloads)
+    _, offsets, data = payloads.buffers()
+    width = np.int64 if pa.types.is_large_binary(payloads.type) else np.int32
+    ends = np.zeros(1, np.int64)
+    if count:
+        begin = payloads.offset
+        ends = np.frombuffer(offsets, width)[begin : begin + count + 1].astype(np.int64)
+    check_size(int(ends[-1] - ends[0]))
+    faults = np.zeros(count, np.int64)
+    if payloads.null_count:
+        missing = payloads.is_null().to_numpy(zero_copy_only=False)
+        faults[missing] = PayloadFault.NULL_PAYLOAD
+    return PayloadBytes(
+        data if data is not None else pa.py_buffer(b""),
+        ends[:-1],
+        ends[:-1].copy(),
+        ends[1:].copy(),
+        faults,
+        np.full(count, -1, np.int64),
+        np.full(count, -1, np.int64),
+    )

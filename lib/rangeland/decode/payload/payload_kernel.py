@@ -1,0 +1,78 @@
+"""The payload decoders of the kernel: a first pass that counts, and a second one that fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rangeland.decode.native import native_library
+from rangeland.decode.native.kernel_arrays import POINTER, KernelFunction, struct_of
+from rangeland.decode.payload.column_buffers import ColumnTable
+from rangeland.decode.payload.payload_bytes import PayloadBytes
+from rangeland.errors import Bug
+
+
+class _Passed(NamedTuple):
+    decoded: int
+
+
+@dataclass(frozen=True, eq=False)
+class AvroProgram:
+    """What ``avro.h`` walks by: a row of ``avro_node_t`` for each node, their children, and
+    encoded default values."""
+
+    nodes: np.ndarray
+    children: np.ndarray
+    constants: bytes
+
+
+class PayloadKernel:
+    """The functions of one loaded library."""
+
+    def __init__(self, library: Any = None) -> None:
+        loaded = library or native_library.load_library()
+        self._avro = KernelFunction(loaded, "rangeland_decode_avro", [POINTER] * 5, _Passed)
+
+    def decode_avro(
+        self,
+        payloads: PayloadBytes,
+        roots: np.ndarray,
+        program: AvroProgram,
+        columns: ColumnTable,
+    ) -> pa.Array:
+        """``roots``: the node that each payload's schema begins with. Faults are noted in
+        ``payloads``, and there is a null in their place."""
+        constants = pa.py_buffer(program.constants)
+        tables = (program.nodes.ctypes.data, program.children.ctypes.data, constants.address)
+
+        def run(table: Any, sink: Any) -> tuple[_Passed, int]:
+            return self._avro(table, *tables, sink)
+
+        return _passes(payloads, roots, columns, run)
+
+
+def _passes(
+    payloads: PayloadBytes,
+    roots: np.ndarray,
+    columns: ColumnTable,
+    run: Callable[[Any, Any], tuple[_Passed, int]],
+) -> pa.Array:
+    arrays = (payloads.starts, payloads.ends, roots)
+    found = (payloads.faults, payloads.positions, payloads.places)
+    for array in (*arrays, *found):
+        assert array.dtype == np.int64
+        assert array.flags.c_contiguous
+    table = struct_of(
+        [payloads.data.address, payloads.count, *(a.ctypes.data for a in (*arrays, *found))], []
+    )
+    buffers = columns.buffers()
+    counted, _ = run(table, buffers.sink())
+    buffers.allocate()
+    filled, fault = run(table, buffers.sink())
+    if fault or filled != counted:
+        raise Bug("the two passes over an array of payloads differ", counted=counted, filled=filled)
+    return buffers.array()
