@@ -71,6 +71,36 @@ def test_coordinates_and_excludes_become_attributes() -> None:
     assert exclude.attrib == {"org": "d", "module": "*"}
 
 
+def test_an_archive_is_asked_for_without_dependencies() -> None:
+    module = ElementTree.fromstring(ivy_module("x", JarSet(("a.b:c:1",), archive="all")))
+    (dependency,) = module.findall("dependencies/dependency")
+    assert dependency.get("transitive") == "false"
+    (artifact,) = dependency.findall("artifact")
+    assert artifact.attrib == {
+        "name": "c",
+        "type": "tar.gz",
+        "ext": "tar.gz",
+        "{http://ant.apache.org/ivy/maven}classifier": "all",
+    }
+
+
+def test_the_jars_of_an_archive_take_its_place(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = """
+for last; do :; done
+cd "$(dirname "$last")" && mkdir -p t/lib && echo 1 > t/main.jar && echo 2 > t/lib/b.jar
+echo 3 > t/readme && tar czf a.tar.gz -C t . && rm -r t
+"""
+    pretend_java(tmp_path, monkeypatch, script)
+    monkeypatch.setitem(JAR_SETS, NAME, JarSet(("a:b:1",), archive="all"))
+    assert {jar.name: jar.read_text() for jar in jar_files(NAME)} == {
+        "b.jar": "2\n",
+        "main.jar": "1\n",
+    }
+    assert {path.name for path in fetch_jars(NAME).iterdir()} == {"b.jar", "ivy.xml", "main.jar"}
+
+
 def test_the_ivy_of_pyspark_is_found() -> None:
     assert find_ivy().is_file()
 

@@ -18,6 +18,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,16 +31,20 @@ from rangeland.errors import StorageFailed, Unreachable, UsageError
 from rangeland.jvm.java import SMALL_JVM, find_java
 
 FETCH_TIMEOUT_S = 900
+ARCHIVE = "tar.gz"
+MAVEN_NAMES = ' xmlns:m="http://ant.apache.org/ivy/maven"'
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
     """``coordinates`` and ``excludes`` are ``group:artifact:version`` and ``group:artifact``;
-    an exclude may use ``*`` for the artifact."""
+    an exclude may use ``*`` for the artifact. ``archive``: the classifier of a ``tar.gz`` that has
+    all jars of a program, instead of its own jar and its dependencies."""
 
     coordinates: tuple[str, ...]
     excludes: tuple[str, ...] = ()
+    archive: str = ""
 
 
 _POSTGRES_CPU = "arm64v8" if platform.machine() == "aarch64" else "amd64"
@@ -102,6 +107,11 @@ JAR_SETS: dict[str, JarSet] = {
             "org.apache.rocketmq:rocketmq-broker:5.5.0",
             "org.apache.rocketmq:rocketmq-client:5.5.0",
         )
+    ),
+    # A schema registry with everything that it needs, which its own list does not name.
+    "apicurio-2.6.13": JarSet(
+        ("io.apicurio:apicurio-registry-app:2.6.13.Final",),
+        archive="all",
     ),
     # For Spark's `spark.jars`: a session then starts without resolving anything.
     "delta-4.4.0": JarSet(
@@ -245,7 +255,8 @@ def class_path(name: str) -> str:
 def ivy_module(name: str, jars: JarSet) -> str:
     """The text of the ``ivy.xml`` for a set."""
     dependencies = "".join(
-        f'    <dependency org={org} name={artifact} rev={revision} conf="default->default"/>\n'
+        f"    <dependency org={org} name={artifact} rev={revision} "
+        + (_archived(artifact, jars.archive) if jars.archive else 'conf="default->default"/>\n')
         for org, artifact, revision in (map(quoteattr, c.split(":")) for c in jars.coordinates)
     )
     excludes = "".join(
@@ -253,11 +264,20 @@ def ivy_module(name: str, jars: JarSet) -> str:
         for org, artifact in (map(quoteattr, e.split(":")) for e in jars.excludes)
     )
     return (
-        '<ivy-module version="2.0">\n'
+        f'<ivy-module version="2.0"{MAVEN_NAMES if jars.archive else ""}>\n'
         f'  <info organisation="rangeland" module={quoteattr(name)}/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
         f"  <dependencies>\n{dependencies}{excludes}  </dependencies>\n"
         "</ivy-module>\n"
+    )
+
+
+def _archived(artifact: str, classifier: str) -> str:
+    return (
+        'transitive="false" conf="default->default">\n'
+        f'      <artifact name={artifact} type="{ARCHIVE}" ext="{ARCHIVE}"'
+        f" m:classifier={quoteattr(classifier)}/>\n"
+        "    </dependency>\n"
     )
 
 
@@ -300,6 +320,8 @@ def _fetch_into(target: Path, name: str, module: str) -> None:
         (home / "ivy.xml").write_text(module)
         (home / "settings.xml").write_text(ivy_settings(home))
         _run_ivy(name, home, jars)
+        for archive in jars.glob(f"*.{ARCHIVE}"):
+            _unpack_jars(archive)
         (jars / "ivy.xml").write_text(module)
         if target.exists():
             target.rename(home / "outdated")
@@ -308,10 +330,21 @@ def _fetch_into(target: Path, name: str, module: str) -> None:
         shutil.rmtree(home, ignore_errors=True)
 
 
+def _unpack_jars(archive: Path) -> None:
+    """Replaces an archive by the jars in it, whatever folders they are in."""
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            content = packed.extractfile(member) if member.name.endswith(".jar") else None
+            if content is not None:
+                with content, (archive.parent / Path(member.name).name).open("wb") as jar:
+                    shutil.copyfileobj(content, jar)
+    archive.unlink()
+
+
 def _run_ivy(name: str, home: Path, jars: Path) -> None:
     command = [find_java(), *SMALL_JVM, f"-Duser.home={home}", "-jar", str(find_ivy())]
     command += ["-settings", str(home / "settings.xml"), "-ivy", str(home / "ivy.xml")]
-    command += ["-confs", "default", "-types", "jar", "bundle"]
+    command += ["-confs", "default", "-types", "jar", "bundle", ARCHIVE]
     command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
     remedy = (
         "Try again; behind a proxy set JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=... "
@@ -322,7 +355,7 @@ def _run_ivy(name: str, home: Path, jars: Path) -> None:
     except subprocess.TimeoutExpired as error:
         why = f"not done after {FETCH_TIMEOUT_S} s"
         raise Unreachable(f"The jars of {name} were not fetched", why=why, do=remedy) from error
-    if done.returncode != 0 or not any(jars.glob("*.jar")):
+    if done.returncode != 0 or not any(jars.iterdir()):
         why = _complaint(done.stdout + done.stderr)
         raise Unreachable(f"The jars of {name} were not fetched", why=why, do=remedy)
 

@@ -1,0 +1,259 @@
+"""A real schema registry: schemas of three formats with references, logins, TLS, outages; and a
+real topic whose records name their schemas."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.connection.pool import ConnectionPool
+from rangeland.decode.payload.schema_catalogue import (
+    ReferencedSchema,
+    RegisteredSchema,
+    SchemaFormat,
+    SubjectVersion,
+    UnusableSchema,
+)
+from rangeland.errors import JobFileError, Unreachable
+from rangeland.model import Partition
+from rangeland.schema_registry import executor_schemas
+from rangeland.schema_registry.catalogue_maker import make_catalogue
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
+from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.survey.end_samples import look_at_ends
+from rangeland.testing.apicurio import ApicurioRegistry
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.ports import free_ports
+from rangeland.testing.producing import Record, create_topic, produce, produce_transaction
+from tests.brokers.reading import settings_of
+from tests.brokers.registry_proxy import guarded
+from tests.brokers.surveys import look, slices_of
+from tests.certificates import Authority
+
+pytestmark = pytest.mark.brokers
+
+SECRET = "hunter2-never-to-be-seen"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[ApicurioRegistry]:
+    with ApicurioRegistry() as running:
+        yield running
+
+
+def client(*urls: str, **changed: Any) -> RegistryClient:
+    return RegistryClient(RegistrySettings(urls, **{"no_progress_ms": 3_000} | changed))
+
+
+def record(name: str, **fields: Any) -> dict[str, Any]:
+    """Equal schemas have one id in all subjects, so a test that counts subjects has a name of its
+    own."""
+    listed = [{"name": field, "type": kind} for field, kind in fields.items()]
+    return {"type": "record", "name": name, "namespace": "shop", "fields": listed}
+
+
+# --- schemas --------------------------------------------------------------------------------
+
+
+def test_versions_of_a_subject(registry: ApicurioRegistry, topic: str) -> None:
+    subject = f"{topic}-value"
+    old = registry.register(subject, record("Versioned", id="long"))
+    new = registry.register(subject, record("Versioned", id="long", note=["null", "string"]))
+    assert registry.register(subject, record("Versioned", id="long")) == old
+    found = make_catalogue(client(registry.url), [old, new], [subject, f"{topic}-key"])
+    assert found.versions == {
+        old: (SubjectVersion(subject, 1),),
+        new: (SubjectVersion(subject, 2),),
+    }
+    latest = found.latest[subject]
+    assert (latest.id, latest.version) == (new, 2)
+    assert latest.schema == found.schemas[new]
+    assert isinstance(latest.schema, RegisteredSchema)
+    assert json.loads(latest.schema.text)["fields"][1]["name"] == "note"
+    assert f"{topic}-key" not in found.latest
+
+
+def test_avro_with_references_is_one_schema(registry: ApicurioRegistry, topic: str) -> None:
+    registry.register(f"{topic}-zip", record("Zip", code="string"))
+    zip_at = ("shop.Zip", f"{topic}-zip", 1)
+    registry.register(f"{topic}-addr", record("Addr", zip="shop.Zip"), "AVRO", [zip_at])
+    addr_at = ("shop.Addr", f"{topic}-addr", 1)
+    both = record("Order", home="shop.Addr", work=["null", "shop.Addr"])
+    number = registry.register(f"{topic}-value", both, "AVRO", [addr_at])
+    found = make_catalogue(client(registry.url), [number], []).schemas[number]
+    assert isinstance(found, RegisteredSchema)
+    home, work = (one["type"] for one in json.loads(found.text)["fields"])
+    assert home == {
+        **record("Addr"),
+        "fields": [{"name": "zip", "type": record("Zip", code="string")}],
+    }
+    assert work == ["null", "shop.Addr"]
+
+
+def test_protobuf_with_references(registry: ApicurioRegistry, topic: str) -> None:
+    money = 'syntax = "proto3"; package shop; message Money { int64 units = 1; }'
+    registry.register(f"{topic}-money", money, "PROTOBUF")
+    pay = 'syntax = "proto3"; package shop; import "money.proto"; message Pay { Money m = 1; }'
+    number = registry.register(
+        f"{topic}-value", pay, "PROTOBUF", [("money.proto", f"{topic}-money", 1)]
+    )
+    found = make_catalogue(client(registry.url), [number], []).schemas[number]
+    assert found == RegisteredSchema(
+        SchemaFormat.PROTOBUF, pay, (ReferencedSchema("money.proto", money),)
+    )
+
+
+def test_json_schema_with_references(registry: ApicurioRegistry, topic: str) -> None:
+    base = '{"$id":"base.json","type":"object","properties":{"z":{"type":"string"}}}'
+    registry.register(f"{topic}-base", base, "JSON")
+    top = '{"$id":"top.json","type":"object","properties":{"b":{"$ref":"base.json"}}}'
+    number = registry.register(f"{topic}-value", top, "JSON", [("base.json", f"{topic}-base", 1)])
+    found = make_catalogue(client(registry.url), [number], []).schemas[number]
+    assert found == RegisteredSchema(SchemaFormat.JSON, top, (ReferencedSchema("base.json", base),))
+
+
+def test_an_id_of_another_subject(registry: ApicurioRegistry, topic: str) -> None:
+    number = registry.register(f"{topic}-bills", record("Bill", id="long"))
+    found = make_catalogue(client(registry.url), [number], [])
+    assert found.is_foreign(number, f"{topic}-value")
+    assert not found.is_foreign(number, f"{topic}-bills")
+
+
+def test_unknown_ids_subjects_and_versions(registry: ApicurioRegistry, topic: str) -> None:
+    asked = client(registry.url)
+    assert asked.schema(2_000_000_000) is None
+    assert asked.versions(2_000_000_000) == ()
+    assert asked.latest(topic) is None
+    registry.register(topic, record("Order", id="long"))
+    assert asked.version(SubjectVersion(topic, 99)) is None
+    found = make_catalogue(asked, [2_000_000_000], []).schemas[2_000_000_000]
+    assert found == UnusableSchema("the schema registry has no schema with id 2000000000")
+
+
+def test_a_url_without_the_path_of_the_api(registry: ApicurioRegistry) -> None:
+    root = f"http://127.0.0.1:{registry.port}"
+    with pytest.raises(Unreachable, match="/apis/ccompat/v7 for Apicurio"):
+        client(root, no_progress_ms=500).schema(1)
+
+
+# --- logins and TLS -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Basic", "Bearer"])
+def test_logins(registry: ApicurioRegistry, topic: str, kind: str) -> None:
+    number = registry.register(topic, record("Order", id="long"))
+    basic = kind == "Basic"
+    sent = base64.b64encode(f"me:{SECRET}".encode()).decode() if basic else SECRET
+    login = {"username": "me", "password": SECRET} if basic else {"token": SECRET}
+    wrong = {"username": "me", "password": "x"} if basic else {"token": "x"}
+    with guarded(registry.url, f"{kind} {sent}") as url:
+        assert client(url, **login).schema(number) is not None
+        for bad in (wrong, {}):
+            with pytest.raises(JobFileError, match="it answered 401") as raised:
+                client(url, **bad).schema(number)
+            assert raised.value.exit_code == 78
+
+
+def test_tls(registry: ApicurioRegistry, topic: str, tmp_path: Path) -> None:
+    number = registry.register(topic, record("Order", id="long"))
+    authority = Authority(tmp_path)
+    issued = authority.issue("registry")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issued.certificate, issued.key)
+    with guarded(registry.url, f"Bearer {SECRET}", context) as url:
+        trusting = client(url, token=SECRET, tls=TlsSettings(ca=str(authority.ca)))
+        assert trusting.schema(number) is not None
+        with pytest.raises(JobFileError, match="is not trusted"):
+            client(url, token=SECRET).schema(number)
+        with pytest.raises(Unreachable):
+            client(url.replace("https:", "http:"), token=SECRET, no_progress_ms=1).schema(number)
+
+
+# --- outages --------------------------------------------------------------------------------
+
+
+def test_a_registry_that_hangs_is_given_up_and_answers_again(
+    registry: ApicurioRegistry, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_schemas, "_of_runs", {})
+    number = registry.register(topic, record("Hung", id="long"))
+    empty = make_catalogue(client(registry.url), [], [])
+    settings = RegistrySettings((registry.url,), request_ms=500, no_progress_ms=1_500)
+    tasks = ExecutorSchemas(empty, settings)
+    registry.pause()
+    try:
+        started = time.monotonic()
+        with pytest.raises(Unreachable, match=r"no complete answer in 0\.5 s"):
+            tasks.of_id(number)
+        assert time.monotonic() - started < 10
+    finally:
+        registry.resume()
+    assert isinstance(tasks.of_id(number), RegisteredSchema)
+    assert tasks.fetched() == {number: (SubjectVersion(topic, 1),)}
+
+
+def test_the_address_of_a_dead_registry_costs_nothing_but_a_moment(
+    registry: ApicurioRegistry, topic: str
+) -> None:
+    number = registry.register(topic, record("Order", id="long"))
+    dead = f"http://127.0.0.1:{free_ports(1)[0]}"
+    assert client(dead, registry.url).schema(number) is not None
+    with pytest.raises(Unreachable, match=dead):
+        client(dead, registry.url, no_progress_ms=500).schema(2_000_000_000)
+
+
+# --- which ids a topic has ------------------------------------------------------------------
+
+
+def framed(number: int) -> bytes:
+    return b"\0" + struct.pack(">i", number) + b"body"
+
+
+def ids_at_the_ends(kafka: KafkaCluster, topic: str) -> tuple[Counter[tuple[int, int]], int]:
+    settings = settings_of(kafka.bootstrap)
+    slices = slices_of(look(settings, topics=(topic,)))
+    found: Counter[tuple[int, int]] = Counter()
+
+    def see(partition: Partition, rows: pa.RecordBatch) -> None:
+        for value in rows.column("value").to_pylist():
+            found[partition.number, struct.unpack(">i", value[1:5])[0]] += 1
+
+    with ConnectionPool(settings) as brokers:
+        look_at_ends(brokers, slices, see)
+        return found, brokers.requests
+
+
+def test_the_ends_of_ranges_show_which_ids_they_have(kafka: KafkaCluster, topic: str) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=3)
+    large = bytes(90_000)  # so that the first bytes of the log do not reach its end
+    for number in (1, 2, 3):
+        records = [Record(framed(10 * number) + large, b"k") for _ in range(30)]
+        produce(kafka.bootstrap, topic, records, partition=0)
+    produce(kafka.bootstrap, topic, [Record(framed(7), b"k")], partition=1)
+    found, requests = ids_at_the_ends(kafka, topic)
+    assert {key for key in found if key[0] == 0} >= {(0, 10), (0, 30)}
+    assert {key for key in found if key[0] == 1} == {(1, 7)}
+    assert requests <= 4  # beginnings and ends, and again where nothing had arrived
+
+
+def test_the_markers_of_a_transaction_do_not_hide_its_records(
+    kafka: KafkaCluster, topic: str
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    for number in (4, 5):
+        records = [Record(framed(number) + bytes(2_000), b"k") for _ in range(60)]
+        produce_transaction(kafka.bootstrap, topic, records, commit=True, partition=0)
+    found, _ = ids_at_the_ends(kafka, topic)
+    assert set(found) == {(0, 4), (0, 5)}
