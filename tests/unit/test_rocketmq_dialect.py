@@ -449,6 +449,9 @@ def test_topics_of_brokers_for_themselves_are_internal() -> None:
     assert all(route.is_internal(topic) for topic in ("b", "c", "TBW102", "%RETRY%g"))
     assert not route.is_internal("orders")
     assert is_system_topic("RMQ_SYS_TRANS_HALF_TOPIC")
+    assert is_system_topic("rmq_sys_REVIVE_LOG_DefaultCluster")
+    assert is_system_topic("DefaultHeartBeatSyncerTopic")
+    assert not is_system_topic("DefaultHeartBeat")
 
 
 def search(topics: Sequence[str] | None, script: dict[Address, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Topics that brokers create for their own use, by their names."""
+"""Topics that brokers and proxies create for their own use, by their names."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ SYSTEM_TOPICS: Final = frozenset(
     (
         "TBW102",
         "SCHEDULE_TOPIC_XXXX",
+        "SCHEDULE_TOPIC_XXXX_V2",
         "BenchmarkTest",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "CHECKPOINT_TOPIC",
+        "DefaultHeartBeatSyncerTopic",  # of proxies in cluster mode; they can name it otherwise
     )
 )
 SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%", "%SYS%")
