@@ -20,7 +20,7 @@ from rangeland.fetch.loop_actions import (
     SendLogRange,
     WaitUntil,
 )
-from rangeland.fetch.slice_state import Phase
+from rangeland.fetch.slice_state import ANSWERS_TO_GROW, Phase
 from rangeland.fetch.slice_transitions import SliceEvent, move_on
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, LossKind, Policy
@@ -362,6 +362,30 @@ def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
     for _ in range(40):
         loop.states[other.index].ask_for_less(loop.limits)
     assert loop.states[other.index].fetch_bytes == loop.limits.smallest_fetch_bytes
+
+
+def test_the_size_grows_back_after_answers_in_time_and_later_after_each_slow_one() -> None:
+    loop = loop_of(piece(0, P0, 0, 10_000))
+    state = loop.states[0]
+    before = state.fetch_bytes
+
+    def answers_until_it_grows() -> int:
+        size, count = state.fetch_bytes, 0
+        while state.fetch_bytes == size:
+            (want,) = ask(loop, 0).wants
+            loop.on_records(want, want.offset + 1)
+            count += 1
+        assert state.fetch_bytes == min(size * 2, before)
+        return count
+
+    state.ask_for_less(loop.limits)
+    assert answers_until_it_grows() == 2 * ANSWERS_TO_GROW
+    state.ask_for_less(loop.limits)
+    state.ask_for_less(loop.limits)
+    assert [answers_until_it_grows(), answers_until_it_grows()] == [8 * ANSWERS_TO_GROW] * 2
+    (want,) = ask(loop, 0).wants
+    loop.on_records(want, want.offset + 1)
+    assert state.fetch_bytes == before, "it never exceeds what it was"
 
 
 def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:

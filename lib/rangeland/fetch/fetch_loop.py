@@ -160,6 +160,7 @@ class FetchLoop:
             raise error
         state.advance(next_offset, self.now_ms)
         state.forget_failures()
+        state.grow_back()
         return True
 
     def on_too_small(self, want: FetchTarget) -> None:

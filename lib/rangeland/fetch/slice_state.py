@@ -12,6 +12,9 @@ from rangeland.logs import partition_fields
 from rangeland.model import Address, Slice
 from rangeland.planning.policy import LossKind
 
+ANSWERS_TO_GROW = 4
+"""How many answers must come in time before more is requested again, at first."""
+
 
 class Phase(Enum):
     READING = "reading"
@@ -22,17 +25,22 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class SliceState:
-    """``stuck_since_ms``: the first failure since the last progress. ``tried_at_ms``: the last
-    one. ``fetch_alone``: its next request has no other slices, so that nothing limits its size.
-    ``short_ends``: how often its leader has reported a log end at or before the position, the
-    first time at ``short_end_at_ms``. ``suspected``: the loss, and its evidence, that is assumed
-    if nothing else happens before the deadline; it was first seen at ``suspected_at_ms``."""
+    """``slowed_from``: the fetch size before answers were too slow, and 0 if none was; ``answers``:
+    how many have come in time since. ``stuck_since_ms``: the first failure since the last
+    progress. ``tried_at_ms``: the last one. ``fetch_alone``: its next request has no other slices,
+    so that nothing limits its size. ``short_ends``: how often its leader has reported a log end at
+    or before the position, the first time at ``short_end_at_ms``. ``suspected``: the loss, and its
+    evidence, that is assumed if nothing else happens before the deadline; it was first seen at
+    ``suspected_at_ms``."""
 
     slice: Slice
     position: int
     server: ServingReplica
     phase: Phase
     fetch_bytes: int
+    slowed_from: int = 0
+    answers: int = 0
+    answers_to_grow: int = ANSWERS_TO_GROW
     resume_at_ms: int = 0
     progress_at_ms: int = 0
     stuck_since_ms: int | None = None
@@ -87,11 +95,22 @@ class SliceState:
         self.suspected = self.left_leader = None
 
     def ask_for_less(self, limits: FetchLimits) -> None:
-        """The next request is smaller, and has no other slices."""
+        """An answer was too slow: the next request is smaller, and has no other slices. It takes
+        twice as long each time until the size grows back."""
+        self.slowed_from = max(self.slowed_from, self.fetch_bytes)
+        self.answers, self.answers_to_grow = 0, self.answers_to_grow * 2
         self.fetch_bytes = max(
             self.fetch_bytes // 2, min(limits.smallest_fetch_bytes, self.fetch_bytes)
         )
         self.fetch_alone = True
+
+    def grow_back(self) -> None:
+        """An answer came in time. After enough of them more is requested, up to the size before."""
+        if self.fetch_bytes >= self.slowed_from:
+            return
+        self.answers += 1
+        if self.answers >= self.answers_to_grow:
+            self.answers, self.fetch_bytes = 0, min(self.fetch_bytes * 2, self.slowed_from)
 
     def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
         self.failures += 1
