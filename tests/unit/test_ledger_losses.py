@@ -15,8 +15,14 @@ from rangeland.fetch.damage_policy import located
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.slice_errors import unreadable
 from rangeland.fetch.slice_state import Phase, SliceState
-from rangeland.landing.loss_records import losses_in, losses_of, seen_losses
+from rangeland.landing.loss_records import (
+    losses_in,
+    losses_of,
+    of_whole_logs,
+    seen_losses,
+)
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
+from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
@@ -152,6 +158,32 @@ def test_a_place_that_is_unreadable_is_noted_with_its_broker() -> None:
     reading = SliceState(Slice(0, where, 0, 9), 4, server, Phase.READING, 1)
     (found,) = losses_in(unreadable(reading, "a disk error"))
     assert found.partition == where
+
+
+P1 = Partition("orders", 1)
+READ = Plan(
+    *("a", APP, 1, "kafka", Isolation.READ_COMMITTED),
+    (Range(P0, 0, 30, "id"), Range(P1, 0, 9, "id"), Range(P0, 40, 50, "id"), Range(P0, 0, 7, "b")),
+    (
+        *(Slice(0, P0, 0, 10, 0, "id"), Slice(1, P0, 10, 30, 0, "id"), Slice(2, P1, 0, 9, 0, "id")),
+        *(Slice(3, P0, 40, 50, 0, "id"), Slice(4, P0, 0, 7, 0, "b")),
+    ),
+)
+
+
+@pytest.mark.parametrize("kind", [LossKind.RECREATED, LossKind.VANISHED])
+def test_a_log_that_is_gone_has_lost_all_that_was_to_be_read_of_it(kind: LossKind) -> None:
+    error = range_lost([Loss(P0, 13, 30, kind, "its topic id was id when planned")])
+    whole = of_whole_logs(READ, error)
+    found = [(x.partition, x.from_offset, x.until_offset) for x in losses_in(whole)]
+    assert found == [(P0, 0, 30), (P0, 40, 50)]
+    assert f"orders/0 [0, 30) {kind}, and 1 more range" in str(whole)
+    assert "40 offsets cannot be read" in str(whole)
+
+
+def test_an_error_about_a_part_of_a_log_stays_as_it_is() -> None:
+    error = range_lost([Loss(P0, 13, 15, LossKind.MISSING, "there is a gap")])
+    assert of_whole_logs(READ, error) is error
 
 
 def test_each_loss_of_a_plan_is_of_its_own_incarnation_of_the_topic() -> None:

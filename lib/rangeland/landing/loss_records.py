@@ -12,8 +12,10 @@ from dataclasses import replace
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost
 from rangeland.model import Partition
+from rangeland.planning.intervals import Interval, merge
+from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import PLAN_JSON, Plan
-from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.policy import WHOLE_LOG, Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 
 
@@ -92,6 +94,32 @@ def losses_in(error: RangelandError) -> list[Loss]:
     partition = Partition(error.log.topic, error.log.number, error.log.broker)
     evidence = f"{error.what}: {error.why}"
     return [Loss(partition, first, until, LossKind.CORRUPT, evidence, Action.FAIL)]
+
+
+def of_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
+    """The error with all that a plan would have read of the logs that are gone: a task knows only
+    its own slices of them."""
+    found = losses_in(error)
+    if not any(loss.verdict in WHOLE_LOG for loss in found):
+        return error
+    return range_lost(
+        [
+            replace(loss, from_offset=start, until_offset=until)
+            for loss in found
+            for start, until in (
+                _read_with(plan, loss)
+                if loss.verdict in WHOLE_LOG
+                else [(loss.from_offset, loss.until_offset)]
+            )
+        ]
+    )
+
+
+def _read_with(plan: Plan, loss: Loss) -> list[Interval]:
+    """What the plan reads of the incarnation of the log that has lost something."""
+    here = [s for s in plan.slices if s.partition == loss.partition]
+    ids = {s.topic_id for s in here if s.from_offset <= loss.from_offset < s.until_offset}
+    return merge((s.from_offset, s.until_offset) for s in here if s.topic_id in ids)
 
 
 def _topic_ids(plan: Plan) -> dict[int, str | None]:

@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import FileEntry
-from rangeland.errors import Bug, Conflict, RangelandError
+from rangeland.errors import Bug, Conflict, RangelandError, RangeLost
 from rangeland.fetch.throttle import shared_rates
 from rangeland.job.source_settings import cluster_settings, login_packages, with_cleanup
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.log_confirmation import Confirmation, LogChange
+from rangeland.landing.loss_records import of_whole_logs
 from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
 from rangeland.landing.redrive import HOLD_ALL, settings_of
 from rangeland.landing.task_output import file_entries, refuse_unseen
@@ -127,6 +128,8 @@ class SliceReader:
             else:
                 receipts, files = self._read_transformed(plan, reading)
                 entries = [FileEntry(file) for file in files]
+        except RangeLost as lost:
+            raise of_whole_logs(plan, lost) from lost
         finally:
             self.progress.done()
         refuse_unseen(self.spark, self.target, entries)
@@ -215,9 +218,13 @@ class SliceReader:
                 results = [TaskResult(tuple(receipts.values()), tuple(files))]
         except TasksStopped:
             results = []
+        except RangeLost as lost:
+            raise of_whole_logs(plan, lost) from lost
         finally:
             self.progress.done()
         refuse_unseen(self.spark, self.target, self._entries(plan, results))
+        if isinstance(error, RangeLost):
+            error = of_whole_logs(plan, error)
         return results, error
 
     def _entries(self, plan: Plan, results: Sequence[TaskResult]) -> list[FileEntry]:

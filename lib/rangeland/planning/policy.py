@@ -33,6 +33,9 @@ class LossKind(StrEnum):
 FOUND_BY_READING = (LossKind.CORRUPT, LossKind.MISSING)
 """A survey does not show these."""
 
+WHOLE_LOG = (LossKind.RECREATED, LossKind.VANISHED)
+"""All of the log is gone, not only these offsets."""
+
 STILL_TO_COME = (LossKind.TRUNCATED,)
 """The log ended before these offsets. What it gets there later are other records, to be landed."""
 
