@@ -51,6 +51,15 @@ def test_a_replacement_leaves_each_record_once(stage: Stage) -> None:
     assert counts.ends["landed"] >= 2
 
 
+def test_a_table_whose_first_rows_are_a_replacement_names_its_ledger(stage: Stage) -> None:
+    """So that no command goes on beside another ledger."""
+    created = driver("run", Fault("delta.create", 1, "lost"))
+    another = (Happening("other-ledger", 1), driver("redrive"))
+    counts = played(stage, PRODUCE, created, driver("replace"), *another)
+    assert counts.ends["StorageFailed"] == 1
+    assert counts.ends["Conflict"] == 1
+
+
 def test_a_reviewed_plan_is_applied_once(stage: Stage) -> None:
     counts = played(stage, PRODUCE, driver("plan"), driver("apply"), driver("apply"))
     assert counts.ends["ReviewedPlan"] == 1

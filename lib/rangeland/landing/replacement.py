@@ -76,6 +76,7 @@ class Replacement:
         one commit."""
         table, transaction = self._target.table, (outcome.application, outcome.sequence)
         path = table.there()
+        self._target.name_ledger()
         with locked(path):
             if gone := table.missing(outcome):
                 return table_commit.FilesMissing(gone)

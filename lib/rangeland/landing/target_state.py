@@ -204,6 +204,17 @@ class LandingTarget:
         properties = {LEDGER_PROPERTY: self.ledger.opened().table_id}
         return table_commit.land(*where, files, since or 0, dead, properties)
 
+    def name_ledger(self) -> None:
+        """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
+        snapshot, ledger_id = self.table.snapshot, self.ledger.opened().table_id
+        if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
+            return
+        name = (f"{LEDGER_PROPERTY}/{ledger_id}", 1)
+        table_commit.land(
+            self.table.kernel, snapshot, *name, (), properties={LEDGER_PROPERTY: ledger_id}
+        )
+        self.table.look_again()
+
     def _outcome(
         self,
         plan: Plan,
