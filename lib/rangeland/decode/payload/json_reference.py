@@ -14,15 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from rangeland.decode.payload.json_parser import (
+    JsonMismatch,
+    JsonNumber,
+    JsonObject,
+    parse_payload,
+)
 from rangeland.decode.payload.json_rules import (
     FREE_CELLS,
     MAX_CELLS_PER_BYTE,
-    MAX_DEPTH,
     cells_of,
     children_of,
 )
@@ -44,21 +49,6 @@ _MAX_OFFSET: Final = timedelta(hours=18)
 _EXACT: Final = Context(prec=100)
 _LARGEST_EXPONENT: Final = 100_000
 """Past this, only a zero fits any type, and arithmetic would take long."""
-
-
-@dataclass(frozen=True)
-class _Number:
-    """A number as it was written."""
-
-    text: str
-
-
-class _Object(list[tuple[str, Any]]):
-    """The fields of an object in their order, repetitions included."""
-
-
-class _Mismatch(ValueError):
-    """The payload does not have the schema's shape."""
 
 
 @dataclass
@@ -84,7 +74,7 @@ class JsonReference(PayloadDecoder):
             if payload is not None:
                 try:
                     value, kept = self._record(payload)
-                except _Mismatch as error:
+                except JsonMismatch as error:
                     faults.append(Undecodable(row, str(error)))
             values.append(value)
             rescued.append(kept)
@@ -96,55 +86,15 @@ class JsonReference(PayloadDecoder):
         )
 
     def _record(self, payload: bytes) -> tuple[Any, str | None]:
-        parsed = _parsed(payload)
+        parsed = parse_payload(payload)
         cells = _Cells(FREE_CELLS + MAX_CELLS_PER_BYTE * len(payload))
         value = _value(parsed, pa.field("", self.arrow_type, nullable=False), "", cells)
         if self.unknown_fields is UnknownFields.DROP:
             return value, None
         unknown = _unknown(parsed, self.arrow_type)
         if unknown is not None and self.unknown_fields is UnknownFields.FAIL:
-            raise _Mismatch("it has a field that the schema lacks")
+            raise JsonMismatch("it has a field that the schema lacks")
         return value, None if unknown is None else _text_of(unknown)
-
-
-def _parsed(payload: bytes) -> Any:
-    try:
-        parsed = json.loads(
-            payload.decode("utf-8"),
-            object_pairs_hook=_Object,
-            parse_int=_Number,
-            parse_float=_Number,
-            parse_constant=_refuse_constant,
-        )
-    except UnicodeDecodeError as error:
-        raise _Mismatch(f"it is not UTF-8 at byte {error.start}") from None
-    except RecursionError:
-        raise _Mismatch(f"it is nested more than {MAX_DEPTH} deep") from None
-    except json.JSONDecodeError as error:
-        raise _Mismatch(f"it is not JSON: {error}") from None
-    _check_tree(parsed, 1)
-    return parsed
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise _Mismatch(f"{name} is not JSON")
-
-
-def _check_tree(value: Any, depth: int) -> None:
-    """Refuses halves of surrogate pairs and deep nesting, wherever they are."""
-    if isinstance(value, str):
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise _Mismatch("it has half of a surrogate pair") from None
-    elif isinstance(value, list):
-        if depth > MAX_DEPTH:
-            raise _Mismatch(f"it is nested more than {MAX_DEPTH} deep")
-        for item in value:
-            if isinstance(value, _Object):
-                _check_tree(item[0], depth)
-                item = item[1]
-            _check_tree(item, depth + 1)
 
 
 # --- Values -----------------------------------------------------------------------------
@@ -153,20 +103,20 @@ def _check_tree(value: Any, depth: int) -> None:
 def _value(found: Any, expected: pa.Field, path: str, cells: _Cells) -> Any:
     if found is None:
         if not expected.nullable:
-            raise _Mismatch(f"{path or 'the payload'} is null")
+            raise JsonMismatch(f"{path or 'the payload'} is null")
         return None
     kind = expected.type
     if pa.types.is_struct(kind):
         return _struct(found, kind, path, cells)
     if pa.types.is_list(kind):
-        if not isinstance(found, list) or isinstance(found, _Object):
-            raise _Mismatch(f"{path} is not an array")
+        if not isinstance(found, list) or isinstance(found, JsonObject):
+            raise JsonMismatch(f"{path} is not an array")
         _count(cells, kind, len(found))
         return [_value(item, kind.value_field, f"{path}[]", cells) for item in found]
     if pa.types.is_map(kind):
         pairs = _fields(found, path)
         if len({key for key, _ in pairs}) < len(pairs):
-            raise _Mismatch(f"a key of {path} occurs twice")
+            raise JsonMismatch(f"a key of {path} occurs twice")
         _count(cells, kind, len(pairs))
         return [(key, _value(item, kind.item_field, f"{path}[]", cells)) for key, item in pairs]
     return _scalar(found, kind, path)
@@ -179,33 +129,35 @@ def _struct(found: Any, kind: pa.StructType, path: str, cells: _Cells) -> dict[s
         inside = f"{path}.{child.name}" if path else child.name
         given = [item for key, item in pairs if key == child.name]
         if len(given) > 1:
-            raise _Mismatch(f"{inside} occurs twice")
+            raise JsonMismatch(f"{inside} occurs twice")
         if not given and not child.nullable:
-            raise _Mismatch(f"{inside} is missing")
+            raise JsonMismatch(f"{inside} is missing")
         value[child.name] = _value(given[0], child, inside, cells) if given else None
     return value
 
 
-def _fields(found: Any, path: str) -> _Object:
-    if not isinstance(found, _Object):
-        raise _Mismatch(f"{path or 'the payload'} is not an object")
+def _fields(found: Any, path: str) -> JsonObject:
+    if not isinstance(found, JsonObject):
+        raise JsonMismatch(f"{path or 'the payload'} is not an object")
     return found
 
 
 def _count(cells: _Cells, kind: pa.DataType, items: int) -> None:
     cells.left -= items * cells_of(children_of(kind)[0].type)
     if cells.left < 0:
-        raise _Mismatch("it has too many values for its size")
+        raise JsonMismatch("it has too many values for its size")
 
 
 def _scalar(found: Any, kind: pa.DataType, path: str) -> Any:
-    for test, read in _READERS:
-        if test(kind):
-            value = read(found, kind)
-            if value is None:
-                raise _Mismatch(f"{path} is not of type {kind}")
-            return value
-    raise AssertionError(kind)
+    value = read_scalar(found, kind)
+    if value is None:
+        raise JsonMismatch(f"{path} is not of type {kind}")
+    return value
+
+
+def read_scalar(found: Any, kind: pa.DataType) -> Any:
+    """A parsed value as one of a simple type, None if it does not fit."""
+    return next(read for test, read in _READERS if test(kind))(found, kind)
 
 
 def _boolean(found: Any, _: pa.DataType) -> bool | None:
@@ -213,14 +165,14 @@ def _boolean(found: Any, _: pa.DataType) -> bool | None:
 
 
 def _integer(found: Any, kind: pa.DataType) -> int | None:
-    if not isinstance(found, _Number) or not re.fullmatch("-?[0-9]{1,19}", found.text):
+    if not isinstance(found, JsonNumber) or not re.fullmatch("-?[0-9]{1,19}", found.text):
         return None
     number, limit = int(found.text), 1 << (kind.bit_width - 1)
     return number if -limit <= number < limit else None
 
 
 def _float(found: Any, kind: pa.DataType) -> float | None:
-    if not isinstance(found, _Number):
+    if not isinstance(found, JsonNumber):
         return None
     number = float(found.text)
     if kind == pa.float32():
@@ -230,7 +182,7 @@ def _float(found: Any, kind: pa.DataType) -> float | None:
 
 
 def _decimal(found: Any, kind: pa.DataType) -> Decimal | None:
-    text = found.text if isinstance(found, _Number) else found
+    text = found.text if isinstance(found, JsonNumber) else found
     match = _NUMBER.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         return None
@@ -326,11 +278,11 @@ def _unknown(found: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         parts = [_unknown(item, kind.value_type) for item in found]
         last = max((at for at, part in enumerate(parts) if part is not None), default=-1)
-        return [_Object() if part is None else part for part in parts[: last + 1]] or None
-    return _Object(_unknown_fields(found, kind)) or None
+        return [JsonObject() if part is None else part for part in parts[: last + 1]] or None
+    return JsonObject(_unknown_fields(found, kind)) or None
 
 
-def _unknown_fields(found: _Object, kind: pa.DataType) -> Iterator[tuple[str, Any]]:
+def _unknown_fields(found: JsonObject, kind: pa.DataType) -> Iterator[tuple[str, Any]]:
     known = {} if pa.types.is_map(kind) else {child.name: child for child in children_of(kind)}
     for key, item in found:
         if pa.types.is_struct(kind) and key not in known:
@@ -343,9 +295,9 @@ def _unknown_fields(found: _Object, kind: pa.DataType) -> Iterator[tuple[str, An
 
 
 def _text_of(value: Any) -> str:
-    if isinstance(value, _Object):
+    if isinstance(value, JsonObject):
         fields = (f"{_text_of(key)}:{_text_of(item)}" for key, item in value)
         return "{" + ",".join(fields) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_text_of, value)) + "]"
-    return value.text if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
+    return value.text if isinstance(value, JsonNumber) else json.dumps(value, ensure_ascii=False)

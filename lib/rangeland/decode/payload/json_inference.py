@@ -1,0 +1,232 @@
+"""What a sample of JSON payloads has in it, and the schema that would decode all of it.
+
+Nothing is NOT NULL, because a sample does not prove that. Whole numbers are BIGINT, or
+DECIMAL(38,0) if some do not fit; with fractions among them DOUBLE. Strings are DATE, TIMESTAMP or
+TIMESTAMP_NTZ if all of them are. What was never more than null or empty is STRING. Objects with
+many different names are MAPs. A field whose values fit no single type, or whose name differs from
+another's in case only, is reported and has no column.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from rangeland.decode.payload.json_parser import (
+    JsonMismatch,
+    JsonNumber,
+    JsonObject,
+    parse_payload,
+)
+from rangeland.decode.payload.json_reference import read_scalar
+from rangeland.decode.payload.schema_ddl import (
+    INSTANT,
+    LOCAL_TIME,
+    MAX_SCHEMA_DEPTH,
+    print_ddl,
+    print_type,
+)
+
+MANY_NAMES: Final = 100
+"""An object with more different names than this, all of one type, is a map."""
+
+MAX_FIELDS: Final = 2_000
+"""How many fields are looked at; more are counted under no name."""
+
+_WHOLE: Final = pa.decimal128(38, 0)
+_STRING_TYPES: Final = (pa.date32(), INSTANT, LOCAL_TIME)
+_NUMBER_TYPES: Final = (pa.int64(), _WHOLE, pa.float64())
+
+
+@dataclass(frozen=True)
+class InferredField:
+    """One field of the sample; ``path`` as in ``customer.tags[].name``."""
+
+    path: str
+    present: int
+    """In how many of the objects it was."""
+    parents: int
+    """How many objects there were that could have had it."""
+    nulls: int
+    types: Mapping[str, int]
+    """What its values were: null, boolean, integer, number, string, date, timestamp, array or
+    object."""
+    column: str | None
+    """The type in DDL, None if no type fits all values."""
+
+
+@dataclass(frozen=True)
+class InferredSchema:
+    records: int
+    """How many of the payloads are JSON objects."""
+    not_json: int
+    fields: Sequence[InferredField]
+    schema: pa.StructType | None
+    """None if there is no field that could be a column."""
+
+    @property
+    def ddl(self) -> str:
+        return "" if self.schema is None else print_ddl(self.schema)
+
+
+def infer_json_schema(payloads: Iterable[bytes | None]) -> InferredSchema:
+    """Of the payloads that are JSON objects; null payloads are passed over."""
+    root = _Seen()
+    budget = _Budget(MAX_FIELDS)
+    records = not_json = 0
+    for payload in payloads:
+        if payload is None:
+            continue
+        try:
+            value = parse_payload(payload)
+        except JsonMismatch:
+            value = None
+        if isinstance(value, JsonObject):
+            records += 1
+            root.add(value, budget)
+        else:
+            not_json += 1
+    kind = root.column(1) if root.fields else None
+    schema = kind if kind is not None and pa.types.is_struct(kind) else None
+    return InferredSchema(records, not_json, tuple(root.described("", 1)), schema)
+
+
+@dataclass
+class _Budget:
+    fields: int
+
+
+@dataclass
+class _Seen:
+    """All values that one field had."""
+
+    types: Counter[str] = field(default_factory=Counter)
+    fits: dict[pa.DataType, int] = field(default_factory=dict)
+    """How many values fit each of the types that a scalar may have."""
+    fields: dict[str, _Seen] = field(default_factory=dict)
+    item: _Seen | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(self.types.values())
+
+    def add(self, value: Any, budget: _Budget) -> None:
+        self.types[self._name(value)] += 1
+        if isinstance(value, JsonObject):
+            for key, inner in dict(value).items():
+                if key not in self.fields:
+                    if budget.fields == 0:
+                        continue
+                    budget.fields -= 1
+                    self.fields[key] = _Seen()
+                self.fields[key].add(inner, budget)
+        elif isinstance(value, list):
+            self.item = self.item or _Seen()
+            for inner in value:
+                self.item.add(inner, budget)
+
+    def _name(self, value: Any) -> str:
+        """What a value is called in reports; counts the types that it fits."""
+        if isinstance(value, JsonNumber):
+            fitting = self._count_fits(value, _NUMBER_TYPES)
+            whole = value.text.lstrip("-").isdigit()
+            return "integer" if whole and fitting != [pa.float64()] else "number"
+        if isinstance(value, str):
+            fitting = self._count_fits(value, _STRING_TYPES)
+            names = {pa.date32(): "date", INSTANT: "timestamp", LOCAL_TIME: "timestamp"}
+            return names[fitting[0]] if fitting else "string"
+        if value is None or isinstance(value, bool):
+            return "null" if value is None else "boolean"
+        return "object" if isinstance(value, JsonObject) else "array"
+
+    def _count_fits(self, value: Any, kinds: Sequence[pa.DataType]) -> list[pa.DataType]:
+        fitting = [kind for kind in kinds if read_scalar(value, kind) is not None]
+        for kind in fitting:
+            self.fits[kind] = self.fits.get(kind, 0) + 1
+        return fitting
+
+    def column(self, depth: int) -> pa.DataType | None:
+        """The type that decodes all values, None if there is none."""
+        names = set(self.types) - {"null"}
+        if not names:
+            return pa.string()
+        if depth > MAX_SCHEMA_DEPTH:
+            return None
+        if names == {"object"}:
+            return self._object(depth)
+        if names == {"array"}:
+            kind = self.item.column(depth + 1) if self.item else pa.string()
+            return None if kind is None else pa.list_(pa.field("element", kind))
+        if names == {"boolean"}:
+            return pa.bool_()
+        values = self.count - self.types["null"]
+        if names <= {"integer", "number"}:
+            kinds = _NUMBER_TYPES if names == {"integer"} else _NUMBER_TYPES[-1:]
+            return next((kind for kind in kinds if self.fits.get(kind) == values), None)
+        if names <= {"string", "date", "timestamp"}:
+            fitting = (kind for kind in _STRING_TYPES if self.fits.get(kind) == values)
+            return next(fitting, pa.string())
+        return None
+
+    def _object(self, depth: int) -> pa.DataType | None:
+        if not self.fields:
+            return pa.map_(pa.string(), pa.field("value", pa.string()))
+        if self._is_map() and depth > 1:
+            kind = self._values().column(depth + 1)
+            if kind is not None:
+                return pa.map_(pa.string(), pa.field("value", kind))
+        found = [pa.field(name, kind) for name, kind in self._columns(depth) if kind is not None]
+        return pa.struct(found) if found else None
+
+    def _is_map(self) -> bool:
+        return len(self.fields) > MANY_NAMES
+
+    def _values(self) -> _Seen:
+        """The values of all fields as those of one."""
+        merged = _Seen()
+        for seen in self.fields.values():
+            merged.merge(seen)
+        return merged
+
+    def merge(self, other: _Seen) -> None:
+        self.types.update(other.types)
+        for kind, count in other.fits.items():
+            self.fits[kind] = self.fits.get(kind, 0) + count
+        for name, seen in other.fields.items():
+            self.fields.setdefault(name, _Seen()).merge(seen)
+        if other.item:
+            self.item = self.item or _Seen()
+            self.item.merge(other.item)
+
+    def _columns(self, depth: int) -> Iterator[tuple[str, pa.DataType | None]]:
+        """The type of each field; of names that differ in case only, the first has one."""
+        names: set[str] = set()
+        for name, seen in self.fields.items():
+            is_usable = bool(name) and name.lower() not in names
+            names.add(name.lower())
+            yield name, seen.column(depth + 1) if is_usable else None
+
+    def described(self, path: str, depth: int) -> Iterator[InferredField]:
+        """All fields in it, and in them."""
+        kind = self.column(depth)
+        if self.item:
+            yield from self.item.described(f"{path}[]", depth + 1)
+        if kind is not None and pa.types.is_map(kind):
+            yield from self._values().described(f"{path}[]", depth + 1)
+            return
+        for name, column in self._columns(depth):
+            seen = self.fields[name]
+            inside = f"{path}.{name}" if path else name
+            yield InferredField(
+                inside,
+                seen.count,
+                self.types["object"],
+                seen.types["null"],
+                dict(seen.types.most_common()),
+                None if column is None else print_type(column),
+            )
+            yield from seen.described(inside, depth + 1)
