@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.connection.tokens import _answered
+from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.delta.ledger.event_rows import from_row
 from rangeland.delta.log_actions import commit_metadata
 from rangeland.dialects.kafka.sasl_login import _status
@@ -26,12 +27,22 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
 from rangeland.dialects.rocketmq.routes import read_brokers, read_route, read_topics
 from rangeland.dialects.rocketmq.topic_types import has_attribute
-from rangeland.errors import RangelandError
+from rangeland.errors import RangelandError, RemoteProtocolError
 from rangeland.groups.rocketmq.group_requests import read_connections, read_locked
 from rangeland.groups.zookeeper.znode_layout import read_topics as read_subscription
 from rangeland.job.overrides import read_bound
 from rangeland.landing.plan_file import read_plan_file
 from rangeland.planning.plan import Plan
+from rangeland.schema_registry.registry_answers import (
+    SchemaAnswer,
+    SchemaReference,
+    read_error_code,
+    read_schema,
+    read_version,
+    read_versions,
+)
+from rangeland.schema_registry.schema_references import resolved
+from rangeland.untrusted import Unreadable
 from rangeland.zookeeper.broker_registry import parse_broker, parse_kafka_topic
 from tests.unit.test_planning_plan import PLAN
 
@@ -62,6 +73,38 @@ def _row(event: str) -> Callable[[bytes], object]:
     return lambda body: from_row({**row, "document": body.decode()})
 
 
+def _registry(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    """As the client of the schema registry calls its readers."""
+
+    def answered(body: bytes) -> object:
+        try:
+            return read(body)
+        except Unreadable as error:
+            raise RemoteProtocolError(str(error)) from error
+
+    return answered
+
+
+def _resolved(body: bytes) -> object:
+    """An Avro schema that refers to itself under another subject."""
+    text = body.decode()
+    schema = SchemaAnswer(
+        SchemaFormat.AVRO, text, (SchemaReference("a.B", SubjectVersion("s", 1)),)
+    )
+    return resolved(schema, lambda _: SchemaAnswer(SchemaFormat.AVRO, text, ()))
+
+
+REGISTERED = {
+    "schema": "{}",
+    "schemaType": "JSON",
+    "references": [{"name": "n", "subject": "s", "version": 1}],
+}
+AVRO = {
+    "type": "record",
+    "name": "A",
+    "namespace": "a",
+    "fields": [{"name": "b", "type": ["null", {"type": "enum", "name": "E", "symbols": ["x"]}]}],
+}
 FILE = {"path": "p", "size_bytes": 1, "rows": 1, "stats": "{}", "modified_at_ms": 1}
 FRAME = {"code": 0, "opaque": 1, "flag": 1, "remark": None, "extFields": {"offset": "1"}}
 ROUTE = {
@@ -109,6 +152,14 @@ READERS: dict[str, tuple[Reader, Any]] = {
         {"status": "invalid_token", "scope": "s"},
     ),
     "token endpoint": (_answered, {"access_token": "t", "error": "e"}),
+    "schema registry: schema": (_registry(read_schema), REGISTERED),
+    "schema registry: version": (
+        _registry(read_version),
+        {"id": 1, "subject": "s", "version": 1, **REGISTERED},
+    ),
+    "schema registry: versions": (_registry(read_versions), [{"subject": "s", "version": 1}]),
+    "schema registry: error": (read_error_code, {"error_code": 40403, "message": "m"}),
+    "schema registry: Avro": (_resolved, AVRO),
     "ledger: plan": (lambda body: Plan.parse(body.decode()), PLAN.to_json()),
     "ledger: outcome": (_row("outcome"), {"kept": [FILE]}),
     "ledger: part": (_row("part"), {"member": "me", "slices": []}),

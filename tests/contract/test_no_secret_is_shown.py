@@ -35,7 +35,7 @@ from rangeland.connection.tokens import fetch_token
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_login import login
 from rangeland.dialects.protocol_session import Credentials
-from rangeland.errors import RangelandError
+from rangeland.errors import JobFileError, RangelandError
 from rangeland.job import Job
 from rangeland.job.located_values import parse_job_text
 from rangeland.job.overrides import load_job
@@ -44,6 +44,8 @@ from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.logs import JsonFormatter, TextFormatter
 from rangeland.model import Address
 from rangeland.render.error_view import error_picture
+from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from tests import sample_results as made
 from tests.certificates import Authority
@@ -364,6 +366,41 @@ def test_what_a_token_endpoint_says_brings_no_secret_back(answer: Callable[[byte
         with pytest.raises(RangelandError) as caught:
             fetch_token(source, 3_000)
     assert caught.value.exit_code in (75, 78)
+    assert_error_is_silent(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda sent: sent,
+        lambda sent: http(sent.decode(), 401),
+        lambda sent: http(json.dumps({"error_code": 40101, "message": sent.decode()}), 500),
+        lambda sent: http(json.dumps({"schema": "1", "schemaType": sent.decode()[60:]}), 200),
+        lambda sent: http(json.dumps({"schema": {SECRET: SECRET}}), 200),
+        lambda sent: http(json.dumps(sent.decode()[60:]), 200),
+        lambda sent: http(SECRET, 404),
+        lambda sent: SECRET.encode() + b"\r\n\r\n",
+        lambda sent: b"HTTP/1.1 302 Found\r\nLocation: /" + SECRET.encode() + b"\r\n\r\n",
+        lambda sent: b"HTTP/1.1 302 Found\r\nLocation: x:" + SECRET.encode() + b"\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("login", [{"username": "me", "password": SECRET}, {"token": SECRET}])
+def test_what_a_schema_registry_says_brings_no_secret_back(
+    answer: Callable[[bytes], bytes], login: dict[str, str]
+) -> None:
+    with serving(answer) as port:
+        settings = RegistrySettings((f"http://127.0.0.1:{port}",), **login, no_progress_ms=1)
+        with pytest.raises(RangelandError) as caught:
+            RegistryClient(settings).schema(7)
+    assert caught.value.exit_code in (75, 78)
+    assert_error_is_silent(caught.value)
+    assert_silent(repr(RegistrySettings(("http://x",), "me", SECRET, SECRET)))
+
+
+@pytest.mark.parametrize("at", ["user:{}@h", "h?key={}", "h:{}", "h#{}", "[::{}"])
+def test_the_url_of_a_schema_registry_with_a_secret_is_refused_and_not_repeated(at: str) -> None:
+    with pytest.raises(JobFileError) as caught:
+        RegistryClient(RegistrySettings((f"http://{at.format(SECRET)}",)))
     assert_error_is_silent(caught.value)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rangeland.decode.payload.avro_schema import parse_avro_schema
 from rangeland.decode.payload.schema_catalogue import (
     ReferencedSchema,
     RegisteredSchema,
@@ -143,6 +144,13 @@ def test_types_within_a_referenced_schema_and_other_namespaces() -> None:
     first, then = (one["type"] for one in found["fields"])
     assert first == {**inner, "namespace": "a"}
     assert then["fields"] == [{"name": "kind", "type": "a.Kind"}]
+
+
+def test_what_was_inlined_is_a_schema_that_the_decoder_takes() -> None:
+    order = record("shop.Order", fields={"a": "shop.Addr", "b": ["null", "shop.Addr"], "c": "X"})
+    found = inlined(order, addr=record("Addr", namespace="shop"), x=record("X"))
+    (_, _, bare) = parse_avro_schema(json.dumps(found)).fields  # type: ignore[union-attr]
+    assert bare.type.name == "X"  # type: ignore[union-attr]
 
 
 def test_a_recursive_avro_type_stays_one_definition() -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.source_security import Tls
 from rangeland.job.value_parsers import Schema, SecretRef
+from rangeland.schema_registry.registry_settings import URL_PATTERN, is_registry_url
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 
-_URL = r"https?://[^\s/@?#\\]+(/[^\s@?#\\]*)?"
 _URL_SCHEMA: Schema = {
     "title": "URL",
     "type": "string",
-    "pattern": f"^{_URL}$",
+    "pattern": f"^{URL_PATTERN}$",
     "examples": ["http://registry:8081"],
 }
 URLS: Schema = {
@@ -32,19 +30,11 @@ def parse_urls(value: object) -> tuple[str, ...]:
     if not isinstance(urls, list | tuple) or not urls:
         raise ValueError("a URL such as http://registry:8081, or a list of them")
     for url in urls:
-        if not isinstance(url, str) or re.fullmatch(_URL, url) is None or not _has_host(url):
+        if not isinstance(url, str) or not is_registry_url(url):
             raise ValueError(
                 "a URL such as http://registry:8081, in ASCII, without user, password and query"
             )
     return tuple(urls)
-
-
-def _has_host(url: str) -> bool:
-    try:
-        at = urlsplit(url)
-        return url.isascii() and bool(at.hostname) and at.port != 0
-    except ValueError:
-        return False
 
 
 class SchemaRegistry(Section):

@@ -33,7 +33,7 @@ from rangeland.schema_registry.registry_answers import (
     read_version,
     read_versions,
 )
-from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.registry_settings import RegistrySettings, is_registry_url
 from rangeland.untrusted import Unreadable
 
 logger = logging.getLogger(__name__)
@@ -79,6 +79,11 @@ class RegistryClient:
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        if not settings.urls or not all(map(is_registry_url, settings.urls)):
+            raise JobFileError(
+                f"{FIELD}.url is not the URL of a schema registry",
+                do="write a URL such as http://registry:8081, without user, password and query",
+            )
         self._settings = settings
         self._urls = [url.rstrip("/") for url in settings.urls]
         self._context = tls_context(settings.tls or TlsSettings(), f"{FIELD}.tls")
@@ -161,14 +166,16 @@ class RegistryClient:
                 return _Failed(str(error))
             untrusted = str(error)
         except Unreadable as error:
-            return _Failed(f"its answer is not that of a schema registry: {error}")
+            # Without the value that was found: it may repeat what was sent.
+            expected = str(error).partition(", not ")[0]
+            return _Failed(f"its answer is not that of a schema registry: {expected}")
         else:
             return _judged(url, answer, absent)
         raise JobFileError(
-            f"the certificate of the schema registry {_shown(url)} is not trusted",
+            f"the certificate of the schema registry {url} is not trusted",
             why=untrusted,
             do=f"name its authority in {FIELD}.tls.ca, or correct {FIELD}.url",
-            url=_shown(url),
+            url=url,
         )
 
     def _answer(self, url: str, path: str, left_s: float) -> HttpAnswer:
@@ -196,11 +203,11 @@ def _judged(url: str, answer: HttpAnswer, absent: set[int]) -> _Absent | _Failed
         return _Absent()
     if answer.status in (401, 403):
         raise JobFileError(
-            f"the schema registry {_shown(url)} refused this client",
+            f"the schema registry {url} refused this client",
             why=f"it answered {answer.status}"
             + (", a login is needed" if answer.status == 401 else ", without permission"),
             do=f"check {FIELD}: username and password, or token, and what they may read",
-            url=_shown(url),
+            url=url,
             status=answer.status,
         )
     if answer.status == 404:
@@ -212,12 +219,12 @@ def _judged(url: str, answer: HttpAnswer, absent: set[int]) -> _Absent | _Failed
 
 
 def _silent(what: str, failures: Mapping[str, str], after_s: float) -> Unreachable:
-    tried = "; ".join(f"{_shown(url)}: {why}" for url, why in failures.items())
+    tried = "; ".join(f"{url}: {why}" for url, why in failures.items())
     return Unreachable(
         f"the schema registry did not answer for {what}",
         why=f"tried for {after_s:.1f} s: {tried}",
         do=f"check that the registry is up, and {FIELD}.url, then run again",
-        urls=[_shown(url) for url in failures],
+        urls=list(failures),
     )
 
 
@@ -243,12 +250,6 @@ def _is_same_host(url: str, other: str) -> bool:
         "http",
         "https",
     )
-
-
-def _shown(url: str) -> str:
-    """Without what may hold a secret."""
-    at = urlsplit(url)
-    return at._replace(netloc=at.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _authorization(settings: RegistrySettings) -> dict[str, str]:

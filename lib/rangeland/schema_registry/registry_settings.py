@@ -6,9 +6,25 @@ Secrets are included unencrypted, since executors cannot look them up; they are 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
 
 from rangeland.connection.cluster_settings import TlsSettings
+
+URL_PATTERN: Final = r"https?://[^\s/@?#\\]+(/[^\s@?#\\]*)?"
+
+
+def is_registry_url(url: str) -> bool:
+    """Whether it has a host, and nothing that may hold a secret: no user, no query."""
+    if not url.isascii() or re.fullmatch(URL_PATTERN, url) is None:
+        return False
+    try:
+        at = urlsplit(url)
+        return bool(at.hostname) and at.port != 0
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
