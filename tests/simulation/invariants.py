@@ -88,6 +88,7 @@ class Judge:
         self._store = store
         self._faults = faults
         self.table = table
+        self.checks: Counter[str] = Counter()
         self._ledger = f"{self.table}/_rangeland/ledger"
         self._events: dict[str, list[dict[str, Any]]] = {}
         self._rows: dict[str, list[Row]] = {}
@@ -431,9 +432,18 @@ class Judge:
         is_short = len(holes) < len(found.audit.holes)
         return (*holes, *(() if is_short else found.missing_files))
 
+    def has_quarantine(self) -> bool:
+        return any(loss["action"] == "quarantine" for loss in self.ledger().losses)
+
     def check_everything(self, logs: Iterable[Log]) -> None:
         """Every record that the logs have now has its row, or has the offset of a landed record
         that was truncated, and a loss says so."""
+        if left := self.left_out(logs):
+            raise Violation("left out", f"{left[0]} has never been landed")
+
+    def left_out(self, logs: Iterable[Log]) -> list[bytes]:
+        """The values of those that have neither."""
+        found: list[bytes] = []
         values = {value for _, _, _, value in self.rows()}
         losses = self.ledger().losses
         for log in logs:
@@ -447,11 +457,13 @@ class Judge:
             truncated |= self._damaged(log, losses)
             if not self._shows_rewriting:
                 truncated |= {o for o, reasons in log.reasons.items() if "truncated" in reasons}
-            for entry in log.entries:
-                for offset, value in entry.records:
-                    if value not in values and offset not in truncated:
-                        where = f"{log.topic}/{log.number} offset {offset}"
-                        raise Violation("left out", f"{where} has never been landed: {value!r}")
+            found += (
+                value
+                for entry in log.entries
+                for offset, value in entry.records
+                if value not in values and offset not in truncated
+            )
+        return found
 
     def _damaged(self, log: Log, losses: Sequence[dict[str, Any]]) -> set[int]:
         """Offsets that were skipped while their bytes were damaged. Those in quarantine have been

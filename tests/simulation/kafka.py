@@ -283,6 +283,7 @@ def _asked(frame: bytes) -> tuple[type[Any], int, Any]:
     return request, version, decode(request, version, frame, at)
 
 
+@lru_cache(MOST)
 def _headed(request: type[Any], version: int, answer: Any) -> bytes:
     """What follows the correlation id."""
     head = encode(ResponseHeader(correlation_id=0), header_of_answer(request, version))

@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rangeland.delta import quarantine_table
+from rangeland.delta.arrow_schema import schema_json
 from rangeland.delta.ledger import ledger_table
 from rangeland.delta.ledger.event_rows import from_row
+from rangeland.delta.schema_compatibility import new_table
+from rangeland.delta.table_path import TablePath
 from rangeland.dialects.kafka import session
-from rangeland.wire.encoding import decode
+from rangeland.job import Job
+from rangeland.landing import target_table
+from rangeland.planning.plan import Plan
+from rangeland.wire.encoding import decode, encode_parts
 
 MOST = 20_000
 
@@ -41,7 +48,21 @@ def _bytes_from(
     return cls, version, bytes(buffer[offset:])
 
 
+def _parts() -> Callable[..., Any]:
+    """Callers add to the list that they get."""
+    known = remembering(encode_parts)
+    return lambda *arguments: list(known(*arguments))
+
+
 def changes() -> Iterator[tuple[Any, str, Any]]:
-    """What to set in the product's modules."""
+    """What to set in the product's modules and classes."""
     yield session, "decode", remembering(decode, _bytes_from)
+    yield session, "encode_parts", _parts()
     yield ledger_table, "from_row", remembering(from_row, id)
+    yield Plan, "parse", staticmethod(remembering(Plan.parse))
+    yield Plan, "hash", property(remembering(vars(Plan)["hash"].fget, id))
+    yield Job, "policies", property(remembering(vars(Job)["policies"].fget, id))
+    yield TablePath, "parse", staticmethod(remembering(TablePath.parse))
+    yield target_table, "new_table", remembering(new_table)
+    for module in (ledger_table, quarantine_table):
+        yield module, "schema_json", remembering(schema_json, id)

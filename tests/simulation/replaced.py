@@ -205,7 +205,7 @@ def simulated() -> Iterator[Stage]:
     gc.set_threshold(GARBAGE)
     try:
         for holder, name, value in list(_changes()):
-            before.append((holder, name, getattr(holder, name)))
+            before.append((holder, name, vars(holder).get(name) or getattr(holder, name)))
             setattr(holder, name, value)
         yield STAGE
     finally:

@@ -1,5 +1,8 @@
 """What happens in one history, drawn from a seed: a job, changes of the cluster, runs and faults.
 
+Most histories are short, with one to three operations after the first records are produced, so
+that many seeds take little time; one in ``LONG_EVERY`` is long.
+
 A scenario is a value, so a failing one can be cut down: each event and each fault has numbers of
 its own, and leaving one out does not change the others.
 """
@@ -7,6 +10,7 @@ its own, and leaving one out does not change the others.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tests.simulation.displaced import DISPLACEMENTS
@@ -55,6 +59,11 @@ ACTIONS = ("fail", "skip", "hold")
 OTHERS = {3: "rocketmq", 7: "jafka"}
 """The dialects other than Kafka, by the seeds that play on them."""
 PAUSES_MS = (1_000, 30_000, 3_600_000)
+LONG_EVERY = 50
+JOBS = 800
+"""How many setups short histories have; a multiple of the dialects' period."""
+PREPARING = ("run", "run", "run", "backfill")
+"""What short histories begin with."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +101,12 @@ class Happening:
 
 @dataclass(frozen=True)
 class Scenario:
+    """``is_short``: it ends as soon as everything has landed."""
+
     seed: int
     setup: Setup
     happenings: tuple[Happening, ...]
+    is_short: bool = False
 
     @property
     def size(self) -> int:
@@ -104,16 +116,45 @@ class Scenario:
 
 def scenario(seed: int, age: str | None = None) -> Scenario:
     """``age``: plays it on brokers of that age or dialect."""
+    if seed % LONG_EVERY == LONG_EVERY - 1:
+        return long_scenario(seed, age)
+    rng = random.Random(f"short {seed}")
+    happenings = [Happening("produce", rng.getrandbits(32))]
+    if rng.random() < 0.5:
+        happenings.append(_side_by_side(rng, (rng.choice(PREPARING),), most=0))
+        happenings.append(Happening(_change(rng), rng.getrandbits(32)))
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        commands = tuple(rng.choice(COMMANDS) for _ in range(rng.choice((1, 1, 1, 1, 1, 1, 2))))
+        happenings.append(_side_by_side(rng, commands, most=2))
+    return Scenario(seed, _on(_short_setup(seed), seed, age), tuple(happenings), is_short=True)
+
+
+def long_scenario(seed: int, age: str | None = None) -> Scenario:
     rng = random.Random(seed)
     setup = _setup(rng)
-    age = age or OTHERS.get(seed % 8)
-    setup = setup if age is None else replace(setup, age=age)
     happenings = [Happening("produce", rng.getrandbits(32))]
     for _ in range(rng.randint(2, 7)):
         happenings.append(_happening(rng))
         if happenings[-1].kind in HARMS and rng.random() < 0.7:
             happenings.append(_driver(rng, rng.choice(("missing", "missing", "run", "verify"))))
-    return Scenario(seed, setup, tuple(happenings))
+    return Scenario(seed, _on(setup, seed, age), tuple(happenings))
+
+
+def _short_setup(seed: int) -> Setup:
+    """One of ``JOBS``, so that few job files have to be read."""
+    rng = random.Random(f"job {seed % JOBS}")
+    return replace(
+        _setup(rng),
+        partitions=rng.choice((1, 1, 1, 2)),
+        slice_bytes=rng.choice((300, 1000, 100_000, 100_000)),
+        max_records=rng.choice((None, None, None, 5, 12)),
+        has_group=rng.random() < 0.15,
+    )
+
+
+def _on(setup: Setup, seed: int, age: str | None) -> Setup:
+    age = age or OTHERS.get(seed % 8)
+    return setup if age is None else replace(setup, age=age)
 
 
 def _setup(rng: random.Random) -> Setup:
@@ -158,14 +199,43 @@ def _act(rng: random.Random) -> str:
     return rng.choice(RARE_ACTS if drawn < 0.16 else CLUSTER_ACTS)
 
 
+def _change(rng: random.Random) -> str:
+    """Between two runs of a short history."""
+    drawn = rng.random()
+    if drawn < 0.5:
+        return rng.choice(("produce", "truncate", *RARE_ACTS))
+    if drawn < 0.75:
+        return rng.choice(TABLE_ACTS)
+    return rng.choice(DISPLACEMENTS if drawn < 0.85 else CLUSTER_ACTS)
+
+
+def _side_by_side(rng: random.Random, commands: tuple[str, ...], most: int) -> Happening:
+    """Drivers with one to ``most`` faults each."""
+    arg = rng.getrandbits(32)
+    faults = tuple(
+        tuple(_early_fault(rng) for _ in range(rng.randint(min(1, most), most))) for _ in commands
+    )
+    return Happening("run", arg, faults, commands)
+
+
+def _early_fault(rng: random.Random) -> Fault:
+    """Low numbers are drawn more often: the run of a short history passes each point less often."""
+    tag, most, kinds = rng.choice(FAULTS)
+    kind, arg = _kind_and_arg(rng, kinds)
+    return Fault(tag, 1 + int(most * rng.random() ** 2), kind, arg)
+
+
 def _faults(rng: random.Random) -> tuple[Fault, ...]:
     found = []
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         tag, most, kinds = rng.choice(FAULTS)
-        kind, arg = rng.choice(kinds), rng.getrandbits(32)
-        if kind == "act":
-            kind = f"act:{_act(rng)}"
-        elif kind == "pause":
-            arg = rng.choice(PAUSES_MS)
+        kind, arg = _kind_and_arg(rng, kinds)
         found.append(Fault(tag, rng.randint(1, most), kind, arg))
     return tuple(found)
+
+
+def _kind_and_arg(rng: random.Random, kinds: Sequence[str]) -> tuple[str, int]:
+    kind, arg = rng.choice(kinds), rng.getrandbits(32)
+    if kind == "act":
+        return f"act:{_act(rng)}", arg
+    return kind, rng.choice(PAUSES_MS) if kind == "pause" else arg

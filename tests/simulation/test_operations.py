@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.history import Counts, play
 from tests.simulation.replaced import Stage, simulated
-from tests.simulation.scenario import Happening, Scenario, scenario
+from tests.simulation.scenario import Happening, Scenario, long_scenario
 from tests.simulation.world import Fault
 
 PRODUCE = Happening("produce", 7)
@@ -26,7 +26,7 @@ def driver(command: str, *faults: Fault) -> Happening:
 
 
 def played(stage: Stage, *happenings: Happening) -> Counts:
-    setup = replace(scenario(0).setup, max_records=None)
+    setup = replace(long_scenario(0).setup, max_records=None)
     counts = Counts()
     play(Scenario(0, setup, happenings), stage, counts)
     return counts
@@ -90,7 +90,7 @@ def test_a_plan_is_not_applied_with_the_number_of_one_that_is_not_finished(stage
 
 def test_drivers_of_a_group_read_one_plan_together(stage: Stage) -> None:
     """The second one dies; the first reads what is left, and mirrors the checkpoint."""
-    setup = replace(scenario(0).setup, partitions=3, max_records=None, has_group=True)
+    setup = replace(long_scenario(0).setup, partitions=3, max_records=None, has_group=True)
     together = Happening("run", 1, ((), (Fault("task.end", 1, "crash"),)), ("run", "run"))
     counts = Counts()
     history = play(Scenario(0, setup, (PRODUCE, together)), stage, counts)
@@ -107,7 +107,7 @@ def test_what_an_election_replaces_of_a_backfill_is_truncated(
 ) -> None:
     """Also if the backfill's rows were replaced before it."""
     rules = (("truncated", policy),)
-    setup = replace(scenario(0).setup, age=age, max_records=None, policy=rules, partitions=1)
+    setup = replace(long_scenario(0).setup, age=age, max_records=None, policy=rules, partitions=1)
     for arg in (0, 1, 3, 4):  # those after which the log has other records at landed offsets
         before = (PRODUCE, *map(driver, landed))
         happened = (*before, Happening("truncate", arg), driver("run"))
