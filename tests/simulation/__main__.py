@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Mapping
 
-from tests.simulation.history import Counts, play
+from tests.simulation.history import play
 from tests.simulation.replaced import simulated
 from tests.simulation.scenario import long_scenario, scenario
 from tests.simulation.shrinking import explain, failure_of
+from tests.simulation.tally import Counts
 
 
 def main(arguments: list[str]) -> int:
@@ -52,7 +53,8 @@ def summary(counts: Counts, seconds: float, waited: float) -> str:
     for name, found in (
         ("operations", counts.operations),
         ("ends", counts.ends),
-        ("faults", counts.faults),
+        ("faults", counts.fault_kinds),
+        ("places of faults", counts.fault_places),
         ("changes", counts.changes),
         ("checks", counts.checks),
     ):

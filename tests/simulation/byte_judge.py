@@ -21,6 +21,7 @@ class ByteJudge(Judge):
         self, rows: Sequence[Row], landed: Sequence[Landed], losses: Sequence[dict[str, Any]]
     ) -> None:
         promised: Counter[tuple[str, int]] = Counter()
+        self.checks.update({"counts": len(landed), "rows": len(landed)})
         for one in landed:
             promised[one.key] += one.counts["landed"]
             mine = {row[2] for row in rows if row[:2] == one.key and row[2] in one.offsets}
@@ -31,6 +32,7 @@ class ByteJudge(Judge):
             raise Violation("rows", f"there are {there}, and {promised} were landed")
 
     def check_verify(self, found: VerifyResult, *, is_alone: bool) -> None:
+        self.checks["verify"] += 1
         audit = found.audit
         if audit.holes or audit.duplicates or (audit.strangers and is_alone):
             raise Violation("verify", f"it finds {audit}")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from rangeland.delta.table_path import TablePath
@@ -26,10 +24,10 @@ from rangeland.results import RunResult, VerifyResult
 from tests.simulation.byte_judge import ByteJudge
 from tests.simulation.clusters import BROKERS
 from tests.simulation.delta import Tables
-from tests.simulation.dialects import cluster_of, limits_of, source_of
+from tests.simulation.dialects import TABLE, TOPIC, cluster_of, job_of
 from tests.simulation.displaced import DISPLACEMENTS, Displacement
 from tests.simulation.files import MemoryStore
-from tests.simulation.group_model import GROUP, Groups
+from tests.simulation.group_model import Groups
 from tests.simulation.invariants import Judge
 from tests.simulation.logs import Log, fill
 from tests.simulation.operations import MAY_END_WITH, Operations
@@ -37,52 +35,16 @@ from tests.simulation.replaced import Stage
 from tests.simulation.scenario import POLICIES, Happening, Scenario
 from tests.simulation.spark import SimulatedSpark
 from tests.simulation.table_faults import TABLE_ACTS, TableFaults
+from tests.simulation.tally import Counts
 from tests.simulation.world import Crash, Process, Violation, World
 
-TABLE = "mem://lake/orders"
-TOPIC = "orders"
 MOST_RUNS = 40
 SKEWS_MS = (0, 0, 0, 0, -1_000, 3_000, -86_400_000, 86_400_000)
 VERIFIED_EVERY = 4
-"""How many short histories there are for one that ends with ``verify`` though the table is whole."""
+"""Of so many short histories one ends with ``verify``, and a run that finds nothing to do."""
 NEVER = (Bug, ProofFailed, LocalProtocolError, JobFileError, Conflict)
 """Errors that nothing in these histories justifies."""
 SKIP_ALL = tuple((kind, "skip") for kind in POLICIES)
-
-
-@cache
-def job_of(
-    policy: tuple[tuple[str, str], ...],
-    slice_bytes: int,
-    source: tuple[str, ...],
-    limits: str,
-    has_group: bool,
-) -> Job:
-    rules = "".join(f"  {kind}: {action}\n" for kind, action in policy)
-    return Job.parse(
-        "job: orders\n"
-        "source:\n"
-        f"  topics: [{TOPIC}]\n" + "".join(f"  {line}\n" for line in source) + ""
-        f"policy:\n{rules}limits: {{{limits}}}\n"
-        f"slices: {{target_bytes: {slice_bytes}}}\n"
-        f"sink: {{table: '{TABLE}'}}\n" + (f"group: {{id: {GROUP}}}\n" if has_group else "")
-    )
-
-
-@dataclass
-class Counts:
-    """What a number of histories has seen."""
-
-    histories: int = 0
-    runs: int = 0
-    steps: int = 0
-    landed: int = 0
-    operations: Counter[str] = field(default_factory=Counter)
-    ends: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    changes: Counter[str] = field(default_factory=Counter)
-    checks: Counter[str] = field(default_factory=Counter)
-    """By the rule of the violation that each could have raised."""
 
 
 class History:
@@ -192,10 +154,7 @@ class History:
 
     def _job(self, policy: tuple[tuple[str, str], ...] | None = None) -> Job:
         setup = self.scenario.setup
-        policy = policy or setup.policy
-        return job_of(
-            policy, setup.slice_bytes, source_of(setup), limits_of(setup), setup.has_group
-        )
+        return job_of(setup, policy or setup.policy)
 
     def _commands(self, happening: Happening) -> list[str]:
         known = self.cluster.commands
@@ -244,6 +203,7 @@ class History:
     ) -> None:
         """Nothing lands in a table that its ledger does not belong to, or on top of rows that are
         missing."""
+        self.judge.checks["undone"] += 1
         if was_away and self.displaced.is_open:
             raise Violation("displaced", f"{command} has ended with {found.state}")
         if self.displaced.is_open or was_away or "missing" in commands:
@@ -253,6 +213,7 @@ class History:
 
     def _check(self) -> None:
         if self.displaced.is_open:
+            self.judge.checks["displaced"] += 1
             self.displaced.check()
         else:
             self.judge.check()
@@ -271,7 +232,7 @@ class History:
         self.counts.operations.update(command for _, command in drivers)
         found = self.world.run([(process, partial(work, kind)) for process, kind in drivers])
         for _, fault in self.world.struck:
-            self.counts.faults[fault.kind] += 1
+            self.counts.faults[fault.tag, fault.kind.partition(":")[0]] += 1
         self.world.struck.clear()
         return [self._ended(process, one) for (process, _), one in zip(drivers, found, strict=True)]
 
@@ -312,6 +273,7 @@ class History:
         is_troubled: bool,
         allowed: tuple[type[RangelandError], ...] = (),
     ) -> None:
+        self.judge.checks["error"] += 1
         if type(error) in allowed:
             return
         if isinstance(error, NEVER):
@@ -327,6 +289,7 @@ class History:
 
     def _finish(self) -> None:
         """Once faults stop, everything is landed."""
+        self.judge.checks["ends"] += 1
         self._heal()
         self._repair()
         policy = None

@@ -169,6 +169,7 @@ class Judge:
         ledger = self.ledger()
         transactions = self._tables.landed(self.table)
         landed = self._landings(ledger, transactions)
+        self.checks.update({"order": len(transactions), "files": 1, "twice": len(rows)})
         for application, sequence in transactions.items():
             is_landing = application.startswith("rangeland/")
             if is_landing and (application, sequence) not in ledger.outcomes:
@@ -226,8 +227,10 @@ class Judge:
         replaced = {one.key for one in landed if one.kind == "replace"}
         promised: Counter[tuple[str, int]] = Counter()
         kept_again: dict[tuple[tuple[str, int], str | None], set[int]] = {}
+        self.checks.update({"counts": len(landed), "evidence": len(landed), "rows": len(there)})
         for one in landed:
             width = one.until_offset - one.from_offset
+            self.checks["missing"] += width
             if sum(one.counts.values()) != width:
                 raise Violation("counts", f"{one} has {one.counts}, which do not add up")
             if one.kind == "missing" and one.counts["quarantined"]:
@@ -316,6 +319,7 @@ class Judge:
 
     def check_mirror(self, offsets: Mapping[Partition, int]) -> None:
         """The group's offsets are never ahead of a checkpoint that has landed."""
+        self.checks["mirror"] += len(offsets)
         ledger, last = self.ledger(), self._tables.landed(self.table).get(JOB, 0)
         most: dict[tuple[str, int], int] = {}
         for (application, sequence), plan in ledger.plans.items():
@@ -377,6 +381,7 @@ class Judge:
             if (loss["topic"], loss["partition"]) == key and loss["action"] == "skip"
             for o in range(loss["from_offset"], loss["until_offset"])
         }
+        self.checks["covered"] += 1
         # What the log had before the job's first run of it was never promised.
         first = min((x.from_offset for x in mine if x.application == JOB), default=until)
         left_out = [o for o in range(first, until) if o not in covered and o not in lost]
@@ -388,6 +393,7 @@ class Judge:
     def check_verify(self, found: VerifyResult, *, is_alone: bool) -> None:
         """``verify`` says what is true. Beside other drivers it may see their rows already, or
         the table before they had repaired it."""
+        self.checks["verify"] += 1
         audit = found.audit
         if audit.duplicates or (audit.strangers and is_alone):
             raise Violation("verify", f"it finds {audit.duplicates} and {audit.strangers}")
@@ -410,6 +416,7 @@ class Judge:
 
     def check_damage(self, error: BadRecord) -> None:
         """What ends a run as a bad record was really damaged."""
+        self.checks["evidence"] += 1
         logs = self._truth.logs.values()
         if not any("corrupt" in found for log in logs for found in log.reasons.values()):
             raise Violation("evidence", f"nothing was damaged: {error}")
@@ -418,6 +425,7 @@ class Judge:
 
     def check_loss(self, error: RangeLost) -> None:
         """What ends a run as lost was really lost."""
+        self.checks["evidence"] += 1
         for loss in error.facts.get("losses", ()):
             logs = self._truth.of(loss["topic"], loss["partition"])
             seen = {r for log in logs for found in log.reasons.values() for r in found}
@@ -443,6 +451,7 @@ class Judge:
 
     def left_out(self, logs: Iterable[Log]) -> list[bytes]:
         """The values of those that have neither."""
+        self.checks["left out"] += 1
         found: list[bytes] = []
         values = {value for _, _, _, value in self.rows()}
         losses = self.ledger().losses

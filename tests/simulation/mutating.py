@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from tests.simulation.history import Counts
 from tests.simulation.replaced import simulated
 from tests.simulation.scenario import scenario
 from tests.simulation.shrinking import failure_of
+from tests.simulation.tally import Counts
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.history import Counts, play
+from tests.simulation.history import play
 from tests.simulation.replaced import Stage, simulated
 from tests.simulation.scenario import Happening, Scenario, long_scenario
+from tests.simulation.tally import Counts
 from tests.simulation.world import Fault
 
 PRODUCE = Happening("produce", 7)
@@ -70,7 +71,7 @@ def test_a_replacement_refuses_a_table_that_was_created_again_meanwhile(stage: S
     """Somebody drops the table and creates another one while the log is read."""
     meanwhile = Fault("net.send", 20, "act:other-table")
     counts = played(stage, PRODUCE, driver("run"), driver("replace", meanwhile))
-    assert counts.faults["act:other-table"] == 1
+    assert counts.changes["other-table"] == 1
     assert counts.ends["Conflict"] == 1
 
 

@@ -9,13 +9,25 @@ from collections.abc import Iterator
 import pytest
 
 from rangeland.fetch import fetch_thread
-from tests.simulation.history import Counts, play
+from tests.simulation.displaced import DISPLACEMENTS
+from tests.simulation.history import play
 from tests.simulation.replaced import Stage, simulated
-from tests.simulation.scenario import scenario
+from tests.simulation.scenario import (
+    CLUSTER_ACTS,
+    COMMANDS,
+    FAULTS,
+    RARE_ACTS,
+    long_scenario,
+    scenario,
+)
 from tests.simulation.shrinking import explain, failure_of
+from tests.simulation.table_faults import TABLE_ACTS
+from tests.simulation.tally import Counts
 
-SEEDS = 600
-AT_ONCE = 30
+SEEDS = 2_000
+AT_ONCE = 1_000
+AT_LEAST = 1
+"""How often each operation, change and kind of fault occurs in ``AT_ONCE`` histories."""
 
 
 @pytest.fixture
@@ -32,12 +44,36 @@ def test_everything_is_put_back() -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_histories_land_every_record_once_whatever_fails(stage: Stage, first: int) -> None:
+    counts = Counts()
     for seed in range(first, first + AT_ONCE):
-        found = failure_of(scenario(seed), stage, Counts())
+        found = failure_of(scenario(seed), stage, counts)
         if found is not None:
             pytest.fail(explain(scenario(seed), found, stage))
+    assert not _missing(counts)
+
+
+def _missing(counts: Counts) -> dict[str, list[str]]:
+    """What has not happened ``AT_LEAST`` times."""
+    wanted = {
+        "operations": (counts.operations, set(COMMANDS)),
+        "changes": (
+            counts.changes,
+            {*CLUSTER_ACTS, *RARE_ACTS, *TABLE_ACTS, *DISPLACEMENTS},
+        ),
+        "faults": (
+            counts.fault_kinds,
+            {kind for _, _, kinds in FAULTS for kind in kinds},
+        ),
+        "places": (counts.fault_places, {tag for tag, _, _ in FAULTS}),
+    }
+    found = {
+        name: sorted(one for one in kinds if seen[one] < AT_LEAST)
+        for name, (seen, kinds) in wanted.items()
+    }
+    return {name: rare for name, rare in found.items() if rare}
 
 
 def test_a_seed_replays_exactly(stage: Stage) -> None:
-    traces = [play(scenario(5), stage, Counts(), is_traced=True).world.trace for _ in range(2)]
-    assert traces[0] == traces[1]
+    for drawn in (scenario, long_scenario):
+        traces = [play(drawn(5), stage, Counts(), is_traced=True).world.trace for _ in range(2)]
+        assert traces[0] == traces[1]
