@@ -338,13 +338,9 @@ class History:
 
     def _repeat(self, command: str) -> None:
         for _ in range(MOST_RUNS):
-            before = self.judge.given_up()
             (found,) = self._carry_out([(Process("repair"), command)], self._job(SKIP_ALL))
             if isinstance(found, RangelandError):
-                # A replacement that was under way cannot read what is missing, and is given up.
-                allowed = (TableRefused,) if self.judge.given_up() > before else ()
-                is_troubled = self.judge.is_harmed()
-                self._check_error(found, is_troubled=is_troubled, allowed=allowed)
+                self._check_error(found, is_troubled=self.judge.is_harmed())
                 continue
             self.judge.check()
             if found.state == "nothing":

@@ -134,13 +134,6 @@ class Judge:
         version = self._tables.newest(self.table)
         return bool(self.torn() or (version and self._faults.dead & set(version.files)))
 
-    def given_up(self) -> int:
-        """How many replacements have ended without landing anything."""
-        outcomes = self.ledger().outcomes.items()
-        return sum(
-            "/replace/" in application and not row["ranges"] for (application, _), row in outcomes
-        )
-
     def ledger(self) -> LedgerRows:
         found = LedgerRows()
         version = self._tables.newest(self._ledger)

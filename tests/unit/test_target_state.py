@@ -226,6 +226,24 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     assert target.enter(plan(), [])
 
 
+@pytest.mark.parametrize("error", [DAMAGED, EXPIRED])
+def test_a_replacement_that_another_driver_gives_up_does_not_end_it(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    columns_are_there(monkeypatch)
+    target = drivers.another()
+    replacing = plan(application=f"{APP}/replace/0123", kind=PlanKind.REPLACE)
+    assert target.enter(replacing, [])
+    target.refresh()
+    (left,) = target.history.unfinished()
+    reading = reading_of(target)
+    reading.error = error
+    done = finisher_of(reading).finish(left.plan, left, recovered=True)
+    assert (done.outcome.ranges, done.recovered) == ((), True)
+    target.refresh()
+    assert target.history.unfinished() == []
+
+
 def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
     drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

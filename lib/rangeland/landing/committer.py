@@ -72,6 +72,21 @@ class PlanCommitter:
         self.replaced: ReplacedRange | None = None
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
+        """Ends a replacement that cannot succeed. Its error is raised only by the driver that has
+        entered it: others have not asked for it, and go on."""
+        try:
+            return self._finish(plan, left, recovered=recovered)
+        except _PERMANENT as error:
+            if not recovered or not plan.replaces:
+                raise
+            self.target.refresh()
+            given_up = self.target.history.landed_plan(plan)
+            if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
+                raise
+            self._warn(f"{plan.application} was given up, its rows in the table stay: {error}")
+            return self._finish(plan, given_up, recovered=True)
+
+    def _finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
         self.progress.planned(plan, recovered)
         if recovered:
             logger.info(
