@@ -165,9 +165,6 @@ class JsonFields:
         found: str = self._read(name, str, default)
         return found
 
-    def text_or_none(self, name: str) -> str | None:
-        return None if self._values.get(name) is None else self.text(name)
-
     def word(self, name: str) -> str:
         """A string; a number or a boolean as a string."""
         found = self._values.get(name)

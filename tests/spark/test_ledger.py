@@ -139,27 +139,28 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
         assert ledger.enter(plan(number + 1, start, end), number)
         if number != 1:
             assert ledger.prepare(outcome(plan(number + 1, start, end)))
-    coverage = ledger.coverage()
-    assert coverage.entered == 3
-    assert coverage.landed_of(P0, "id") == [(0, 10), (30, 40)]
-    (held,) = coverage.held_of(P0)
-    assert (held.span, held.application, held.sequence) == (OffsetSpan(10, 20, "id"), APP, 2)
-    assert [live.sequence for live in ledger.live_plans()] == [2]
+    landed = {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(30, 40, "id"))}
+    assert (ledger.entered(), ledger.coverage()) == (3, landed)
+    (live,) = ledger.live_plans()
+    assert ([entry.range for entry in live.ranges], live.application, live.sequence) == (
+        [Range(P0, 10, 20, "id")],
+        *(APP, 2),
+    )
     with pytest.raises(Bug, match="came too late"):
         ledger.prepare(outcome(plan(2, 10, 20)))
     assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)
-    assert ledger.coverage().landed_of(P0) == [(0, 10), (30, 40)]
-    assert {h.application for h in ledger.coverage().held_of(P0)} == {APP, BACKFILL}
+    assert ledger.coverage() == landed
+    assert {live.application for live in ledger.live_plans()} == {APP, BACKFILL}
 
 
 def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> None:
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.enter(plan(1, 90, 99, BACKFILL), 1)
     assert ledger.prepare(outcome(plan(1, 0, 10)))
-    assert ledger.coverage().landed_of(P0) == [(0, 10)]
+    assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
     assert ledger.prepare(outcome(plan(1, 90, 99, BACKFILL)))
-    assert ledger.coverage().landed_of(P0) == [(0, 10), (90, 99)]
-    assert ledger.coverage().held == {}
+    assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(90, 99, "id"))}
+    assert ledger.live_plans() == []
 
 
 def test_the_ledger_is_read_with_sql_and_survives_optimize(

@@ -20,7 +20,7 @@ from rangeland.delta.ledger.events import (
     PlanEvent,
     RangeEntry,
 )
-from rangeland.delta.ledger.landed_offsets import LandedOffsets, merge_spans, with_ranges
+from rangeland.delta.ledger.landed_offsets import merge_spans, with_ranges
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.delta.store_access import StoreSettings
 from rangeland.errors import Conflict, StorageFailed
@@ -130,14 +130,6 @@ def test_pieces_that_touch_become_one() -> None:
 def test_spans_of_different_topic_ids_never_merge() -> None:
     merged = merge_spans([OffsetSpan(0, 5, "a"), OffsetSpan(5, 9, "b"), OffsetSpan(3, 7, "a")])
     assert merged == (OffsetSpan(0, 7, "a"), OffsetSpan(5, 9, "b"))
-
-
-def test_an_unknown_topic_id_counts_as_the_same_log() -> None:
-    landed = {P0: (OffsetSpan(0, 5), OffsetSpan(0, 9, "old"), OffsetSpan(4, 7, "new"))}
-    coverage = LandedOffsets(1, landed)
-    assert coverage.landed_of(P0, "new") == [(0, 7)]
-    assert coverage.landed_of(P0, "old") == [(0, 9)]
-    assert coverage.landed_of(B1) == []
 
 
 def test_ranges_are_added_to_what_is_landed() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, RangeEntry
+from rangeland.delta.ledger.events import LossEvent, OffsetSpan, OutcomeEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord
@@ -87,9 +87,9 @@ def test_what_a_log_ended_before_has_not_landed(ledger: Ledger) -> None:
     short = Loss(P0, 6, 10, LossKind.TRUNCATED, "the log ends at 6", topic_id="id")
     after_the_end = LossEvent(APP, "a", 1, short, 900, 1_000, "h1")
     assert ledger.prepare(outcome(), [loss(), after_the_end])
-    assert ledger.coverage().landed_of(P0) == [(0, 6)]
+    assert ledger.coverage() == {P0: (OffsetSpan(0, 6, "id"),)}
     assert ledger.enter(plan(2, 6, 8), 1), "the coverage that a plan keeps is the same"
-    assert ledger.coverage().landed_of(P0) == [(0, 6)]
+    assert ledger.coverage() == {P0: (OffsetSpan(0, 6, "id"),)}
 
 
 def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEvent:
@@ -217,7 +217,7 @@ def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
     assert ledger.prepare(outcome(), [loss()])
     ((_, found),) = ledger.prepared()
     assert found == outcome()
-    assert ledger.coverage().landed_of(P0, "id") == [(0, 10)]
+    assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
     assert (ledger.live_plans(), ledger.recent()) == ([], ((APP, 1),))
 
 

@@ -106,7 +106,7 @@ def test_fields_are_read_by_type() -> None:
         '{"n": 1, "t": "x", "f": true, "o": {}, "l": ["a"], "z": null, "d": 1.5}'
     )
     assert (fields.number("n"), fields.text("t"), fields.flag("f")) == (1, "x", True)
-    assert (fields.texts("l"), fields.real("d"), fields.text_or_none("z")) == (("a",), 1.5, None)
+    assert (fields.texts("l"), fields.real("d")) == (("a",), 1.5)
     assert (fields.number("z", default=7), fields.text("none", "d")) == (7, "d")
     for read in (
         lambda: fields.number("t"),

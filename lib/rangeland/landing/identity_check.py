@@ -125,7 +125,7 @@ class IdentityCheck:
     def unknown(self, topics: Collection[str], *, now: bool = False) -> list[str]:
         """The topics of which the ledger has no landing, as of the last ``refresh`` or ``now``."""
         ledger = self._ledger.look() if now else self._ledger.found
-        known = {} if ledger is None else ledger.coverage().landed
+        known = {} if ledger is None else ledger.coverage()
         return sorted(set(topics) - {partition.topic for partition in known})
 
     def may_hold(self, topics: Collection[str]) -> list[str]:

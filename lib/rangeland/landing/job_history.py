@@ -121,7 +121,7 @@ class JobHistory:
     def _coverage(self) -> Coverage:
         if self._ledger.found is None:
             return Coverage()
-        spans = self._ledger.found.coverage().landed
+        spans = self._ledger.found.coverage()
         landed: dict[tuple[Partition, str | None], list[tuple[int, int]]] = {}
         for partition, found in spans.items():
             for span in found:

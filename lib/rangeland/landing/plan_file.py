@@ -167,15 +167,6 @@ def _refuse_relative(path: Path, sink: Sink) -> None:
     )
 
 
-def is_plan_file(path: Path) -> bool:
-    """Whether the file is marked as a plan file; also False if it cannot be read."""
-    try:
-        _read(path)
-    except (UsageError, JobFileError):
-        return False
-    return True
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:

@@ -92,15 +92,6 @@ class Process:
         """None while running; minus the signal's number if a signal ended it."""
         return self._popen.poll()
 
-    @property
-    def rss_bytes(self) -> int:
-        """Resident memory of the process itself, 0 where the system does not say."""
-        try:
-            pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
-        except (OSError, IndexError):
-            return 0
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
     def wait_for_port(self, port: int, timeout_s: float = 60) -> None:
         """Until the port accepts connections. Raises `Unreachable` if the process ends or
         the time is up."""

@@ -122,10 +122,6 @@ class ZooKeeper:
         """The session's number and password, with which another client could take it over."""
         return self._session
 
-    @property
-    def is_connected(self) -> bool:
-        return self._connected.is_set()
-
     # --- requests ----------------------------------------------------------------------
 
     def read(self, path: str) -> Znode | None:

@@ -55,15 +55,6 @@ class OffsetSpan:
     topic_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeldSpan:
-    """A range that a live plan will land."""
-
-    span: OffsetSpan
-    application: str
-    sequence: int
-
-
 Spans = Mapping[Partition, tuple[OffsetSpan, ...]]
 
 

@@ -1,4 +1,4 @@
-"""Which offsets are landed, and which are held by live plans: arithmetic on spans. Pure.
+"""Which offsets are landed: arithmetic on spans. Pure.
 
 The coverage rule is built on this: an offset lands once, in whichever kind of run. All offsets
 of an outcome's ranges count as landed, including control records and accepted losses, except
@@ -7,40 +7,15 @@ where the log ended before them: what is written there later has not landed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
-from rangeland.delta.ledger.events import HeldSpan, OffsetSpan, RangeEntry, Spans
+from rangeland.delta.ledger.events import OffsetSpan, RangeEntry, Spans
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge, subtract
 from rangeland.planning.policy import STILL_TO_COME, Loss
 
 _Offsets = list[Interval]
-
-
-@dataclass(frozen=True, slots=True)
-class LandedOffsets:
-    """What is landed, and what live plans hold, by partition. ``entered`` is the number of
-    plans entered when this was computed: pass it to ``Ledger.enter``."""
-
-    entered: int = 0
-    landed: Spans = field(default_factory=dict)
-    held: Mapping[Partition, tuple[HeldSpan, ...]] = field(default_factory=dict)
-
-    def landed_of(self, partition: Partition, topic_id: str | None = None) -> _Offsets:
-        """Sorted, disjoint ``[from, until)``. An unknown topic id on either side, as with old
-        brokers, counts as the same log."""
-        spans = self.landed.get(partition, ())
-        return merge((s.from_offset, s.until_offset) for s in spans if _same(s.topic_id, topic_id))
-
-    def held_of(self, partition: Partition, topic_id: str | None = None) -> list[HeldSpan]:
-        """What live plans hold of this log."""
-        held = self.held.get(partition, ())
-        return [h for h in held if _same(h.span.topic_id, topic_id)]
-
-
-def _same(left: str | None, right: str | None) -> bool:
-    return left is None or right is None or left == right
 
 
 def with_ranges(
@@ -81,20 +56,3 @@ def merge_spans(spans: Iterable[OffsetSpan]) -> tuple[OffsetSpan, ...]:
         for topic_id in sorted(by_id, key=lambda t: t or "")
         for start, end in merge(by_id[topic_id])
     )
-
-
-def held_by(
-    application: str, sequence: int, ranges: Iterable[RangeEntry]
-) -> list[tuple[Partition, HeldSpan]]:
-    """The spans that a live plan holds."""
-    return [
-        (
-            entry.range.partition,
-            HeldSpan(
-                OffsetSpan(entry.range.from_offset, entry.range.until_offset, entry.range.topic_id),
-                application,
-                sequence,
-            ),
-        )
-        for entry in ranges
-    ]

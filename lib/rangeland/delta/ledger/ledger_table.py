@@ -25,24 +25,19 @@ from rangeland.delta.ledger.events import (
     PART,
     PLAN,
     Entry,
-    HeldSpan,
     LossEvent,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
     RangeEntry,
+    Spans,
 )
-from rangeland.delta.ledger.landed_offsets import (
-    LandedOffsets,
-    held_by,
-    with_ranges,
-    without_still_to_come,
-)
+from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
 from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
 from rangeland.delta.table_path import TablePath
 from rangeland.delta.table_snapshot import Committed, Snapshot
 from rangeland.errors import Bug
-from rangeland.model import DataFile, Partition
+from rangeland.model import DataFile
 
 FOLDER = "_rangeland/ledger"
 PLANS = "rangeland/plans"
@@ -216,29 +211,20 @@ class Ledger:
         """(application, sequence) of the plans without an outcome. Opens no file."""
         return [(key.application, key.sequence) for key in self._live_keys()]
 
-    def coverage(self) -> LandedOffsets:
-        """What is landed, and what is held. Reads the newest plan, and the events of the plans
-        that were live when it was entered."""
+    def coverage(self) -> Spans:
+        """What is landed. Reads the newest plan, and the outcomes of the plans that were live when
+        it was entered."""
         newest = self.newest()
         if newest is None:
-            return LandedOffsets(self.entered())
+            return {}
         landed = newest.covered
-        held: dict[Partition, tuple[HeldSpan, ...]] = {}
         for application, sequence in (*newest.live, (newest.application, newest.sequence)):
             outcome = self.outcome(application, sequence)
             if outcome is not None:
                 landed = with_ranges(landed, self._landed_by(outcome))
-                continue
-            plan = (
-                newest
-                if sequence == newest.sequence and application == newest.application
-                else self.plan(application, sequence)
-            )
-            if plan is None:
+            elif self._key(PLAN, application, sequence) is None:
                 raise self._files.broken(f"plan {application} {sequence} is missing")
-            for partition, span in held_by(application, sequence, plan.ranges):
-                held[partition] = (*held.get(partition, ()), span)
-        return LandedOffsets(self.entered(), landed, held)
+        return landed
 
     def _landed_by(self, outcome: OutcomeEvent) -> Sequence[RangeEntry]:
         application, sequence = outcome.application, outcome.sequence
@@ -266,9 +252,9 @@ class Ledger:
         if self.entered() != expected:
             self.refresh()
             return False
-        coverage = self.coverage()
+        covered = self.coverage()
         live = tuple(dict.fromkeys([*unsettled, *self.live()]))
-        row = replace(plan, entered=expected + 1, covered=coverage.landed, live=live)
+        row = replace(plan, entered=expected + 1, covered=covered, live=live)
         return self._append(row, (PLANS, expected + 1))
 
     def prepare(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
