@@ -16,11 +16,11 @@
  *   KERNEL_ABI with any change of them, and of those in the included files.
  * This file reads the records of v2 batches; batches.h finds the batches, messages.h reads the older
  * formats, sets.h the message sets of Jafka, stored.h the stored messages of RocketMQ. Inside of records,
- * json_*.h read JSON, and avro.h reads Avro into the columns of payload_columns.h. */
+ * json_*.h read JSON, and avro.h and protobuf.h read their formats into the columns of payload_columns.h. */
 
 #include <stdint.h>
 
-#define KERNEL_ABI 9
+#define KERNEL_ABI 10
 #define SLACK 64
 
 #if defined(_WIN32)
@@ -391,3 +391,4 @@ EXPORT int32_t rangeland_decode_headers(const payload_t *payloads, int64_t count
 #include "json_records.h"
 #include "payload_columns.h"
 #include "avro.h"
+#include "protobuf.h"

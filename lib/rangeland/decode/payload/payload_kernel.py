@@ -13,7 +13,11 @@ from rangeland.decode.native import native_library
 from rangeland.decode.native.kernel_arrays import POINTER, KernelFunction, struct_of
 from rangeland.decode.payload.column_buffers import ColumnTable
 from rangeland.decode.payload.payload_bytes import PayloadBytes
+from rangeland.decode.payload.protobuf_program import ProtobufProgram
 from rangeland.errors import Bug
+
+_SPARE_FACTOR = 4
+"""The memory in which messages that come in parts are joined, in lengths of the longest payload."""
 
 
 class _Passed(NamedTuple):
@@ -36,6 +40,7 @@ class PayloadKernel:
     def __init__(self, library: Any = None) -> None:
         loaded = library or native_library.load_library()
         self._avro = KernelFunction(loaded, "rangeland_decode_avro", [POINTER] * 5, _Passed)
+        self._protobuf = KernelFunction(loaded, "rangeland_decode_protobuf", [POINTER] * 3, _Passed)
 
     def decode_avro(
         self,
@@ -52,6 +57,24 @@ class PayloadKernel:
         def run(table: Any, sink: Any) -> tuple[_Passed, int]:
             return self._avro(table, *tables, sink)
 
+        return _passes(payloads, roots, columns, run)
+
+    def decode_protobuf(
+        self, payloads: PayloadBytes, program: ProtobufProgram, columns: ColumnTable
+    ) -> pa.Array:
+        """All payloads are of the message that the program begins with."""
+        longest = int((payloads.ends - payloads.starts).max(initial=0))
+        slots = np.zeros((len(program.fields), 4), np.int64)
+        cases = np.zeros(program.oneofs + 1, np.int64)
+        spare = np.zeros(_SPARE_FACTOR * longest + 8, np.uint8)
+        tables = (program.messages, program.fields, program.children, slots, cases, spare)
+        numbers = [*(table.ctypes.data for table in tables), len(spare)]
+        whole = struct_of(numbers, [])  # proto_program_t
+
+        def run(table: Any, sink: Any) -> tuple[_Passed, int]:
+            return self._protobuf(table, whole, sink)
+
+        roots = np.zeros(payloads.count, np.int64)
         return _passes(payloads, roots, columns, run)
 
 

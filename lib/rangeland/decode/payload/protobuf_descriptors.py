@@ -1,0 +1,222 @@
+"""Descriptor sets, which Protobuf's compiler writes, as values; and where messages are in a file.
+
+A descriptor set is Protobuf itself, of a few message types that do not change, so it is read here,
+by numbers, and executors need no library for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rangeland.decode.payload.payload_decoder import PayloadSchemaError
+
+MAX_TYPES_DEPTH = 64
+
+
+@dataclass
+class ProtoField:
+    name: str
+    number: int
+    label: int
+    type: int
+    type_name: str
+    """Of a message or an enum, without the dot in front."""
+    oneof: int | None
+    is_optional: bool
+    """Declared ``optional`` in a file of proto3."""
+
+
+@dataclass
+class ProtoType:
+    """A message type."""
+
+    name: str
+    is_proto2: bool
+    fields: list[ProtoField] = field(default_factory=list)
+    is_map_entry: bool = False
+
+
+@dataclass
+class ProtoEnum:
+    name: str
+    is_closed: bool
+    symbols: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class ProtoTypes:
+    """Everything in a descriptor set, by full name."""
+
+    messages: dict[str, ProtoType] = field(default_factory=dict)
+    enums: dict[str, ProtoEnum] = field(default_factory=dict)
+    main_messages: list[str] = field(default_factory=list)
+    """The messages at the top of the last file, which is the one that was compiled."""
+
+
+def parse_descriptor_set(data: bytes) -> ProtoTypes:
+    """Raises PayloadSchemaError."""
+    found = ProtoTypes()
+    try:
+        for number, file in _fields(data):
+            if number == 1:
+                _read_file(_bytes(file), found)
+    except (ValueError, IndexError) as error:
+        if isinstance(error, PayloadSchemaError):
+            raise
+        raise PayloadSchemaError(f"it is not a descriptor set: {error}") from None
+    if not found.messages:
+        raise PayloadSchemaError("the descriptor set has no messages")
+    return found
+
+
+def _read_file(data: bytes, found: ProtoTypes) -> None:
+    parts = list(_fields(data))
+    package = _text(parts, 2)
+    syntax = _text(parts, 12) or "proto2"
+    if syntax not in ("proto2", "proto3"):
+        raise PayloadSchemaError(f"{_text(parts, 1)} has the syntax {syntax}: use proto2 or proto3")
+    found.main_messages = []
+    for number, value in parts:
+        if number == 4:
+            name = _read_message(_bytes(value), package, syntax == "proto2", found, 0)
+            found.main_messages.append(name)
+        elif number == 5:
+            _read_enum(_bytes(value), package, syntax == "proto2", found)
+
+
+def _read_message(data: bytes, outer: str, is_proto2: bool, found: ProtoTypes, depth: int) -> str:
+    if depth > MAX_TYPES_DEPTH:
+        raise PayloadSchemaError("message types are nested too deeply")
+    parts = list(_fields(data))
+    name = _inside(outer, _text(parts, 1))
+    message = found.messages[name] = ProtoType(name, is_proto2)
+    for number, value in parts:
+        if number == 2:
+            message.fields.append(_field(_bytes(value)))
+        elif number == 3:
+            _read_message(_bytes(value), name, is_proto2, found, depth + 1)
+        elif number == 4:
+            _read_enum(_bytes(value), name, is_proto2, found)
+        elif number == 7:
+            message.is_map_entry = any(n == 7 and v for n, v in _fields(_bytes(value)))
+    return name
+
+
+def _field(data: bytes) -> ProtoField:
+    parts = list(_fields(data))
+    numbers = {number: value for number, value in parts if isinstance(value, int)}
+    return ProtoField(
+        name=_text(parts, 1),
+        number=numbers.get(3, 0),
+        label=numbers.get(4, 1),
+        type=numbers.get(5, 0),
+        type_name=_text(parts, 6).removeprefix("."),
+        oneof=numbers.get(9),
+        is_optional=bool(numbers.get(17, 0)),
+    )
+
+
+def _read_enum(data: bytes, outer: str, is_proto2: bool, found: ProtoTypes) -> None:
+    parts = list(_fields(data))
+    name = _inside(outer, _text(parts, 1))
+    enum = found.enums[name] = ProtoEnum(name, is_proto2)
+    for number, value in parts:
+        if number == 2:
+            inner = list(_fields(_bytes(value)))
+            at = next((v for n, v in inner if n == 2 and isinstance(v, int)), 0)
+            enum.symbols.setdefault(_int32(at), _text(inner, 1))  # the first of several names
+
+
+def _int32(value: int) -> int:
+    low = value & 0xFFFFFFFF
+    return low - (1 << 32) if low >> 31 else low
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Numbers and values; raises ValueError or IndexError."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        match tag & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield tag >> 3, value
+            case 1 | 5 as wire:
+                at += 8 if wire == 1 else 4
+            case 2:
+                size, at = _varint(data, at)
+                if size > len(data) - at:
+                    raise ValueError("a length exceeds it")
+                yield tag >> 3, data[at : at + size]
+                at += size
+            case wire:
+                raise ValueError(f"wire type {wire}")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+        if shift > 63:
+            raise ValueError("a number is too long")
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise ValueError("a number in the place of a message")
+    return value
+
+
+def _text(parts: list[tuple[int, int | bytes]], number: int) -> str:
+    return next((v.decode() for n, v in parts if n == number and isinstance(v, bytes)), "")
+
+
+def _inside(outer: str, name: str) -> str:
+    return f"{outer}.{name}" if outer else name
+
+
+# --- the text of a file -----------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[A-Za-z_][\w.]*|[{};=]""",
+    re.DOTALL,
+)
+
+
+def message_indexes(text: str) -> dict[str, tuple[int, ...]]:
+    """Where each message is in a ``.proto`` text: its number among those at the top, then among
+    those inside that one, and so on. This is how payloads name their message."""
+    tokens = [one for one in _TOKEN.findall(text) if one[0] not in "/\"'"]
+    package, at = "", 0
+    found: dict[str, tuple[int, ...]] = {}
+    open_: list[tuple[str, tuple[int, ...]] | None] = []  # None: no message
+    counts: dict[tuple[int, ...], int] = {}
+    while at < len(tokens):
+        match tokens[at : at + 3]:
+            case ["package", name, ";"] if not open_:
+                package, at = name, at + 3
+            case ["message", name, "{"] if not open_ or open_[-1]:
+                outer = open_[-1] if open_ else (package, ())
+                assert outer
+                path = (*outer[1], counts.get(outer[1], 0))
+                counts[outer[1]] = path[-1] + 1
+                full = _inside(outer[0], name)
+                found[full] = path
+                open_.append((full, path))
+                at += 3
+            case ["{", *_]:
+                open_.append(None)
+                at += 1
+            case ["}", *_]:
+                if open_:
+                    open_.pop()
+                at += 1
+            case _:
+                at += 1
+    return found

@@ -1,0 +1,304 @@
+"""A message type to the tables that the kernel runs and the columns that they fill.
+
+Every use of a type has rows and columns of its own. Types that contain themselves are refused, as
+no table has columns for them. Absent fields are what the language says: null where a field has
+presence, else zero or empty. Well-known types become what they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+
+from rangeland.decode.payload.column_buffers import (
+    EMPTY_STRUCT,
+    MAX_COLUMNS,
+    MAX_DEPTH,
+    ColumnTable,
+    list_type,
+    struct_type,
+)
+from rangeland.decode.payload.payload_decoder import PayloadSchemaError
+from rangeland.decode.payload.protobuf_descriptors import ProtoField, ProtoType, ProtoTypes
+
+_REQUIRED_LABEL, _REPEATED_LABEL = 2, 3  # of FieldDescriptorProto
+
+
+class WireKind(IntEnum):
+    """``proto_kind`` in ``protobuf.h``."""
+
+    INT32 = 1
+    INT64 = 2
+    UINT32 = 3
+    UINT64 = 4
+    SINT32 = 5
+    SINT64 = 6
+    BOOL = 7
+    FIXED32 = 8
+    FIXED64 = 9
+    SFIXED32 = 10
+    FLOAT = 11
+    DOUBLE = 12
+    BYTES = 13
+    MESSAGE = 14
+    GROUP = 15
+    CLOSED_ENUM = 16
+
+
+class FieldLabel(IntEnum):
+    """``proto_label``."""
+
+    IMPLICIT = 0
+    OPTIONAL = 1
+    REQUIRED = 2
+    REPEATED = 3
+
+
+class MessageForm(IntEnum):
+    """``proto_form``."""
+
+    FIELDS = 0
+    EMPTY = 1
+    WRAPPER = 2
+    TIMESTAMP = 3
+    DURATION = 4
+
+
+_UNSIGNED = pa.decimal128(20, 0)
+_GROUP, _MESSAGE, _ENUM = 10, 11, 14
+_SCALARS = {  # by the number of the type in FieldDescriptorProto
+    1: (WireKind.DOUBLE, pa.float64()),
+    2: (WireKind.FLOAT, pa.float32()),
+    3: (WireKind.INT64, pa.int64()),
+    4: (WireKind.UINT64, _UNSIGNED),
+    5: (WireKind.INT32, pa.int32()),
+    6: (WireKind.FIXED64, _UNSIGNED),
+    7: (WireKind.FIXED32, pa.int64()),
+    8: (WireKind.BOOL, pa.bool_()),
+    9: (WireKind.BYTES, pa.string()),
+    12: (WireKind.BYTES, pa.binary()),
+    13: (WireKind.UINT32, pa.int64()),
+    15: (WireKind.SFIXED32, pa.int32()),
+    16: (WireKind.FIXED64, pa.int64()),
+    17: (WireKind.SINT32, pa.int32()),
+    18: (WireKind.SINT64, pa.int64()),
+}
+_KNOWN = {
+    "google.protobuf.Timestamp": (MessageForm.TIMESTAMP, pa.timestamp("us", "UTC")),
+    "google.protobuf.Duration": (MessageForm.DURATION, pa.int64()),
+}
+_WRAPPERS = {
+    f"google.protobuf.{name}Value": number
+    for name, number in {
+        "Double": 1,
+        "Float": 2,
+        "Int64": 3,
+        "UInt64": 4,
+        "Int32": 5,
+        "Bool": 8,
+        "String": 9,
+        "Bytes": 12,
+        "UInt32": 13,
+    }.items()
+}
+_MOMENT_FIELDS = {1: 3, 2: 5}
+"""Of timestamps and durations, types by numbers: seconds as int64, nanoseconds as int32."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProtobufProgram:
+    """Rows of ``proto_message_t`` and ``proto_field_t``, and the numbers of closed enums."""
+
+    messages: np.ndarray
+    fields: np.ndarray
+    children: np.ndarray
+    oneofs: int
+    paths: Sequence[str]
+    """Of each field, for messages."""
+
+
+class ProtobufCompiler:
+    """The columns of one message type and the program that fills them."""
+
+    def __init__(self, types: ProtoTypes, message: str) -> None:
+        self._types = types
+        self.columns = ColumnTable()
+        self._messages: list[tuple[int, ...]] = []
+        self._fields: list[tuple[int, ...]] = []
+        self._paths: list[str] = []
+        self._children: list[int] = []
+        self._oneofs = 0
+        self._types_used = 0
+        self.arrow_type = self._message_type(self._of(message), ())
+        self._add_message(self._of(message), self.arrow_type, "")
+
+    def program(self) -> ProtobufProgram:
+        return ProtobufProgram(
+            np.array(self._messages, np.int64),
+            np.array(self._fields or [(0,) * 8], np.int64),
+            np.array(self._children or [0], np.int64),
+            self._oneofs,
+            self._paths,
+        )
+
+    def _of(self, name: str) -> ProtoType:
+        found = self._types.messages.get(name)
+        if found is None:
+            raise PayloadSchemaError(f"the message {name} is not defined")
+        return found
+
+    # --- types ---
+
+    def _message_type(self, message: ProtoType, outer: tuple[str, ...]) -> pa.DataType:
+        if message.name in outer:
+            raise PayloadSchemaError(
+                f"the message {message.name} contains itself, and no table has columns for that"
+            )
+        if len(outer) > MAX_DEPTH:
+            raise PayloadSchemaError(f"messages are nested more than {MAX_DEPTH} levels deep")
+        form = _form(message)
+        inner = (*outer, message.name)
+        match form:
+            case MessageForm.TIMESTAMP | MessageForm.DURATION:
+                return _KNOWN[message.name][1]
+            case MessageForm.WRAPPER:
+                return self._item_type(message.fields[0], inner)
+            case MessageForm.EMPTY:
+                return EMPTY_STRUCT
+        self._types_used += 1
+        if self._types_used > MAX_COLUMNS:
+            raise PayloadSchemaError(f"the schema has more than {MAX_COLUMNS} messages")
+        fields = [(one.name, self._field_type(one, inner)) for one in message.fields]
+        return struct_type(fields)
+
+    def _field_type(self, one: ProtoField, outer: tuple[str, ...]) -> pa.DataType:
+        if (entry := self._entry(one)) is not None:
+            key, value = sorted(entry.fields, key=lambda f: f.number)
+            inner = (*outer, entry.name)
+            return pa.map_(self._item_type(key, inner), self._item_type(value, inner))
+        item = self._item_type(one, outer)
+        return list_type(item) if one.label == _REPEATED_LABEL else item
+
+    def _item_type(self, one: ProtoField, outer: tuple[str, ...]) -> pa.DataType:
+        if one.type in (_MESSAGE, _GROUP):
+            return self._message_type(self._of(one.type_name), outer)
+        if one.type == _ENUM:
+            return pa.string()
+        if one.type not in _SCALARS:
+            raise PayloadSchemaError(f"the field {one.name} has the unknown type {one.type}")
+        return _SCALARS[one.type][1]
+
+    def _entry(self, one: ProtoField) -> ProtoType | None:
+        """The message of a map's entries."""
+        if one.type != _MESSAGE or one.label != _REPEATED_LABEL:
+            return None
+        found = self._of(one.type_name)
+        return found if found.is_map_entry and len(found.fields) == 2 else None
+
+    # --- rows ---
+
+    def _add_message(self, message: ProtoType, arrow_type: pa.DataType, path: str) -> int:
+        """A message with a column, and what is inside of it."""
+        index = len(self._messages)
+        self._messages.append(())
+        column = self.columns.add(arrow_type)
+        fields = sorted(message.fields, key=lambda one: one.number)
+        first, oneof = len(self._fields), self._oneofs
+        groups = {one.oneof for one in fields if one.oneof is not None}
+        oneofs = {group: oneof + at for at, group in enumerate(sorted(groups))}
+        self._oneofs += len(oneofs)
+        for one in fields:
+            self._fields.append(())
+            self._paths.append(f"{path}.{one.name}" if path else one.name)
+        form = _form(message)
+        columns = {}
+        if form is MessageForm.FIELDS:  # columns are in the order of declaration
+            for one, kind in zip(message.fields, arrow_type, strict=True):
+                at = first + fields.index(one)
+                columns[one.number] = self._add_field(one, kind.type, self._paths[at])
+        for at, one in enumerate(fields):
+            inner, child = columns.get(one.number, (column, -1))
+            group = -1 if one.oneof is None else oneofs[one.oneof]
+            self._fields[first + at] = self._field_row(message, one, inner, child, group)
+        self.columns.close(column)
+        self._messages[index] = (form, column, first, len(fields), oneof, len(oneofs))
+        return index
+
+    def _add_field(self, one: ProtoField, arrow_type: pa.DataType, path: str) -> tuple[int, int]:
+        """The column of a field, and the message of its items or itself."""
+        entry = self._entry(one)
+        if entry is not None:
+            column = self.columns.add(arrow_type)
+            child = self._add_message(
+                entry, pa.struct([arrow_type.key_field, arrow_type.item_field]), path
+            )
+            self.columns.close(column)
+            return column, child
+        if one.label == _REPEATED_LABEL:
+            column = self.columns.add(arrow_type)
+            _, child = self._add_item(one, arrow_type.value_type, path)
+            self.columns.close(column)
+            return column, child
+        return self._add_item(one, arrow_type, path)
+
+    def _add_item(self, one: ProtoField, arrow_type: pa.DataType, path: str) -> tuple[int, int]:
+        if one.type in (_MESSAGE, _GROUP):
+            column = len(self.columns.columns)
+            return column, self._add_message(self._of(one.type_name), arrow_type, path)
+        return self.columns.leaf(arrow_type, self._symbols(one)), -1
+
+    def _symbols(self, one: ProtoField) -> dict[int, str] | None:
+        if one.type != _ENUM:
+            return None
+        if one.type_name not in self._types.enums:
+            raise PayloadSchemaError(f"the enum {one.type_name} is not defined")
+        return self._types.enums[one.type_name].symbols
+
+    def _field_row(
+        self, message: ProtoType, one: ProtoField, column: int, child: int, group: int
+    ) -> tuple[int, ...]:
+        kind, numbers = self._kind(one)
+        first = len(self._children)
+        self._children.extend(numbers)
+        label = _label(message, one)
+        return (one.number, kind, label, column, child, group, first, len(numbers))
+
+    def _kind(self, one: ProtoField) -> tuple[WireKind, list[int]]:
+        if one.type == _ENUM:
+            enum = self._types.enums[one.type_name]
+            if enum.is_closed:
+                return WireKind.CLOSED_ENUM, sorted(enum.symbols)
+            return WireKind.INT32, []
+        if one.type == _GROUP:
+            return WireKind.GROUP, []
+        return (WireKind.MESSAGE if one.type == _MESSAGE else _SCALARS[one.type][0]), []
+
+
+def _form(message: ProtoType) -> MessageForm:
+    """Well-known types only if they are defined as the kernel knows them."""
+    types = {one.number: one.type for one in message.fields}
+    if message.name in _KNOWN and types == _MOMENT_FIELDS:
+        return _KNOWN[message.name][0]
+    if message.name in _WRAPPERS and types == {1: _WRAPPERS[message.name]}:
+        return MessageForm.WRAPPER
+    return MessageForm.FIELDS if message.fields else MessageForm.EMPTY
+
+
+def _label(message: ProtoType, one: ProtoField) -> FieldLabel:
+    if one.label == _REPEATED_LABEL:
+        return FieldLabel.REPEATED
+    if message.is_map_entry or _form(message) is MessageForm.WRAPPER:
+        return FieldLabel.IMPLICIT
+    if one.label == _REQUIRED_LABEL:
+        return FieldLabel.REQUIRED
+    has_presence = (
+        message.is_proto2
+        or one.is_optional
+        or one.oneof is not None
+        or one.type in (_MESSAGE, _GROUP)
+    )
+    return FieldLabel.OPTIONAL if has_presence else FieldLabel.IMPLICIT
