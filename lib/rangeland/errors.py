@@ -215,6 +215,13 @@ class BadRecord(RangelandError):
             self.log = DamagedLog(*where, facts.get("position"))
 
 
+class UndecodablePayload(BadRecord):
+    """A record of the log is intact, and its key or value is not what the job's schema says."""
+
+    retry = "not before the schema or the policy in the job file is changed"
+    acts = "the author of the job file, or the owner of the topic"
+
+
 class TransformFailed(RangelandError):
     """The job's transform raised an exception, or returned rows that do not match its input."""
 

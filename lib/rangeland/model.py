@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -348,3 +349,6 @@ class QuarantinedBytes:
     records: bytes
     aborted: tuple[tuple[int, int], ...]
     reason: str
+    rows: Any = None
+    """Instead of ``records``, for intact records whose keys or values cannot be decoded: an Arrow
+    RecordBatch with the columns of ``decode.columns``, and why."""

@@ -25,6 +25,18 @@ State = Literal["landed", "nothing", "already-landed"]
 
 
 @dataclass(frozen=True, slots=True)
+class WriterSchema:
+    """A schema in a registry, and how many of the landed records were written with it."""
+
+    VIEW = "id subject version records"
+
+    id: int
+    records: int
+    subject: str | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult(JsonResult):
     """The result of ``run``, ``apply`` and ``backfill``.
 
@@ -37,7 +49,7 @@ class RunResult(JsonResult):
     VIEW = (
         "job application sequence state table table_version landed rows files bytes_written "
         "ranges=partitions recovered already=already_landed held losses passed_over warnings "
-        "replaced seconds"
+        "replaced added_columns? schemas? seconds"
     )
 
     job: str
@@ -59,6 +71,10 @@ class RunResult(JsonResult):
     replaced: ReplacedRange | None = None
     passed_over: tuple[Range, ...] = ()
     """What the checkpoint was moved past: no later run lands it."""
+    added_columns: tuple[str, ...] | None = None
+    """By these landings, to the table; None if keys and values stay bytes."""
+    schemas: tuple[WriterSchema, ...] | None = None
+    """Of the values that named one; None as above."""
 
     @property
     def counts(self) -> Counts:

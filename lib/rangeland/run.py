@@ -17,13 +17,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rangeland.dialects.row_schema import rows_of
+from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
 from rangeland.groups.job_survey import survey_of
 from rangeland.groups.lease import GroupLease, claimed
 from rangeland.groups.offset_mirror import positions
 from rangeland.groups.shared_plan import SharedPlanReader
 from rangeland.job import Job
+from rangeland.job.payload_formats import row_format_of
 from rangeland.job.source_settings import cluster_settings, exposed, login_packages
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.adoption import adopt as adopt_table
@@ -136,7 +137,7 @@ class Runner:
         self.progress = progress
         self.kind = kind
         transform = load_transform(job.sink.transform) if job.sink.transform else None
-        self.rows = rows_of(job.source.dialect)
+        self.rows = typed_rows(job.source.dialect, row_format_of(job))
         if transform is not None:
             self.rows = transformed_schema(spark, transform, self.rows)
         progress.step(f"looking at the table {job.sink.table}")
@@ -151,6 +152,8 @@ class Runner:
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan based on what is known now, and the survey that it was made from."""
         found, self.reading.survey = self.planner.draft()
+        columns = self.reading.columns_to_add(found.plan)
+        found = replace(found, plan=replace(found.plan, columns=columns))
         _log_made(found.plan)
         return found, self.reading.survey
 
@@ -295,6 +298,8 @@ class Runner:
         self.refuse_disagreement()
         if (same := self._entered(plan, self.target.history.unfinished())) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
+        if plan.columns != self.reading.columns_to_add(plan):
+            raise outdated(plan, "it was made for rows with other columns")
         finished = self._finish_prepared()
         unfinished = self.target.history.unfinished()
         standing = self.target.history.standing(plan.application)
@@ -347,7 +352,7 @@ class Runner:
     ) -> Plan | None:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
-        self.target.table.layout(self.rows)
+        self.target.table.layout(self.rows, plan.kind)
         self.reading.wait_for_workers()
         self.target.open_or_create(self.rows)
         if (warning := self.target.table.warning()) and warning not in self.warnings:

@@ -265,6 +265,7 @@ class SimulatedKernel(DeltaKernel):
         transaction: tuple[str, int],
         expected_version: int | None,
         properties: Mapping[str, str],
+        schema: str,
     ) -> Committed:
         found = self._refused("delta.commit", f"committing to {snapshot.path}")
         key = TablePath.parse(snapshot.path).key
@@ -285,13 +286,14 @@ class SimulatedKernel(DeltaKernel):
             now,
             number=now.number + 1,
             configuration={**now.configuration, **properties},
+            schema_json=schema or now.schema_json,
             files=files | {file.path: file for file in adds},
             transactions={**now.transactions, application: sequence},
         )
         made = CommitMetadata(
             version.number, self._world.clock_ms(), "WRITE", {application: sequence}
         )
-        log.append(version, Commit(made, bool(properties), gone))
+        log.append(version, Commit(made, bool(properties or schema), gone))
         self._world.log(f"committed {application} {sequence} to {key}: {len(adds)} files")
         if found == "lost":
             raise StorageFailed(f"committing to {snapshot.path}", why="the answer was lost")

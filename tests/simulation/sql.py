@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import Conflict, StorageFailed
@@ -87,7 +88,7 @@ def _condition(text: str) -> Callable[[Row], bool]:
     return holds
 
 
-def table_frame(spark: SimulatedSpark, path: str) -> Frame:
+def table_frame(spark: SimulatedSpark, path: str, columns: LogColumns = PLAIN_COLUMNS) -> Frame:
     """Spark takes the newest version; the files are read later."""
     spark.world.point("spark.read")
     key = TablePath.parse(path).key
@@ -110,7 +111,11 @@ def has_rows(spark: SimulatedSpark, frame: Frame, where: str) -> bool:
 
 
 def runs_in(
-    spark: SimulatedSpark, frame: Frame, *, by_broker: bool = False
+    spark: SimulatedSpark,
+    frame: Frame,
+    columns: LogColumns = PLAIN_COLUMNS,
+    *,
+    by_broker: bool = False,
 ) -> dict[Partition, Runs]:
     found: dict[Partition, list[int]] = {}
     brokers = _brokers(frame) if by_broker else {}
@@ -121,7 +126,10 @@ def runs_in(
 
 
 def rows_of_entries(
-    spark: SimulatedSpark, frame: Frame, pieces: Mapping[Partition, Sequence[LandedPiece]]
+    spark: SimulatedSpark,
+    frame: Frame,
+    pieces: Mapping[Partition, Sequence[LandedPiece]],
+    columns: LogColumns = PLAIN_COLUMNS,
 ) -> dict[Partition, CountedRange]:
     """A value is in its record's entry, and unique."""
     found = {}
@@ -152,7 +160,9 @@ def _brokers(frame: Frame) -> dict[tuple[str, int], str]:
     return {(t, n): b for each in columns for t, n, b in zip(*each, strict=True)}
 
 
-def compare(old: Frame, new: Frame, *, by_broker: bool = False) -> ReplacedRange:
+def compare(
+    old: Frame, new: Frame, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
+) -> ReplacedRange:
     before, after = _by_offset(old.rows()), _by_offset(new.rows())
     both = before.keys() & after.keys()
     same = sum(before[key] == after[key] for key in both)

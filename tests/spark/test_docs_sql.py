@@ -54,8 +54,8 @@ def ledger(kernel: DeltaKernel, tmp_path_factory: pytest.TempPathFactory) -> str
 
 
 def test_there_are_queries() -> None:
-    assert len(QUERIES) == 5
-    assert all(SHOWN in query.text for query in QUERIES)
+    assert len(QUERIES) == 6
+    assert [SHOWN in query.text for query in QUERIES].count(False) == 1  # of the quarantine
 
 
 def answers(sql: Callable[[str], list[Any]], ledger: str, words: str) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ EXIT_CODES = {
     "LocalProtocolError": 70,
     "BadRecord": 65,
     "TransformFailed": 65,
+    "UndecodablePayload": 65,
     "RangeLost": 66,
     "Conflict": 73,
     "TableRefused": 73,

@@ -21,6 +21,7 @@ from rangeland.delta.quarantine_table import Quarantine, QuarantinedBatch, Wante
 from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.errors import Conflict, StorageFailed
 from rangeland.job import Job
+from rangeland.job.decode_section import Decode
 from rangeland.landing import redrive
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, DataFile, Isolation, Partition, QuarantinedBytes, Range, Slice
@@ -101,6 +102,7 @@ JOB = SimpleNamespace(
     job="orders",
     application=APP,
     source=SimpleNamespace(dialect="kafka", max_batch_bytes=300 * MIB),
+    decode=Decode(),
 )
 
 
@@ -254,7 +256,9 @@ class KeepingInMemory(TableInMemory):
         self.versions.append(Version(path, 0))  # tasks have made the folder
         return self.versions[-1]
 
-    def append(self, snapshot: Any, files: Any, transaction: Any, removed: Any = ()) -> Any:
+    def append(
+        self, snapshot: Any, files: Any, transaction: Any, removed: Any = (), schema: str = ""
+    ) -> Any:
         return super().append(snapshot, files, transaction)
 
 

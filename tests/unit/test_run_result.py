@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.job import Job
+from rangeland.job.decode_section import Decode
 from rangeland.landing.committer import CommittedPlan
 from rangeland.landing.run_result import summed
 from rangeland.model import Isolation, Partition
@@ -41,5 +42,8 @@ def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:
 
 def _job() -> Any:
     return SimpleNamespace(
-        job="orders", application=NAME[0], sink=SimpleNamespace(table="lake/orders")
+        job="orders",
+        application=NAME[0],
+        sink=SimpleNamespace(table="lake/orders"),
+        decode=Decode(),
     )

@@ -69,6 +69,7 @@ class LakeInMemory:
         removed: Sequence[Any] = (),
         properties: object = None,
         is_ready: Callable[[], bool] = lambda: True,
+        schema: str = "",
     ) -> Committed | AlreadyCommitted | NotReady:
         if not is_ready():
             return NotReady()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
+from rangeland.decode.payload.row_format import RowFormat
 from rangeland.model import Address, Isolation, QuarantinedBytes, Survey, VersionSupport
 from rangeland.planning.policy import Policy
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
@@ -82,8 +84,15 @@ class ClusterSettings:
     """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers report."""
     asks_registry: bool = False
     """Whether ZooKeeper may know the cleanup policy of topics, where brokers do not report it."""
+    rows: RowFormat | None = None
+    """How keys and values become typed columns; None leaves them as bytes."""
     registered_cleanup: tuple[tuple[str, str], ...] | None = None
     """What ZooKeeper reported, by topic; None if it could not be asked."""
+
+    @property
+    def columns(self) -> LogColumns:
+        """What the log's own columns are called in rows that are read."""
+        return PLAIN_COLUMNS if self.rows is None else self.rows.columns
 
     def knowing(self, survey: Survey) -> ClusterSettings:
         """The same, with what a survey has found out about the brokers."""

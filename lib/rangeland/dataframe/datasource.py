@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.row_schema import rows_of
+from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import UsageError
 from rangeland.logs import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
@@ -69,8 +69,8 @@ class RangelandSource(DataSource):
         return "rangeland"
 
     def schema(self) -> StructType:
-        plan, _, _ = self._freeze()
-        return from_arrow_schema(rows_of(plan.dialect))
+        plan, cluster, _ = self._freeze()
+        return from_arrow_schema(typed_rows(plan.dialect, cluster.rows))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         plan, cluster, pieces = self._freeze()

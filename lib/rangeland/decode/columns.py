@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +35,41 @@ BROKER = pa.field("broker", pa.string())
 RECORDS = pa.schema([KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS])
 
 _CACHED_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class LogColumns:
+    """What the log's own columns are called in a table. ``prefix`` keeps them apart from the
+    fields of values where these are columns too."""
+
+    prefix: str = ""
+
+    def named(self, name: str) -> str:
+        return self.prefix + name
+
+    @property
+    def topic(self) -> str:
+        return self.named(TOPIC.name)
+
+    @property
+    def partition(self) -> str:
+        return self.named(PARTITION.name)
+
+    @property
+    def broker(self) -> str:
+        return self.named(BROKER.name)
+
+    @property
+    def offset(self) -> str:
+        return self.named(OFFSET.name)
+
+    @property
+    def position(self) -> str:
+        """The index of a record in its entry, where offsets are bytes."""
+        return self.named("position")
+
+
+PLAIN_COLUMNS = LogColumns()
 
 
 def row_schema(*, broker: bool = False, extra: Iterable[pa.Field] = ()) -> pa.Schema:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from rangeland.errors import TableRefused
+from rangeland.untrusted import Unreadable, parse_json
 
 UTC_MICROS = pa.timestamp("us", "UTC")
 
@@ -137,4 +138,20 @@ def sql_type(delta: Any) -> str:
 
 def names_in(schema_text: str) -> frozenset[str]:
     """The names of the top-level columns of a Delta schema."""
-    return frozenset(field["name"] for field in json.loads(schema_text)["fields"])
+    return frozenset(field["name"] for field in fields_of(schema_text))
+
+
+def fields_of(schema_text: str) -> list[dict[str, Any]]:
+    """The top-level fields of a Delta schema."""
+    fields: list[dict[str, Any]] = json.loads(schema_text)["fields"]
+    return fields
+
+
+def checked_schema(schema_text: str) -> str:
+    """A schema that somebody else may have written. Raises Unreadable for anything else."""
+    try:
+        if arrow_type(parse_json(schema_text)) is not None:
+            return schema_text
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise Unreadable(f"columns is not a schema: {error}") from error
+    raise Unreadable("columns has a type that cannot be written")

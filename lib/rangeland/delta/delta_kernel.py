@@ -27,6 +27,7 @@ from rangeland.delta.hadoop_configuration import HadoopConf
 from rangeland.delta.java_calls import translated
 from rangeland.delta.log_actions import add_lines, added_file, remove_lines
 from rangeland.delta.log_maintenance import LogMaintenance
+from rangeland.delta.metadata_update import set_schema
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.table_history import TableHistory
 from rangeland.delta.table_lock import locked
@@ -54,6 +55,7 @@ class DeltaKernel:
     in every commit."""
 
     def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
+        self._gateway = spark.sparkContext._gateway
         self._jvm = spark.sparkContext._jvm
         self._engine_info = engine_info
         self._maintenance = LogMaintenance()
@@ -234,9 +236,11 @@ class DeltaKernel:
         removed: Sequence[AddedFile] = (),
         properties: Mapping[str, str] | None = None,
         is_ready: Callable[[], bool] = _always,
+        schema: str = "",
     ) -> Committed | AlreadyCommitted | NotReady:
         """One commit that adds ``files``, removes ``removed`` from the table, and sets the
-        transaction (application, version) and these table properties. ``is_ready`` is called
+        transaction (application, version) and these table properties. The table has ``schema``
+        afterwards, if it is given. ``is_ready`` is called
         while the table is locked, so no writer that honours the lock can commit between its
         answer and this commit.
 
@@ -264,7 +268,7 @@ class DeltaKernel:
                         if expected_version not in (None, snapshot.version):
                             raise _moved(where, expected_version)
                     done = self._append(
-                        snapshot, actions, transaction, expected_version, properties or {}
+                        snapshot, actions, transaction, expected_version, properties or {}, schema
                     )
             fields |= {"version": done.version, "files": len(files), "removed": len(removed)}
             logger.info("Committed a transaction", extra=fields)
@@ -294,6 +298,7 @@ class DeltaKernel:
         transaction: tuple[str, int],
         expected_version: int | None,
         properties: Mapping[str, str],
+        schema: str,
     ) -> Committed:
         if not snapshot.is_own:
             # What maintenance a commit needs depends on what the previous one has done.
@@ -305,6 +310,8 @@ class DeltaKernel:
         if expected_version is not None:
             builder = builder.withMaxRetries(0)
         java = builder.build(self.engine)
+        if schema:
+            set_schema(self._gateway, java, self._types.deserializeStructType(schema))
         result = java.commit(self.engine, self._actions(text))
         self._maintenance.start(snapshot.path, lambda: self._run_hooks(result))
         return Committed(int(result.getVersion()), self._left_by(result))

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from rangeland.delta.arrow_schema import schema_json
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.quarantine_writer import SCHEMA, prefix_of
+from rangeland.delta.quarantine_writer import RECORD, SCHEMA, prefix_of, size_of
+from rangeland.delta.schema_evolution import evolved
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_commit import missing_files
 from rangeland.delta.table_path import TablePath
@@ -75,7 +76,11 @@ class Quarantine:
         if not outcome.kept and not stale:
             return
         transaction = (f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1)
-        self._kernel.append(made, outcome.kept, transaction, removed=stale)
+        # A quarantine that an earlier version created lacks the newest columns.
+        schema, added = evolved(made.schema_json, schema_json(SCHEMA))
+        self._kernel.append(
+            made, outcome.kept, transaction, removed=stale, schema=schema if added else ""
+        )
 
     def batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
         """The batches that are wanted, a file at a time: the bytes in other files are not read.
@@ -97,10 +102,20 @@ def _read(
 ) -> list[dict[str, object]]:
     try:
         table = pq.read_table(full, columns=columns, filesystem=store, partitioning=None)
-        rows: list[dict[str, object]] = (table if taken is None else table.take(taken)).to_pylist()
+        return _rows(table if taken is None else table.take(taken))
     except (OSError, pa.ArrowException) as error:
         raise StorageFailed(f"reading the quarantine {full}", why=str(error)) from error
-    return rows
+
+
+def _rows(table: pa.Table) -> list[dict[str, object]]:
+    """Intact records stay in Arrow: Python has no times after 9999."""
+    name = "undecodable"
+    if name not in table.column_names:
+        rows: list[dict[str, object]] = table.to_pylist()
+        return rows
+    rows = table.drop_columns([name]).to_pylist()
+    found = table.column(name)
+    return [{**row, name: found[i].values} for i, row in enumerate(rows)]
 
 
 def _place(row: dict[str, object]) -> tuple[str, int, Range]:
@@ -111,20 +126,27 @@ def _place(row: dict[str, object]) -> tuple[str, int, Range]:
     return str(row["application"]), int(str(row["sequence"])), where
 
 
+def _records(entries: object) -> pa.RecordBatch | None:
+    """Intact records; None for the bytes of a batch."""
+    if not isinstance(entries, pa.StructArray):
+        return None
+    return pa.RecordBatch.from_struct_array(entries.cast(RECORD))
+
+
 def _batch(row: dict[str, object]) -> QuarantinedBatch:
     aborted: list[dict[str, int]] = row["aborted"] or []  # type: ignore[assignment]
     records: bytes = row["records"] or b""  # type: ignore[assignment]
     application, sequence, where = _place(row)
     reason = str(row["reason"] or "")
+    spans = tuple((a["producer_id"], a["first_offset"]) for a in aborted)
+    kept = QuarantinedBytes(records, spans, reason, _records(row.get("undecodable")))
     return QuarantinedBatch(
         where,
         application,
         sequence,
         reason,
         str(row["leader"] or ""),
-        len(records),
-        QuarantinedBytes(
-            records, tuple((a["producer_id"], a["first_offset"]) for a in aborted), reason
-        ),
+        size_of(kept),
+        kept,
         round(row["kept_at"].timestamp() * 1000),  # type: ignore[attr-defined]
     )

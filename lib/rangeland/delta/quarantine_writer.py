@@ -10,12 +10,15 @@ import datetime as dt
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rangeland.decode.columns import HEADER
 from rangeland.delta.arrow_schema import UTC_MICROS
 from rangeland.delta.data_files import store_error, sync_file
 from rangeland.delta.store_access import StoreSettings, open_store
@@ -28,6 +31,21 @@ FILE_BYTES = 8 << 20
 
 logger = logging.getLogger(__name__)
 _ABORTED = pa.struct([pa.field("producer_id", pa.int64()), pa.field("first_offset", pa.int64())])
+RECORD = pa.struct(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", UTC_MICROS),
+        pa.field("timestampType", pa.int32()),
+        pa.field("headers", pa.list_(pa.field("element", HEADER))),
+        pa.field("bornTimestamp", UTC_MICROS),
+        pa.field("reason", pa.string()),
+        pa.field("schema_id", pa.int32()),
+    ]
+)
+"""An intact record whose key or value cannot be decoded. Its names are those of ``decode.columns``
+and of dialects."""
 SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -45,6 +63,7 @@ SCHEMA = pa.schema(
         pa.field("kept_at", UTC_MICROS),
         pa.field("aborted", pa.list_(pa.field("element", _ABORTED))),
         pa.field("records", pa.binary()),
+        pa.field("undecodable", pa.list_(pa.field("element", RECORD))),
     ]
 )
 
@@ -88,12 +107,13 @@ class QuarantineWriter:
             "kept_at": dt.datetime.fromtimestamp(time.time(), dt.UTC),
             "aborted": aborted,
             "records": kept.records,
+            "undecodable": kept.rows,
         }
         fields = partition_fields(where.partition, where.from_offset)
         fields["until_offset"] = where.until_offset
         logger.info("Quarantined bytes that cannot be decoded: %s", kept.reason, extra=fields)
         self._rows.setdefault(index, []).append(row)
-        self._sizes[index] = self._sizes.get(index, 0) + len(kept.records)
+        self._sizes[index] = self._sizes.get(index, 0) + size_of(kept)
         if self._sizes[index] >= FILE_BYTES:
             self._write(index)
 
@@ -121,7 +141,7 @@ class QuarantineWriter:
         store, root = open_store(self._settings.table)
         name = f"part-{prefix_of(self._settings.plan)}-{uuid.uuid4()}.zstd.parquet"
         full = f"{root}/{name}"
-        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        table = _table(rows)
         try:
             store.create_dir(root, recursive=True)
             with store.open_output_stream(full) as sink:
@@ -133,6 +153,37 @@ class QuarantineWriter:
         stats = f'{{"numRecords":{len(rows)}}}'
         written = DataFile(name, size, len(rows), stats, time.time_ns() // 1_000_000)
         self._files.setdefault(index, []).append(written)
+
+
+def _table(rows: Sequence[Mapping[str, object]]) -> pa.Table:
+    """The rows, with intact records as they are in Arrow: Python has no times after 9999."""
+    *plain, nested = SCHEMA
+    given: list[Any] = [row[nested.name] for row in rows]
+    records = [pa.array([], RECORD) if one is None else _structs(one) for one in given]
+    offsets = np.cumsum([0, *(len(one) for one in records)])
+    lists = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()),
+        pa.concat_arrays(records),
+        type=nested.type,
+        mask=pa.array([one is None for one in given]),
+    )
+    table = pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(plain))
+    return table.append_column(nested, lists)
+
+
+def _structs(rows: pa.RecordBatch) -> pa.StructArray:
+    columns = [
+        rows.column(f.name).cast(f.type)
+        if f.name in rows.schema.names
+        else pa.nulls(rows.num_rows, f.type)
+        for f in RECORD
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(RECORD))
+
+
+def size_of(kept: QuarantinedBytes) -> int:
+    """In bytes."""
+    return len(kept.records) if kept.rows is None else int(kept.rows.nbytes)
 
 
 def prefix_of(plan_hash: str) -> str:

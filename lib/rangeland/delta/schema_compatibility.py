@@ -179,11 +179,14 @@ def _goes_into(ours: Any, theirs: Any) -> bool:
     if ours["type"] != theirs["type"]:
         return False
     if ours["type"] == "struct":
-        pairs = zip(ours["fields"], theirs["fields"], strict=False)
-        return len(ours["fields"]) == len(theirs["fields"]) and all(
-            a["name"].lower() == b["name"].lower() and _goes_into(a["type"], b["type"])
-            for a, b in pairs
-        )
+        given = {f["name"].lower(): f for f in ours["fields"]}
+        fits = [
+            _goes_into(given.pop(f["name"].lower())["type"], f["type"])
+            if f["name"].lower() in given
+            else f["nullable"]  # it stays null
+            for f in theirs["fields"]
+        ]
+        return all(fits) and not given
     parts = ("elementType",) if ours["type"] == "array" else ("keyType", "valueType")
     return all(_goes_into(ours[part], theirs[part]) for part in parts)
 

@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 
 from rangeland.delta.data_files import store_error
 from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.schema_evolution import evolved
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
@@ -28,6 +29,8 @@ class CommittedOutcome:
 
     version: int | None
     is_new: bool
+    added: tuple[str, ...] = ()
+    """The columns that this commit has added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,12 @@ def land(
     since: int = 0,
     removed: Sequence[AddedFile] = (),
     properties: Mapping[str, str] | None = None,
+    columns: str = "",
 ) -> CommittedOutcome | FilesMissing:
     """Commits ``files`` with transaction (application, sequence), exactly once. If files are
     ``removed`` in the same commit, a concurrent commit is a Conflict. The table has
-    ``properties`` afterwards.
+    ``properties`` afterwards, and the ``columns`` of the files, a schema: those that it lacks are
+    added in the same commit.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the commit of an earlier call."""
@@ -83,22 +88,26 @@ def land(
         return not missing
 
     to_set = _to_set(snapshot, properties or {})
+    schema, added = evolved(snapshot.schema_json, columns) if columns else ("", ())
+    schema = schema if added else ""
     expected = snapshot.version if removed else None
+    transaction = (application, sequence)
     try:
         done = kernel.append(
-            snapshot, files, (application, sequence), expected, removed, to_set, is_whole
+            snapshot, files, transaction, expected, removed, to_set, is_whole, schema
         )
     except Conflict:
-        # Of two first landings in a table, one sets the properties and the other tries again.
+        # Of two first landings in a table, one sets the properties and the other tries again; the
+        # same goes for new columns.
         theirs = kernel.load(where)
-        if not to_set or theirs is None or _to_set(theirs, to_set):
+        if theirs is None or not _are_done(theirs, to_set, columns if schema else ""):
             raise
-        return land(kernel, theirs, application, sequence, files, since, removed, properties)
+        return land(kernel, theirs, *transaction, files, since, removed, properties, columns)
     match done:
         case NotReady():
             return FilesMissing(tuple(missing))
         case Committed(version=version):
-            return CommittedOutcome(version, is_new=True)
+            return CommittedOutcome(version, is_new=True, added=added)
         case AlreadyCommitted():
             return CommittedOutcome(
                 landed_at(kernel, where, application, sequence, since), is_new=False
@@ -121,6 +130,13 @@ def _to_set(snapshot: Snapshot, wanted: Mapping[str, str]) -> dict[str, str]:
     """The properties that the table does not have yet: a change of metadata fails concurrent
     writers, so it is made only once."""
     return {name: value for name, value in wanted.items() if snapshot.property(name) != value}
+
+
+def _are_done(snapshot: Snapshot, to_set: Mapping[str, str], columns: str) -> bool:
+    """Whether another commit has made these changes of metadata, of which there are some."""
+    wanted = bool(to_set or columns)
+    lacks = columns and evolved(snapshot.schema_json, columns)[1]
+    return wanted and not _to_set(snapshot, to_set) and not lacks
 
 
 def missing_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[str, ...]:

@@ -10,12 +10,13 @@ missing row from one that never existed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import ProofFailed
 from rangeland.model import Counts, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Loss
@@ -26,11 +27,21 @@ MAX_GAPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class LostRecords:
+    """Records of a chunk that have no row because they could not be decoded, and what is kept of
+    them if they are quarantined."""
+
+    loss: Loss
+    kept: QuarantinedBytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SliceChunk:
     """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that are
     records (a RecordBatch or None), and a class for each offset. ``taken_up``: how many offsets its
     entries span, where offsets are bytes. A chunk whose ``loss`` is held has no width: its slice
-    ends there. ``kept``: the bytes of a loss that is quarantined."""
+    ends there. ``kept``: the bytes of a loss that is quarantined. ``records``: losses within the
+    chunk. ``schema_ids``: how many values named each writer's schema."""
 
     slice_index: int
     from_offset: int
@@ -42,6 +53,8 @@ class SliceChunk:
     loss: Loss | None = None
     taken_up: int | None = None
     kept: QuarantinedBytes | None = None
+    records: tuple[LostRecords, ...] = ()
+    schema_ids: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -55,6 +68,7 @@ class _SliceCount:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     taken_up: int | None = None
     is_held: bool = False
+    schema_ids: dict[int, int] = field(default_factory=dict)
 
     def is_read(self) -> bool:
         return self.is_held or self.position == self.slice.until_offset
@@ -66,9 +80,10 @@ class _SliceCount:
 
 
 class ReceiptBuilder:
-    """The counts of one task's slices while they are read."""
+    """The counts of one task's slices while they are read, whose rows have these columns."""
 
-    def __init__(self, slices: Sequence[Slice]) -> None:
+    def __init__(self, slices: Sequence[Slice], columns: LogColumns = PLAIN_COLUMNS) -> None:
+        self._offset = columns.offset
         self._lines = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
 
     def add(self, chunk: SliceChunk) -> None:
@@ -89,12 +104,15 @@ class ReceiptBuilder:
         if chunk.taken_up is not None:
             line.taken_up = (line.taken_up or 0) + chunk.taken_up
         elif len(line.gaps) <= MAX_GAPS:
-            for start, end in gaps_of(chunk):
+            for start, end in gaps_of(chunk, self._offset):
                 line.without_rows(start, end)
         line.position = chunk.until_offset
         line.counts = line.counts + chunk.counts
         line.bytes_read += chunk.bytes_read
         line.leader = chunk.leader or line.leader
+        line.losses.extend(one.loss for one in chunk.records)
+        for schema_id, count in chunk.schema_ids.items():
+            line.schema_ids[schema_id] = line.schema_ids.get(schema_id, 0) + count
         if chunk.loss is not None:
             line.losses.append(chunk.loss)
             line.is_held = chunk.loss.action is Action.HOLD
@@ -122,20 +140,22 @@ class ReceiptBuilder:
                 if len(line.gaps) > MAX_GAPS or line.taken_up is not None
                 else tuple(line.gaps),
                 taken_up=line.taken_up,
+                schema_ids=tuple(sorted(line.schema_ids.items())),
             )
             for line in self._lines.values()
         )
 
 
-def gaps_of(chunk: SliceChunk) -> Iterator[tuple[int, int]]:
-    """The offsets of a chunk that have no row, as intervals in order."""
+def gaps_of(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int]]:
+    """The offsets of a chunk that have no row, as intervals in order. ``column``: the one that
+    holds offsets."""
     if chunk.counts.landed == chunk.until_offset - chunk.from_offset:
         return
     if chunk.batch is None or not chunk.batch.num_rows:
         if chunk.from_offset < chunk.until_offset:
             yield chunk.from_offset, chunk.until_offset
         return
-    offsets = chunk.batch.column("offset").to_numpy()
+    offsets = chunk.batch.column(column).to_numpy()
     edges = np.concatenate(([chunk.from_offset - 1], offsets, [chunk.until_offset]))
     for before in np.flatnonzero(np.diff(edges) > 1):
         yield int(edges[before]) + 1, int(edges[before + 1])

@@ -22,6 +22,7 @@ from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.fetch.typed_chunks import TypedChunks, kept_rows
 from rangeland.model import Address, Counts, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Loss
 from rangeland.untrusted import parse_address
@@ -33,11 +34,15 @@ def read_slices(
     """Chunks of all slices, those of each slice in order and without a gap, slices interleaved. A
     chunk whose loss is held is the last one of its slice.
 
-    Batches have the columns of ``decode.columns`` with topic and partition added. Raises
-    RangeLost, BadRecord, Unreachable or RemoteProtocolError; never ends early."""
+    Batches have the columns of ``decode.columns`` with topic and partition added, typed if the
+    settings have a row format. Raises RangeLost, BadRecord, Unreachable or RemoteProtocolError;
+    never ends early."""
     if settings.kept:
-        kept = _kept_pieces(slices, settings)
-        yield from _read(kept, slices, load_dialect(settings.dialect), settings)
+        intact = [s for s in slices if settings.kept[s.index].rows is not None]
+        yield from kept_rows(intact, settings)
+        damaged = [s for s in slices if settings.kept[s.index].rows is None]
+        kept = _kept_pieces(damaged, settings)
+        yield from _read(kept, damaged, load_dialect(settings.dialect), settings)
         return
     patience = patience or FetchLimits(no_progress_ms=settings.no_progress_ms)
     fetcher = FetchThread(slices, settings, patience)
@@ -75,6 +80,8 @@ def _read(
 
     by_index = {s.index: s for s in slices}
     gaps = GapExplainer(settings)
+    formats = settings.rows
+    typing = None if formats is None else TypedChunks(formats, settings.policy, slices)
     held: set[int] = set()
     for piece in pieces:
         if piece.index in held:  # fetched before the loss was known
@@ -90,9 +97,14 @@ def _read(
             batch = chunk.batch
             if batch is not None:
                 batch = with_partition(batch, partition)
+            chunk = replace(chunk, batch=batch, bytes_read=size)
+            if typing is not None:
+                chunk = typing.typed(chunk)
             held |= _held(chunk)
-            yield replace(chunk, batch=batch, bytes_read=size)
+            yield chunk
             size = 0
+            if chunk.slice_index in held:
+                break
 
 
 def _held(chunk: SliceChunk) -> set[int]:

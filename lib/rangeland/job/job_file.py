@@ -14,10 +14,15 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
+from rangeland.decode.payload.row_format import FLAT_COLUMNS
+from rangeland.delta.schema_evolution import Evolution
 from rangeland.delta.table_path import TablePath
 from rangeland.dialects.dialect import load_dialect
+from rangeland.job.decode_section import Decode
 from rangeland.job.job_errors import JobFileMistake, job_file_error, mistakes_of
 from rangeland.job.located_values import JobText, override, parse_job_text, read_job_text
+from rangeland.job.policy_section import PolicySpec
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.source_section import Source
 from rangeland.job.value_parsers import (
@@ -30,15 +35,10 @@ from rangeland.job.value_parsers import (
     without_secrets,
 )
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
-from rangeland.patterns import check_pattern
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.limits import Limits
-from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
+from rangeland.planning.policy import Policy, TopicRule
 from rangeland.planning.slices import Slicing
-
-OnLoss = Literal["fail", "skip", "hold"]
-OnSilence = Literal["fail", "hold"]
-OnCorrupt = Literal["fail", "skip", "hold", "quarantine"]
 
 
 class RangeSpec(Section):
@@ -90,91 +90,6 @@ class SliceSpec(Section):
         ge=0,
         description="At least this many, if there is enough to read; 0 means one per core.",
     )
-
-
-class TopicPolicy(Section):
-    """The policy for some topics; what it leaves out is as for all topics."""
-
-    expired: OnLoss | None = None
-    recreated: OnLoss | None = None
-    truncated: OnLoss | None = None
-    vanished: OnLoss | None = None
-    unreachable: OnSilence | None = None
-    corrupt: OnCorrupt | None = None
-    missing: OnLoss | None = None
-
-    def rule(self, pattern: str) -> TopicRule:
-        named = self.model_dump(exclude_none=True)
-        actions = tuple((LossKind(name), Action(word)) for name, word in named.items())
-        return TopicRule(pattern, actions)
-
-
-class PolicySpec(Section):
-    """What to do about offsets that cannot be read: `fail` ends the run, `skip` continues and
-    records the loss in the ledger, `hold` leaves that partition where it is and lands the
-    others."""
-
-    expired: OnLoss = Field(
-        default="fail", description="Retention removed them before they were landed."
-    )
-    recreated: OnLoss = Field(
-        default="fail",
-        description="The topic was deleted and created again: its offsets mean other records now.",
-    )
-    truncated: OnLoss = Field(
-        default="fail",
-        description="The log ends before what was asked for or landed, as after an unclean "
-        "leader election.",
-    )
-    vanished: OnLoss = Field(
-        default="fail", description="A partition or topic with a checkpoint no longer exists."
-    )
-    unreachable: OnSilence = Field(
-        default="fail",
-        description="The partition has no leader after `source.timeouts.survey_ms` of waiting. "
-        "Nothing is lost: `fail` ends the run, to be tried again later.",
-    )
-    corrupt: OnCorrupt = Field(
-        default="fail",
-        description="A batch cannot be decoded: checksum, codec or layout. `quarantine` keeps its "
-        "bytes beside the table and continues; `rangeland redrive` lands what can be decoded "
-        "later.",
-    )
-    missing: OnLoss = Field(
-        default="fail",
-        description="The log has an unexplained gap: the topic is not compacted, as far as brokers "
-        "report, and the records after the gap exist. A log that has lost a segment looks like "
-        "this.",
-    )
-    topics: dict[str, TopicPolicy] = Field(
-        default={},
-        json_schema_extra={
-            "title": "{topic: {verdict: action}}",
-            "examples": [{"orders": {"expired": "fail"}, "audit-.*": {"corrupt": "hold"}}],
-        },
-        description="Other policies for some topics, by name or by a pattern that matches the "
-        "whole name. The first match counts; what it leaves out is as above.",
-    )
-
-    @field_validator("topics")
-    @classmethod
-    def _patterns(cls, topics: dict[str, TopicPolicy]) -> dict[str, TopicPolicy]:
-        for pattern in topics:
-            try:
-                check_pattern(pattern)
-            except ValueError as error:
-                raise ValueError(
-                    f"a topic or a regular expression of RE2: {pattern}: {error}"
-                ) from None
-        return topics
-
-    @property
-    def values(self) -> Policy:
-        general = self.model_dump(exclude={"topics"})
-        return Policy(
-            **{name: Action(word) for name, word in general.items()},
-            topics=tuple(one.rule(pattern) for pattern, one in self.topics.items()),
-        )
 
 
 class Sink(Section):
@@ -282,6 +197,7 @@ class Job(Section):
     range: RangeSpec = RangeSpec()
     limits: LimitSpec = LimitSpec()
     slices: SliceSpec = SliceSpec()
+    decode: Decode = Decode()
     policy: PolicySpec = PolicySpec()
     sink: Sink
     group: Group | None = Field(default=None, description="A consumer group for the job.")
@@ -306,13 +222,28 @@ class Job(Section):
 
     @model_validator(mode="after")
     def _layout(self) -> Job:
-        column = r"(?i)(?:(?:date|hour)\(\s*)?timestamp(?:type)?\s*\)?"
+        prefix = self.log_columns.prefix
+        column = rf"(?i)(?:(?:date|hour)\(\s*)?{prefix}timestamp(?:type)?\s*\)?"
         timed = [w for w in self.sink.partition_by if re.fullmatch(column, w.strip())]
         dialect = self.source.dialect
         has_times = load_dialect(dialect).capabilities.has_timestamps
         if timed and not has_times and not self.sink.transform:
             expected = f"columns other than {timed[0]}: messages of {dialect} have no timestamp"
             raise MisplacedKey(expected, "sink", "partition_by")
+        return self
+
+    @model_validator(mode="after")
+    def _losses_by_record(self) -> Job:
+        """Where records share offsets, a single one cannot be left out of the counts."""
+        if not load_dialect(self.source.dialect).capabilities.offsets_are_bytes:
+            return self
+        general: dict[str, str | None] = {"": self.policy.undecodable}
+        given = general | {name: one.undecodable for name, one in self.policy.topics.items()}
+        for topic, action in given.items():
+            if action not in (None, "fail"):
+                path = ("topics", topic, "undecodable") if topic else ("undecodable",)
+                expected = f"fail: records of {self.source.dialect} may share an offset"
+                raise MisplacedKey(expected, "policy", *path)
         return self
 
     @staticmethod
@@ -359,6 +290,16 @@ class Job(Section):
             self.source.topic_pattern or "",
             self.source.topics,
         )
+
+    @property
+    def log_columns(self) -> LogColumns:
+        """What the log's own columns are called in the job's table."""
+        return FLAT_COLUMNS if self.decode.layout == "flat" else PLAIN_COLUMNS
+
+    @property
+    def evolution(self) -> Evolution:
+        """What to do about columns that the table lacks."""
+        return Evolution(self.decode.evolution) if self.decode.is_typed else Evolution.FAIL
 
     @property
     def policies(self) -> Policy:

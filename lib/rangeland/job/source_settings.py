@@ -25,6 +25,7 @@ from rangeland.connection.cluster_settings import (
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.job.job_file import Job
+from rangeland.job.payload_formats import row_format_of
 from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.source_security import Security, Tls, Token
 from rangeland.model import Partition
@@ -73,6 +74,7 @@ def cluster_settings(job: Job) -> ClusterSettings:
         rack=source.rack,
         tags=source.tags,
         compacted=source.compacted,
+        rows=row_format_of(job),
     )
 
 

@@ -87,8 +87,9 @@ def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
 def _unknown(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
     nature = load_dialect(job.source.dialect).capabilities
-    frame = table_frame(spark, target.table.there())
-    found = runs_in(spark, frame, by_broker=nature.numbered_per_broker)
+    columns = target.table.columns
+    frame = table_frame(spark, target.table.there(), columns)
+    found = runs_in(spark, frame, columns, by_broker=nature.numbered_per_broker)
     mine = {p: runs for p, runs in found.items() if job.source.reads(p.topic)}
     ranges = [r for p, runs in sorted(mine.items()) for r in _ranges(p, runs)]
     left = leave_out(ranges, landed)

@@ -28,13 +28,13 @@ from rangeland.landing.log_confirmation import LogChange
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_reader import SharedOutcome
 from rangeland.landing.replacement import Replacement, refuse_lost
-from rangeland.landing.slice_reader import SliceReader
+from rangeland.landing.slice_reader import PlanReceipts, SliceReader
 from rangeland.landing.target_state import refuse_other_plan
 from rangeland.landing.task_output import refuse_less
 from rangeland.landing.untimed_records import without_time
 from rangeland.logs import partition_fields
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.proof import prove
+from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.wording import counted
 
@@ -192,8 +192,7 @@ class PlanCommitter:
         except _PERMANENT as error:
             return self._given_up(plan, error)
         self.progress.step("preparing the outcome")
-        what = (found.files, found.receipts, found.regrown)
-        outcome, is_mine = self.target.prepare(plan, outcomes, *what)
+        outcome, is_mine = self._prepare(plan, outcomes, found)
         if not is_mine:
             self._warn("another driver has read the same plan; its files are landed instead")
         return outcome
@@ -213,8 +212,19 @@ class PlanCommitter:
             refuse_less(outcome, outcomes)
         except _PERMANENT as error:
             return self._given_up(plan, error, outcome.attempt + 1)
+        return self._prepare(plan, outcomes, found, outcome)[0]
+
+    def _prepare(
+        self,
+        plan: Plan,
+        outcomes: Sequence[RangeOutcome],
+        found: PlanReceipts,
+        instead_of: OutcomeEvent | None = None,
+    ) -> tuple[OutcomeEvent, bool]:
+        """A plan that another job file had made is written with the columns of this one."""
         what = (found.files, found.receipts, found.regrown)
-        return self.target.prepare(plan, outcomes, *what, instead_of=outcome)[0]
+        columns = self.reading.columns_to_add(plan)
+        return self.target.prepare(plan, outcomes, *what, instead_of=instead_of, columns=columns)
 
     def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
         """Ends a replacement that cannot succeed without changing the table: it would block every

@@ -135,7 +135,11 @@ class IdentityCheck:
         if not new or self._table.snapshot is None:
             return []
         files = list(self._table.snapshot.files())
-        return [topic for topic in new if any(may_hold(f, "topic", topic) for f in files)]
+        return [
+            topic
+            for topic in new
+            if any(may_hold(f, self._table.columns.topic, topic) for f in files)
+        ]
 
     # --- whether they belong together ----------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.errors import BadRecord, RangelandError, RangeLost
+from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePayload
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost
@@ -93,7 +93,9 @@ def losses_in(error: RangelandError) -> list[Loss]:
         until = max(first, error.damage.next_offset or first)
     partition = Partition(error.log.topic, error.log.number, error.log.broker)
     evidence = f"{error.what}: {error.why}"
-    return [Loss(partition, first, until, LossKind.CORRUPT, evidence, Action.FAIL)]
+    is_intact = isinstance(error, UndecodablePayload)
+    kind = LossKind.UNDECODABLE if is_intact else LossKind.CORRUPT
+    return [Loss(partition, first, until, kind, evidence, Action.FAIL)]
 
 
 def of_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:

@@ -17,7 +17,9 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, StorageFailed
 from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.typed_chunks import decodable
 from rangeland.job import Job
+from rangeland.job.payload_formats import row_format_of
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage_rule import coverage_of, leave_out
@@ -75,9 +77,9 @@ def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
         left.discard(key)
         for where in wanted[key].ranges:
             isolation, tags = wanted[key].read_filter
-            why = _why_not(job, replace(batch, range=where), isolation)
-            tried = replace(batch, range=where, kept=QuarantinedBytes(b"", (), batch.reason))
-            yield QuarantinedRange(tried, isolation, why, tags)
+            for piece, why in _trial(job, replace(batch, range=where), isolation):
+                tried = replace(batch, range=piece, kept=QuarantinedBytes(b"", (), batch.reason))
+                yield QuarantinedRange(tried, isolation, why, tags)
     if left:
         application, sequence, where = min(left, key=str)
         raise StorageFailed(
@@ -115,6 +117,14 @@ def _ranges_in_force(
                     (where,), read_filter
                 )
     return {key: wanted for key, wanted in found.items() if wanted.ranges}
+
+
+def _trial(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> list[tuple[Range, str]]:
+    """Which parts of a range can be decoded now, each with the reason if it cannot. A batch is
+    decoded as a whole, intact records one by one."""
+    if batch.kept.rows is None:
+        return [(batch.range, _why_not(job, batch, isolation))]
+    return decodable(batch.kept, batch.range, job.source.dialect, row_format_of(job))
 
 
 def _why_not(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> str:
@@ -254,6 +264,7 @@ def _decode_settings(
         tags=tags,
         kept=kept,
         max_batch_bytes=source.max_batch_bytes,
+        rows=row_format_of(job),
     )
 
 

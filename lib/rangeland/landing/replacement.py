@@ -34,12 +34,13 @@ class Replacement:
         """What replacing the table's rows with this outcome would change."""
         table, new, where = self._swap(plan, outcome)
         by_broker = any(r.partition.broker for r in plan.ranges)
-        return compare(table.where(where), new, by_broker=by_broker)
+        columns = self._target.table.columns
+        return compare(table.where(where), new, columns, by_broker=by_broker)
 
     def has_rows_of(self, plan: Plan) -> bool:
         """True where the table has rows of a plan's ranges."""
-        table = table_frame(self._spark, self._target.table.there())
-        return has_rows(self._spark, table, condition(table, plan.ranges))
+        table = self._table()
+        return has_rows(self._spark, table, self._condition(table, plan))
 
     def refuse(self) -> None:
         """Raises TableRefused where rows of this table cannot be replaced, before a plan is entered
@@ -53,15 +54,14 @@ class Replacement:
                 why="its property delta.appendOnly is true",
                 do="unset it, or land the range into another table",
             )
-        table_frame(self._spark, self._target.table.there())
+        self._table()
 
     def refuse_strays(self, plan: Plan, files: Sequence[FileEntry]) -> None:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        path = self._target.table.there()
-        table = table_frame(self._spark, path)
+        path, table = self._target.table.there(), self._table()
         new = prepared_frame(self._spark, table, path, [entry.file for entry in files])
-        inside = f"coalesce({condition(table, plan.ranges)}, false)"
+        inside = f"coalesce({self._condition(table, plan)}, false)"
         if strays := new.where(f"NOT ({inside})").count():
             raise TableRefused(
                 f"{strays} of the new rows are not in the range that is to be replaced",
@@ -90,10 +90,18 @@ class Replacement:
 
     def _swap(self, plan: Plan, outcome: OutcomeEvent) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
-        path = self._target.table.there()
-        table = table_frame(self._spark, path)
+        path, table = self._target.table.there(), self._table()
         files = [entry.file for entry in outcome.files]
-        return table, prepared_frame(self._spark, table, path, files), condition(table, plan.ranges)
+        new = prepared_frame(self._spark, table, path, files)
+        return table, new, self._condition(table, plan)
+
+    def _table(self) -> Any:
+        target = self._target.table
+        return table_frame(self._spark, target.there(), target.columns)
+
+    def _condition(self, table: Any, plan: Plan) -> str:
+        """The condition for the rows of a plan's ranges."""
+        return condition(table, plan.ranges, self._target.table.columns)
 
 
 def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:

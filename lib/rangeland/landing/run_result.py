@@ -11,7 +11,7 @@ from rangeland.landing.target_state import LandingTarget
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action
 from rangeland.planning.proof import RangeOutcome
-from rangeland.results import RunResult, State
+from rangeland.results import RunResult, State, WriterSchema
 
 
 def summed(
@@ -63,5 +63,18 @@ def summed(
         already=tuple(already),
         held=tuple(held.values()),
         losses=tuple(losses),
+        added_columns=_added(ours) if job.decode.is_typed else None,
+        schemas=_schemas(ours) if job.decode.is_typed else None,
         passed_over=found.left_behind if found is not None and finished else (),
     )
+
+
+def _added(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for one in landed for name in one.landed.added))
+
+
+def _schemas(landed: Sequence[CommittedPlan]) -> tuple[WriterSchema, ...]:
+    total: dict[int, int] = {}
+    for schema_id, count in (pair for one in landed for pair in one.outcome.schema_ids):
+        total[schema_id] = total.get(schema_id, 0) + count
+    return tuple(WriterSchema(*pair) for pair in sorted(total.items()))

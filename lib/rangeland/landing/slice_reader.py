@@ -148,7 +148,7 @@ class SliceReader:
         """What the tasks need: their slices, the cluster, the writer, and the progress callback."""
         writer = WriterSettings(
             table=self.target.table.kernel.storage(str(self.target.table.path)),
-            layout=self.target.table.layout(self.rows),
+            layout=self.target.table.layout(self.rows, plan.kind),
             compression=self.job.sink.compression,
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
@@ -186,6 +186,8 @@ class SliceReader:
         """The outcome of a plan that several drivers read together; None for a plan of another
         sequence, and where this driver reads alone."""
         of_runs = plan.application == self.job.application and plan.kind is PlanKind.RUN
+        # What several drivers write of a plan has the same columns.
+        of_runs = of_runs and plan.columns == self.columns_to_add(plan)
         if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
@@ -231,6 +233,10 @@ class SliceReader:
         if self.transform is None:
             return file_entries(results, plan)
         return [FileEntry(file) for unit in results for file in unit.files]
+
+    def columns_to_add(self, plan: Plan) -> str:
+        """The schema of what is written of a plan, if the table may have to follow it."""
+        return self.target.table.columns_to_add(self.rows, plan.kind)
 
     # --- helpers -------------------------------------------------------------------
 

@@ -104,9 +104,11 @@ class LandingTarget:
         regrown: Mapping[Loss, int] | None = None,
         *,
         instead_of: OutcomeEvent | None = None,
+        columns: str | None = None,
     ) -> tuple[OutcomeEvent, bool]:
         """Writes the outcome of a plan, with its losses: the first, or a new attempt
-        ``instead_of`` one whose files are gone. Returns the outcome that counts, and whether it is
+        ``instead_of`` one whose files are gone. ``columns``: the schema of its files, if that is
+        not the plan's. Returns the outcome that counts, and whether it is
         this one."""
         attempt, now_ms = 0, _now_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
@@ -116,7 +118,8 @@ class LandingTarget:
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
-        return self._prepare(plan, replace(mine, attempt=attempt), losses)
+        columns = plan.columns if columns is None else columns
+        return self._prepare(plan, replace(mine, attempt=attempt, columns=columns), losses)
 
     def _prepare(
         self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]
@@ -202,7 +205,7 @@ class LandingTarget:
         files: list[DataFile] = [entry.file for entry in outcome.files]
         where = (self.table.kernel, table, outcome.application, outcome.sequence)
         properties = {LEDGER_PROPERTY: self.ledger.opened().table_id}
-        return table_commit.land(*where, files, since or 0, dead, properties)
+        return table_commit.land(*where, files, since or 0, dead, properties, outcome.columns)
 
     def name_ledger(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
@@ -243,7 +246,16 @@ class LandingTarget:
             written_at_ms=_now_ms(),
             kept=tuple(file for receipt in receipts.values() for file in receipt.kept),
             table_id=self.table.table_id,
+            schema_ids=_sums(pair for r in receipts.values() for pair in r.schema_ids),
         )
+
+
+def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The sum of the counts of each id."""
+    total: dict[int, int] = {}
+    for name, count in pairs:
+        total[name] = total.get(name, 0) + count
+    return tuple(sorted(total.items()))
 
 
 def _log_prepared(outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:

@@ -13,21 +13,25 @@ from typing import Any
 
 import pyarrow as pa
 
+from rangeland.decode.columns import LogColumns
 from rangeland.delta import table_commit
+from rangeland.delta.arrow_schema import schema_json
 from rangeland.delta.data_files import foreign_entries
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine_table import Quarantine, QuarantinedBatch, Wanted
 from rangeland.delta.quarantine_writer import QuarantineWriterSettings
-from rangeland.delta.schema_compatibility import new_table, row_layout
+from rangeland.delta.schema_compatibility import RowLayout, new_table, row_layout
+from rangeland.delta.schema_evolution import Evolution, follow
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.store_probe import try_store
 from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
 from rangeland.delta.table_snapshot import Snapshot
+from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import Bug, Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.model import DataFile
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanKind
 from rangeland.spark.catalog_names import QUARANTINE_SUFFIX, literal, quoted
 
 RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
@@ -73,19 +77,40 @@ class TargetTable:
     def version(self) -> int | None:
         return None if self.snapshot is None else self.snapshot.version
 
+    @property
+    def columns(self) -> LogColumns:
+        """What the log's own columns are called in this table."""
+        return self._job.log_columns
+
     # --- rows --------------------------------------------------------------------------
 
-    def layout(self, rows: pa.Schema) -> TableLayout:
+    def columns_to_add(self, rows: pa.Schema, kind: PlanKind = PlanKind.RUN) -> str:
+        """The schema that a table follows when a plan of this kind lands, as Delta's JSON; empty
+        where it stays as it is."""
+        return schema_json(rows) if self._evolution(kind) is Evolution.ADD else ""
+
+    def _evolution(self, kind: PlanKind) -> Evolution:
+        """Spark's own commits, which replace rows, cannot add columns in the same commit."""
+        adds = self._job.evolution is Evolution.ADD
+        replaces = kind in (PlanKind.REPLACE, PlanKind.MISSING)
+        return Evolution.FAIL if adds and replaces else self._job.evolution
+
+    def _row_layout(self, metadata: TableMetadata, rows: pa.Schema, kind: PlanKind) -> RowLayout:
+        fixed = [self.columns.named(f.name) for f in rows_of(self._job.source.dialect)]
+        found, written, _ = follow(metadata, rows, self._evolution(kind), fixed)
+        return row_layout(found, written, self._job.sink.partition_by)
+
+    def layout(self, rows: pa.Schema, kind: PlanKind = PlanKind.RUN) -> TableLayout:
         """How these rows are written. Raises TableRefused where they do not fit."""
         if self.snapshot is None or self.snapshot.is_own:
             # A table that was created here fits, as a test proves.
             return new_table(rows, self._job.sink.partition_by).layout
-        return row_layout(self.snapshot.metadata, rows, self._job.sink.partition_by).layout
+        return self._row_layout(self.snapshot.metadata, rows, kind).layout
 
     def notes(self, rows: pa.Schema) -> tuple[str, ...]:
         """Warnings about how these rows fit."""
-        metadata, partition_by = self.metadata, self._job.sink.partition_by
-        found = () if metadata is None else row_layout(metadata, rows, partition_by).notes
+        metadata, kind = self.metadata, PlanKind.RUN
+        found = () if metadata is None else self._row_layout(metadata, rows, kind).notes
         store = None if self.path is None else self.kernel.store(self.path)
         single = [store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []
         return (*found, *single, *self.warnings())
@@ -137,7 +162,7 @@ class TargetTable:
         if (
             not created.is_own
         ):  # another driver created it: check that it fits before a plan is entered
-            row_layout(created.metadata, rows, self._job.sink.partition_by)
+            self._row_layout(created.metadata, rows, PlanKind.RUN)
         self.snapshot = created
 
     def _create_in_catalog(self, rows: pa.Schema) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rangeland.decode.columns import LogColumns
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, RangeEntry
 from rangeland.delta.ledger.landed_offsets import without_still_to_come
 from rangeland.delta.table_commit import landing_commit
@@ -61,12 +62,13 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
     pieces = in_force(pieces_of(landings, target.history.losses()))
     path = _path(target)
     by_broker = any(piece.range.partition.broker for piece in pieces)
-    frame = table_frame(spark, path)
+    columns = target.table.columns
+    frame = table_frame(spark, path, columns)
     in_bytes = pieces_in_bytes(pieces)
-    counted = rows_of_entries(spark, frame, in_bytes) if in_bytes else {}
+    counted = rows_of_entries(spark, frame, in_bytes, columns) if in_bytes else {}
     # In a table of such logs only, every entry is a run of its own, which is useless.
     dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in pieces})
-    found = runs_in(spark, frame, by_broker=by_broker) if dense else {}
+    found = runs_in(spark, frame, columns, by_broker=by_broker) if dense else {}
     found = {p: runs for p, runs in found.items() if p not in in_bytes}
     return Verification(
         len(landings),
@@ -172,8 +174,9 @@ def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Rang
         return
     why = f"its ledger has no landing of {', '.join(topics)}"
     try:
-        where = f"topic IN ({', '.join(map(literal, topics))})"
-        if not has_rows(spark, table_frame(spark, target.table.there()), where):
+        columns = target.table.columns
+        where = f"{columns.topic} IN ({', '.join(map(literal, topics))})"
+        if not has_rows(spark, table_frame(spark, target.table.there(), columns), where):
             return
         if not target.identity.unknown(topics, now=True):
             return  # another driver has just landed them: this plan will not be entered
@@ -198,8 +201,9 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
     partition = _the_one(landed, partition)
     landings = [pair for pair in landed if _holds(pair[1], partition, offset)]
     path = _path(target)
-    frame = table_frame(spark, path)
-    files = files_with(spark, frame, partition, offset)
+    columns = target.table.columns
+    frame = table_frame(spark, path, columns)
+    files = files_with(spark, frame, partition, offset, columns)
     if not landings:
         state = "stranger" if files else "not-landed"
         why = "" if files else _why_not(landed, partition, offset)
@@ -211,7 +215,7 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
     elif any(start <= offset < end for start, end in entry.gaps or ()):
         state = "no-row"
     elif entry.in_bytes:
-        state = "no-row" if _is_whole(spark, frame, entry) else "no-row-or-missing"
+        state = "no-row" if _is_whole(spark, frame, entry, columns) else "no-row-or-missing"
     else:
         whole = entry.counts is not None and entry.counts.landed == entry.range.width
         state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
@@ -258,12 +262,12 @@ def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
     return f"it has offsets {first} to {until - 1} of {partition}"
 
 
-def _is_whole(spark: Any, frame: Any, entry: RangeEntry) -> bool:
+def _is_whole(spark: Any, frame: Any, entry: RangeEntry, columns: LogColumns) -> bool:
     """True if the table has all rows of a range whose offsets are bytes."""
     if entry.counts is None:
         return False
     piece = LandedPiece(entry.range, entry.counts.landed, in_bytes=True)
-    counted = rows_of_entries(spark, frame, {entry.range.partition: [piece]})
+    counted = rows_of_entries(spark, frame, {entry.range.partition: [piece]}, columns)
     return counted[entry.range.partition].rows[0] >= entry.counts.landed
 
 

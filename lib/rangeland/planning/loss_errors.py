@@ -16,6 +16,8 @@ REMEDY = {
     "unclean leader election use `policy: {truncated: skip}`.",
     LossKind.CORRUPT: "Restore the log from a good replica, or go on without the batch with "
     "`policy: {corrupt: skip}`, which records what is lost.",
+    LossKind.UNDECODABLE: "Correct the schema under `decode`, or go on without these records with "
+    "`policy: {undecodable: quarantine}`, which keeps their bytes.",
     LossKind.MISSING: "Restore the log from a good replica. If compaction made the gap, name the "
     "topic in `source.compacted`; to go on without the offsets use `policy: {missing: skip}`, "
     "which records them as lost.",

@@ -80,6 +80,9 @@ class Plan:
     kind: PlanKind = PlanKind.RUN
     tags: tuple[str, ...] = ()
     """Only messages with one of these tags are landed; all if empty."""
+    columns: str = ""
+    """The schema of the rows as Delta's JSON, if they are typed: what a table lacks of it is added
+    by the commit."""
     cluster: Cluster | None = None
     """The cluster of these offsets; None where no broker was asked, or in old plans."""
 
@@ -175,7 +178,7 @@ def _number(name: str, low: int, high: int) -> ColumnType:
 
 _TEXT = ColumnType(str, str, lambda value: typed(value, str, "id"))
 _ADDRESS = ColumnType(str, str, lambda value: parse_address(typed(value, str, "leader")))
-_MODE = "kind? replaces? tags? cluster? format"
+_MODE = "kind? replaces? tags? cluster? columns? format"
 _HEAD = "job application sequence dialect isolation made_at_ms"
 PLAN_JSON = RecordCodec(
     views={

@@ -24,13 +24,15 @@ class LossKind(StrEnum):
     TRUNCATED = "truncated"
     VANISHED = "vanished"
     CORRUPT = "corrupt"
+    UNDECODABLE = "undecodable"
+    """A record whose key or value does not fit the schema of the job."""
     MISSING = "missing"
     """The log goes on after them, and nothing explains the gap."""
     UNREACHABLE = "unreachable"
     """Not lost: the partition has no leader now. Never skipped."""
 
 
-FOUND_BY_READING = (LossKind.CORRUPT, LossKind.MISSING)
+FOUND_BY_READING = (LossKind.CORRUPT, LossKind.MISSING, LossKind.UNDECODABLE)
 """A survey does not show these."""
 
 WHOLE_LOG = (LossKind.RECREATED, LossKind.VANISHED)
@@ -45,6 +47,7 @@ CAUSES = {
     LossKind.TRUNCATED: "the log ends before them: it was truncated, or has not reached them yet",
     LossKind.VANISHED: "the partition or its topic no longer exists",
     LossKind.CORRUPT: "their bytes cannot be decoded",
+    LossKind.UNDECODABLE: "their keys or values are not what the schema in the job file says",
     LossKind.MISSING: "the log has a gap there that nothing explains: the topic is not compacted",
     LossKind.UNREACHABLE: "no broker served the partition; nothing is lost",
 }
@@ -78,6 +81,7 @@ class Policy:
     truncated: Action = Action.FAIL
     vanished: Action = Action.FAIL
     corrupt: Action = Action.FAIL
+    undecodable: Action = Action.FAIL
     missing: Action = Action.FAIL
     unreachable: Action = Action.FAIL
     topics: tuple[TopicRule, ...] = ()

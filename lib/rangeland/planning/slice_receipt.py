@@ -32,6 +32,8 @@ class Receipt:
     gaps: tuple[tuple[int, int], ...] | None = None
     taken_up: int | None = None
     kept: tuple[DataFile, ...] = ()
+    schema_ids: tuple[tuple[int, int], ...] = ()
+    """How many values named each writer's schema."""
 
     @property
     def offsets(self) -> int:

@@ -45,19 +45,27 @@ class SliceReading:
     a quarantine that is only counted."""
 
     def __init__(
-        self, slices: Sequence[Slice], quarantine: QuarantineWriterSettings | None
+        self,
+        slices: Sequence[Slice],
+        cluster: ClusterSettings,
+        quarantine: QuarantineWriterSettings | None,
     ) -> None:
-        self._receipts = ReceiptBuilder(slices)
+        self._receipts = ReceiptBuilder(slices, cluster.columns)
         self._slices = {s.index: s for s in slices}
         self._quarantine = QuarantineWriter(quarantine) if quarantine is not None else None
 
     def add(self, chunk: SliceChunk) -> None:
         self._receipts.add(chunk)
-        if chunk.kept is None or self._quarantine is None:
+        if self._quarantine is None:
             return
         of = self._slices[chunk.slice_index]
-        where = Range(of.partition, chunk.from_offset, chunk.until_offset, of.topic_id)
-        self._quarantine.add(of.index, where, chunk.kept, chunk.leader)
+        if chunk.kept is not None:
+            where = Range(of.partition, chunk.from_offset, chunk.until_offset, of.topic_id)
+            self._quarantine.add(of.index, where, chunk.kept, chunk.leader)
+        for lost, kept in ((one.loss, one.kept) for one in chunk.records):
+            if kept is not None:
+                where = Range(of.partition, lost.from_offset, lost.until_offset, of.topic_id)
+                self._quarantine.add(of.index, where, kept, chunk.leader)
 
     def close(self) -> tuple[Receipt, ...]:
         """A receipt for each slice."""
@@ -75,7 +83,7 @@ def land_slices(
     """Reads the slices to their ends and writes their rows; nothing is visible yet.
 
     Raises what reading or writing raises, after removing its files."""
-    reading = SliceReading(slices, writer.quarantine)
+    reading = SliceReading(slices, cluster, writer.quarantine)
     files = open_writer(writer)
     try:
         with logged_reading(slices):

@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.quarantine_writer import QuarantineWriterSettings
 from rangeland.dialects.dialect import load_dialect
-from rangeland.dialects.row_schema import rows_of
+from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import Bug, RangelandError, TransformFailed
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import DataFile, Slice
@@ -68,7 +68,7 @@ def plan_frame(
                     yield from frame_batches(frozen[number], cluster, receipts, quarantine)
 
     numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
-    rows = from_arrow_schema(rows_of(cluster.dialect))
+    rows = from_arrow_schema(typed_rows(cluster.dialect, cluster.rows))
     frame: DataFrame = numbers.mapInArrow(logged(read), rows)
     return frame
 
@@ -83,7 +83,7 @@ def frame_batches(
     skipped unnoticed, so only policies apply that need none."""
     if receipts is None:
         cluster = replace(cluster, policy=cluster.policy.without_receipts())
-    reading = SliceReading(slices, quarantine)
+    reading = SliceReading(slices, cluster, quarantine)
     try:
         with logged_reading(slices):
             for chunk in read_slices(slices, cluster):
@@ -136,7 +136,7 @@ def land_transformed(
     so that too few offsets may be counted as filtered."""
     receipts = spark.sparkContext.accumulator({}, ByKey())
     frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.quarantine))
-    written = frame.mapInArrow(logged(_writing(writer, plan.slices, cluster.dialect)), FILES_SCHEMA)
+    written = frame.mapInArrow(logged(_writing(writer, plan.slices, cluster)), FILES_SCHEMA)
     group = job_group()
 
     def widths(seen: dict[int, Receipt]) -> None:
@@ -215,11 +215,12 @@ def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) ->
 
 
 def _writing(
-    writer: WriterSettings, slices: Sequence[Slice], dialect: str
+    writer: WriterSettings, slices: Sequence[Slice], cluster: ClusterSettings
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = open_writer(writer)
-        offsets = SeenOffsets(slices, load_dialect(dialect).capabilities)
+        nature = load_dialect(cluster.dialect).capabilities
+        offsets = SeenOffsets(slices, nature, cluster.columns)
         try:
             for batch in batches:
                 if batch.num_rows:

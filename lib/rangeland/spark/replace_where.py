@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
@@ -21,24 +22,26 @@ logger = logging.getLogger(__name__)
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
 
 
-def keys_of(frame: Any, by_broker: bool) -> list[str]:
+def keys_of(frame: Any, by_broker: bool, columns: LogColumns = PLAIN_COLUMNS) -> list[str]:
     """The columns that identify an offset, with the table's spelling."""
-    wanted = ("topic", "partition", "offset", *(["broker"] if by_broker else []))
+    wanted = [columns.topic, columns.partition, columns.offset]
+    wanted += [columns.broker] if by_broker else []
     return [name for name in frame.columns if name.lower() in wanted]
 
 
-def condition(frame: Any, ranges: Sequence[Range]) -> str:
+def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_COLUMNS) -> str:
     """The condition for the rows of the ranges, in SQL."""
-    spelled = {name.lower(): f"`{name}`" for name in keys_of(frame, True)}
+    spelled = {name.lower(): f"`{name}`" for name in keys_of(frame, True, columns)}
+    topic, number = spelled[columns.topic], spelled[columns.partition]
+    offset = spelled[columns.offset]
     pieces = []
     for r in ranges:
         piece = (
-            f"{spelled['topic']} = {literal(r.partition.topic)} "
-            f"AND {spelled['partition']} = {r.partition.number} "
-            f"AND {spelled['offset']} >= {r.from_offset} AND {spelled['offset']} < {r.until_offset}"
+            f"{topic} = {literal(r.partition.topic)} AND {number} = {r.partition.number} "
+            f"AND {offset} >= {r.from_offset} AND {offset} < {r.until_offset}"
         )
         if r.partition.broker:
-            piece += f" AND {spelled['broker']} = {literal(r.partition.broker)}"
+            piece += f" AND {spelled[columns.broker]} = {literal(r.partition.broker)}"
         pieces.append(f"({piece})")
     return " OR ".join(pieces)
 
@@ -67,23 +70,25 @@ def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile])
     return union
 
 
-def compare(old: Any, new: Any, *, by_broker: bool = False) -> ReplacedRange:
+def compare(
+    old: Any, new: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
+) -> ReplacedRange:
     """What a replacement changes, offset by offset. Both sides have the same columns in the
     same order; an offset with several rows is the same only if all of them are. Raises
     StorageFailed if Spark cannot compare or read them."""
     from pyspark.errors import PySparkException
 
     try:
-        return ReplacedRange(**comparison(old, new, by_broker).first().asDict())
+        return ReplacedRange(**comparison(old, new, by_broker, columns).first().asDict())
     except PySparkException as error:  # such as a column of a type that has no order
         raise StorageFailed("comparing new rows with old", why=_first_line(error)) from error
 
 
-def comparison(old: Any, new: Any, by_broker: bool) -> Any:
+def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_COLUMNS) -> Any:
     """A frame with one row, the counts of ``compare``."""
     from pyspark.sql import functions as f
 
-    keys = keys_of(old, by_broker)
+    keys = keys_of(old, by_broker, columns)
     others = [name for name in old.columns if name not in keys]
 
     def gathered(frame: Any, name: str) -> Any:

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs, runs_of
 
-NEEDED = {"topic": "string", "partition": "int", "offset": "bigint"}
+_NEEDED = {"topic": "string", "partition": "int", "offset": "bigint"}
 _MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
 _RUNS = "topic string, partition int, broker string, first bigint, until bigint"
 _COUNTS = "topic string, partition int, broker string, kind string, number bigint, n bigint"
@@ -35,28 +36,32 @@ _SCHEMA = pa.schema(
 )
 
 
-def table_frame(spark: Any, path: str) -> Any:
-    """The table as it is now. Raises TableRefused if its rows do not say which offset they
-    came from."""
+def table_frame(spark: Any, path: str, columns: LogColumns = PLAIN_COLUMNS) -> Any:
+    """The table as it is now. Raises TableRefused if its rows do not say, in these columns, which
+    offset they came from."""
     frame = spark.read.format("delta").load(path)
     types = {name.lower(): kind for name, kind in frame.dtypes}
-    wrong = [name for name, kind in NEEDED.items() if types.get(name) != kind]
+    needed = {columns.named(name): kind for name, kind in _NEEDED.items()}
+    wrong = [name for name, kind in needed.items() if types.get(name) != kind]
     if wrong:
         raise TableRefused(
             f"the rows of {path} do not say which offset they came from",
             why=f"there is no column {' or '.join(wrong)} of the type of the contract",
-            do="let the transform keep topic, partition and offset as they are",
+            do=f"let the transform keep {columns.topic}, {columns.partition} and {columns.offset} "
+            "as they are",
         )
     return frame
 
 
-def runs_in(spark: Any, frame: Any, *, by_broker: bool = False) -> dict[Partition, Runs]:
+def runs_in(
+    spark: Any, frame: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
+) -> dict[Partition, Runs]:
     """The runs of offsets that have rows, by partition. Rows without an offset are left out.
     ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not
     ours."""
-    columns = [*NEEDED, *(["broker"] if by_broker else [])]
+    names = [*_NEEDED, *(["broker"] if by_broker else [])]
     with _passing_over_missing_files(spark):
-        table = frame.select(*columns).mapInArrow(_runs_of_task, _RUNS).toArrow()
+        table = _plain(frame, names, columns).mapInArrow(_runs_of_task, _RUNS).toArrow()
     found: dict[Partition, list[Runs]] = {}
     for topic, number, broker, firsts, untils in _groups(table):
         found.setdefault(Partition(topic, number, broker), []).append((firsts, untils))
@@ -70,18 +75,23 @@ def runs_in(spark: Any, frame: Any, *, by_broker: bool = False) -> dict[Partitio
 
 
 def rows_of_entries(
-    spark: Any, frame: Any, pieces: Mapping[Partition, Sequence[LandedPiece]]
+    spark: Any,
+    frame: Any,
+    pieces: Mapping[Partition, Sequence[LandedPiece]],
+    columns: LogColumns = PLAIN_COLUMNS,
 ) -> dict[Partition, CountedRange]:
     """The distinct rows of every piece, by offset and position. ``pieces`` of each partition
     are sorted and disjoint. Raises TableRefused if rows have no position."""
     from pyspark.sql import functions as f
 
     types = {name.lower(): kind for name, kind in frame.dtypes}
-    if types.get("position") != "int" or types.get("broker") != "string":
+    if types.get(columns.position) != "int" or types.get(columns.broker) != "string":
         raise TableRefused(
             "the rows of the table do not say which record of an entry they are",
-            why="there is no column position or broker of the type of the contract",
-            do="let the transform keep broker, offset and position as they are",
+            why=f"there is no column {columns.position} or {columns.broker} of the type of the "
+            "contract",
+            do=f"let the transform keep {columns.broker}, {columns.offset} and {columns.position} "
+            "as they are",
         )
     keys = ["topic", "partition", "broker", "offset", "position"]
     borders = {
@@ -96,9 +106,17 @@ def rows_of_entries(
         yield from _count_pieces(batches, borders)
 
     with _passing_over_missing_files(spark):
-        rows = frame.where(f.col("broker").isNotNull()).groupBy(*keys).agg(f.count("*").alias("n"))
+        plain = _plain(frame, keys, columns)
+        rows = plain.where(f.col("broker").isNotNull()).groupBy(*keys).agg(f.count("*").alias("n"))
         table = rows.mapInArrow(count, _COUNTS).toArrow()
     return _counted(table, {partition: len(mine) for partition, mine in pieces.items()})
+
+
+def _plain(frame: Any, names: Sequence[str], columns: LogColumns) -> Any:
+    """These columns of the log, without the table's prefix."""
+    from pyspark.sql import functions as f
+
+    return frame.select(*[f.col(columns.named(name)).alias(name) for name in names])
 
 
 def _count_pieces(
@@ -162,14 +180,21 @@ def has_rows(spark: Any, frame: Any, where: str) -> bool:
         return bool(frame.where(where).limit(1).count())
 
 
-def files_with(spark: Any, frame: Any, partition: Partition, offset: int) -> list[str]:
+def files_with(
+    spark: Any,
+    frame: Any,
+    partition: Partition,
+    offset: int,
+    columns: LogColumns = PLAIN_COLUMNS,
+) -> list[str]:
     """The files that have a row of the offset, one name for each row."""
     from pyspark.sql import functions as f
 
-    rows = frame.where(f.col("topic") == partition.topic)
-    rows = rows.where((f.col("partition") == partition.number) & (f.col("offset") == offset))
+    rows = frame.where(f.col(columns.topic) == partition.topic)
+    rows = rows.where(f.col(columns.partition) == partition.number)
+    rows = rows.where(f.col(columns.offset) == offset)
     if partition.broker:
-        rows = rows.where(f.col("broker") == partition.broker)
+        rows = rows.where(f.col(columns.broker) == partition.broker)
     with _passing_over_missing_files(spark):
         return sorted(row[0] for row in rows.select("_metadata.file_path").collect())
 

@@ -14,37 +14,45 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.model import Partition, Slice
-
-_TYPES = {
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "broker": pa.string(),
-    "position": pa.int32(),
-}
 
 
 class SeenOffsets:
     """The offsets in the rows of one task. Columns count only if they have the types of the
     contract: a transform may have renamed or recast them."""
 
-    def __init__(self, slices: Sequence[Slice], capabilities: Capabilities) -> None:
+    def __init__(
+        self,
+        slices: Sequence[Slice],
+        capabilities: Capabilities,
+        columns: LogColumns = PLAIN_COLUMNS,
+    ) -> None:
         self._slices = slices
+        self._columns = columns
+        self._types = {
+            columns.topic: pa.string(),
+            columns.partition: pa.int32(),
+            columns.offset: pa.int64(),
+            columns.broker: pa.string(),
+            columns.position: pa.int32(),
+        }
         self._where = [
-            "topic",
-            "partition",
-            *(["broker"] if capabilities.numbered_per_broker else []),
+            columns.topic,
+            columns.partition,
+            *([columns.broker] if capabilities.numbered_per_broker else []),
         ]
-        self._record = ["offset", *(["position"] if capabilities.offsets_are_bytes else [])]
+        self._record = [columns.offset]
+        if capabilities.offsets_are_bytes:
+            self._record.append(columns.position)
         self._seen: dict[Partition, list[pa.Table]] = {}
         self._is_known = True
 
     def add(self, batch: pa.RecordBatch) -> None:
         types = {name: batch.schema.field(name).type for name in batch.schema.names}
         needed = [*self._where, *self._record]
-        if any(types.get(name) != _TYPES[name] for name in needed):
+        if any(types.get(name) != self._types[name] for name in needed):
             self._is_known = False
             return
         rows = pa.Table.from_batches([batch]).select(needed)
@@ -54,8 +62,9 @@ class SeenOffsets:
             mine = rows
             for name in self._where:
                 mine = mine.filter(pc.equal(mine.column(name), key[name]))
-            partition = Partition(key["topic"], key["partition"], key.get("broker", ""))
-            mine = mine.select(self._record).filter(pc.is_valid(mine.column("offset")))
+            of = self._columns
+            partition = Partition(key[of.topic], key[of.partition], key.get(of.broker, ""))
+            mine = mine.select(self._record).filter(pc.is_valid(mine.column(of.offset)))
             self._seen.setdefault(partition, []).append(self._distinct(mine))
 
     def _distinct(self, rows: pa.Table) -> pa.Table:
@@ -67,7 +76,9 @@ class SeenOffsets:
             return None
         counts: dict[int, int] = {}
         distinct = {
-            partition: np.sort(self._distinct(pa.concat_tables(found)).column("offset").to_numpy())
+            partition: np.sort(
+                self._distinct(pa.concat_tables(found)).column(self._columns.offset).to_numpy()
+            )
             for partition, found in self._seen.items()
         }
         for piece in self._slices:

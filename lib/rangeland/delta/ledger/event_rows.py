@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.delta.arrow_schema import UTC_MICROS
+from rangeland.delta.arrow_schema import UTC_MICROS, checked_schema
 from rangeland.delta.ledger.events import (
     LOSS,
     OUTCOME,
@@ -143,7 +143,7 @@ _RULES: dict[str, Any] = {
 _ROWS = RecordCodec(
     **_RULES,
     omitted={
-        OutcomeEvent: ["kept"],
+        OutcomeEvent: ["kept", "columns", "schema_ids"],
         PartEvent: ["member", "receipts"],
         LossEvent: ["epoch"],
         FileEntry: ["estimated_bytes"],
@@ -204,7 +204,9 @@ def to_row(entry: Entry) -> Record:
     row = {"event": _EVENTS[type(entry)], **_ROWS.write(entry)}
     if isinstance(entry, OutcomeEvent):
         kept = [_DOCUMENTS.write(file) for file in entry.kept]
-        row["document"] = _compact({"kept": kept}) if kept else None
+        document = {"kept": kept, "columns": entry.columns, "schema_ids": entry.schema_ids}
+        found = {name: value for name, value in document.items() if value}
+        row["document"] = _compact(found) if found else None
     if isinstance(entry, LossEvent) and entry.epoch is not None:
         row["document"] = _compact({"epoch": entry.epoch})
     if isinstance(entry, PartEvent):
@@ -230,9 +232,19 @@ def from_row(row: Record) -> Entry:
         ) from error
 
 
-def _quarantine_files(row: Record) -> Record:
-    kept = JsonFields.parse(row["document"] or "{}").values("kept", ())
-    return {"kept": tuple(_DOCUMENTS.read(DataFile, file) for file in kept)}
+def _kept_and_columns(row: Record) -> Record:
+    document = JsonFields.parse(row["document"] or "{}")
+    kept = tuple(_DOCUMENTS.read(DataFile, file) for file in document.values("kept", ()))
+    ids = tuple(_id_and_count(pair) for pair in document.values("schema_ids", ()))
+    columns = document.text("columns", "")
+    columns = checked_schema(columns) if columns else ""
+    return {"kept": kept, "columns": columns, "schema_ids": ids}
+
+
+def _id_and_count(pair: object) -> tuple[int, int]:
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise Unreadable("schema_ids are not pairs of an id and a count")
+    return whole(pair[0], "schema_ids"), whole(pair[1], "schema_ids")
 
 
 def _receipts(row: Record) -> Record:
@@ -256,7 +268,7 @@ def _epoch(row: Record) -> Record:
     return {"epoch": document.number_or_none("epoch")}
 
 
-_IN_DOCUMENT = {OUTCOME: _quarantine_files, PART: _receipts, LOSS: _epoch}
+_IN_DOCUMENT = {OUTCOME: _kept_and_columns, PART: _receipts, LOSS: _epoch}
 
 
 def _compact(document: Record) -> str:

@@ -95,6 +95,10 @@ class OutcomeEvent:
     kept: tuple[DataFile, ...] = ()
     """Files of the quarantine, committed there before ``files`` are committed to the table."""
     table_id: str | None = None
+    schema_ids: tuple[tuple[int, int], ...] = ()
+    """How many values named each writer's schema."""
+    columns: str = ""
+    """The schema of ``files``, as Delta's JSON, if the table may lack some of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,166 @@
+"""How records become rows with typed columns: the formats of key and value, and the layout.
+
+A ``RowFormat`` is a value that travels to the tasks, where its decoder replaces the bytes of whole
+chunks. In a nested table ``value`` is a column of its own. In a flat one its fields are columns,
+and the log's own columns come first, with a prefix: Delta keeps statistics of the first columns.
+All columns are nullable: a record without a value has a row, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from rangeland.decode.columns import KEY, PLAIN_COLUMNS, VALUE, LogColumns
+from rangeland.decode.payload.payload_decoder import (
+    DecodedPayloads,
+    PayloadDecoder,
+    PayloadFormat,
+    PayloadSchemaError,
+)
+
+FLAT_COLUMNS = LogColumns("_")
+RESCUED = pa.field("_rescued_data", pa.string())
+_PARTS = (KEY.name, VALUE.name)
+
+
+@dataclass(frozen=True)
+class UndecodableRow:
+    """A row whose key or value cannot be decoded. ``part`` says which."""
+
+    row: int
+    part: str
+    reason: str
+    schema_id: int | None = None
+
+
+@dataclass(frozen=True)
+class DecodedRows:
+    """Rows with typed columns, those that cannot be decoded still among them. ``schema_ids``: how
+    many values named each writer's schema."""
+
+    batch: pa.RecordBatch
+    undecodable: Sequence[UndecodableRow] = ()
+    schema_ids: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """The formats of key and value, None for bytes. ``keeps_unknown``: fields that the schema lacks
+    go to a column of their own, as JSON text."""
+
+    key: PayloadFormat | None = None
+    value: PayloadFormat | None = None
+    is_flat: bool = False
+    keeps_unknown: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises PayloadSchemaError for columns that a table cannot have."""
+        if not self.is_flat:
+            return
+        if self.value is None or not pt.is_struct(self.value.arrow_type):
+            raise PayloadSchemaError("a flat table needs values with fields")
+        taken = {RESCUED.name} if self.keeps_unknown else set()
+        for name in self.value.arrow_type.names:
+            if name.lower() in taken:
+                raise PayloadSchemaError(f"the table would have two columns {name}")
+            taken.add(name.lower())
+
+    @property
+    def columns(self) -> LogColumns:
+        return FLAT_COLUMNS if self.is_flat else PLAIN_COLUMNS
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        """The columns of typed rows, for those of ``decode.columns``. Raises PayloadSchemaError
+        where a field has the name of one of the log's own columns."""
+        typed = {KEY.name: self.key, VALUE.name: self.value}
+        kept = [f for f in rows if not (self.is_flat and f.name == VALUE.name)]
+        own = [
+            pa.field(self.columns.named(f.name), _type_of(typed.get(f.name)) or f.type)
+            for f in kept
+        ]
+        fields = self._fields()
+        names = {f.name.lower() for f in own}
+        for f in fields:
+            if f.name.lower() in names:
+                raise PayloadSchemaError(f"the field {f.name} has the name of a column of the log")
+        return pa.schema([*own, *fields, *([RESCUED] if self.keeps_unknown else [])])
+
+    def _fields(self) -> list[pa.Field]:
+        if not self.is_flat or self.value is None:
+            return []
+        return [pa.field(f.name, relaxed(f.type)) for f in self.value.arrow_type]
+
+    def decoder(self) -> RowDecoder:
+        return RowDecoder(self)
+
+
+class RowDecoder:
+    """Decodes the rows of one task."""
+
+    def __init__(self, row_format: RowFormat) -> None:
+        self._format = row_format
+        formats = dict(zip(_PARTS, (row_format.key, row_format.value), strict=True))
+        self._decoders: dict[str, PayloadDecoder] = {
+            name: one.decoder() for name, one in formats.items() if one is not None
+        }
+
+    def decode(self, rows: pa.RecordBatch) -> DecodedRows:
+        """``rows`` have the columns of ``decode.columns``. Raises nothing for what is in them."""
+        schema = self._format.schema(rows.schema)
+        found = {
+            name: decoder.decode(rows.column(name)) for name, decoder in self._decoders.items()
+        }
+        values = found.get(VALUE.name)
+        columns = {f.name: rows.column(f.name) for f in rows.schema}
+        columns |= {name: one.values for name, one in found.items()}
+        given = {self._format.columns.named(name): column for name, column in columns.items()}
+        if self._format.is_flat and values is not None:
+            # A null value has null in each field.
+            fields = zip(values.values.type.names, values.values.flatten(), strict=True)
+            given |= dict(fields)
+        if self._format.keeps_unknown:
+            given[RESCUED.name] = _rescued(found, rows.num_rows)
+        batch = pa.RecordBatch.from_arrays(
+            [_as(given[f.name], f.type) for f in schema], schema=schema
+        )
+        return DecodedRows(batch, _undecodable(found), values.schema_ids if values else {})
+
+
+def _undecodable(found: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
+    """The first reason for each row, in order of rows."""
+    by_row: dict[int, UndecodableRow] = {}
+    for part, decoded in found.items():
+        for one in decoded.undecodable:
+            by_row.setdefault(one.row, UndecodableRow(one.row, part, one.reason, one.schema_id))
+    return [by_row[row] for row in sorted(by_row)]
+
+
+def _rescued(found: Mapping[str, DecodedPayloads], rows: int) -> pa.Array:
+    values = found.get(VALUE.name)
+    if values is None or values.rescued is None:
+        return pa.nulls(rows, RESCUED.type)
+    return values.rescued
+
+
+def _type_of(payloads: PayloadFormat | None) -> pa.DataType | None:
+    return None if payloads is None else relaxed(payloads.arrow_type)
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type.equals(kind) else column.cast(kind)
+
+
+def relaxed(kind: pa.DataType) -> pa.DataType:
+    """The type with everything nullable inside: a schema that requires a field today may not
+    tomorrow, and Delta could not follow. That a required field is there is for decoders to see."""
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(f.name, relaxed(f.type)) for f in kind])
+    if pt.is_map(kind):
+        return pa.map_(relaxed(kind.key_type), pa.field("value", relaxed(kind.item_type)))
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        return pa.list_(pa.field("element", relaxed(kind.value_type)))
+    return kind

@@ -1,0 +1,287 @@
+"""Chunks with typed rows: every offset keeps its class, and nothing of a bad record is lost."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode import columns
+from rangeland.decode.payload.payload_decoder import (
+    DecodedPayloads,
+    PayloadDecoder,
+    PayloadFormat,
+    PayloadSchemaError,
+    Undecodable,
+)
+from rangeland.decode.payload.raw_formats import StringFormat
+from rangeland.decode.payload.row_format import RESCUED, RowFormat
+from rangeland.delta import quarantine_table
+from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
+from rangeland.delta.store_access import StoreSettings
+from rangeland.dialects.row_schema import typed_rows
+from rangeland.errors import UndecodablePayload
+from rangeland.fetch import typed_chunks
+from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.typed_chunks import TypedChunks, decodable
+from rangeland.landing.loss_records import losses_in
+from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Slice
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
+
+P = Partition("orders", 3)
+PIECE = Slice(0, P, 100, 120)
+TEXT = RowFormat(value=StringFormat())
+
+
+def rows(values: dict[int, bytes | None], key: bytes | None = b"k") -> pa.RecordBatch:
+    """The records of these offsets."""
+    n = len(values)
+    batch = columns.records_batch(
+        [
+            pa.array([key] * n, pa.binary()),
+            pa.array(list(values.values()), pa.binary()),
+            pa.array(list(values), pa.int64()),
+            pa.array([1_700_000_000_000_000 + at for at in values], pa.int64()).cast(
+                columns.TIMESTAMP.type
+            ),
+            pa.array([0] * n, pa.int32()),
+            pa.array([None] * n, columns.HEADERS.type),
+        ]
+    )
+    return columns.with_partition(batch, P)
+
+
+def chunk(values: dict[int, bytes | None], key: bytes | None = b"k") -> SliceChunk:
+    """All 20 offsets of the piece: those that have no record are compacted."""
+    counts = Counts(landed=len(values), compacted=20 - len(values))
+    return SliceChunk(0, 100, 120, counts, rows(values, key), leader="b:1", bytes_read=7)
+
+
+BAD = b"\xff\xfe"
+MIXED = {100: b"a", 101: BAD, 102: BAD, 104: BAD, 105: b"b", 119: BAD}
+
+
+def typing(action: Action, row_format: RowFormat = TEXT) -> TypedChunks:
+    return TypedChunks(row_format, Policy(undecodable=action), [PIECE])
+
+
+def test_good_records_become_text_and_counts_stay() -> None:
+    found = typing(Action.FAIL).typed(chunk({100: b"a", 103: None, 104: b""}))
+    assert found.batch.column("value").to_pylist() == ["a", None, ""]
+    assert found.batch.schema == TEXT.schema(columns.row_schema())
+    assert found.batch.schema.field("key").type == pa.binary()
+    assert found.counts == Counts(landed=3, compacted=17)
+    assert found.records == ()
+
+
+def test_a_bad_record_ends_the_reading_and_is_named() -> None:
+    with pytest.raises(UndecodablePayload) as caught:
+        typing(Action.FAIL).typed(chunk(MIXED))
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert error.exit_code == 65
+    assert error.what == "orders/3: the value of the record at offset 101 cannot be decoded"
+    assert r"it begins with '\xff\xfe'; nor can 3 more" in error.why
+    assert "undecodable: skip" in error.do
+    assert (error.facts["topic"], error.facts["partition"], error.facts["offset"]) == (
+        "orders",
+        3,
+        101,
+    )
+    (loss,) = losses_in(error)
+    assert (loss.verdict, loss.from_offset, loss.until_offset) == (LossKind.UNDECODABLE, 101, 102)
+
+
+def test_a_bad_key_is_named_as_one() -> None:
+    both = RowFormat(key=StringFormat(), value=StringFormat())
+    with pytest.raises(UndecodablePayload, match="the key of the record at offset 100"):
+        typing(Action.FAIL, both).typed(chunk({100: BAD}, key=BAD))
+
+
+@pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
+def test_the_counts_of_a_slice_close_per_record(action: Action) -> None:
+    receipts = ReceiptBuilder([PIECE])
+    found = typing(action).typed(chunk(MIXED))
+    receipts.add(found)
+    (receipt,) = receipts.receipts()
+    name = "lost" if action is Action.SKIP else "quarantined"
+    assert receipt.counts == Counts(landed=2, compacted=14, **{name: 4})
+    assert [(x.from_offset, x.until_offset) for x in receipt.losses] == [
+        (101, 103),
+        (104, 105),
+        (119, 120),
+    ]
+    assert {x.verdict for x in receipt.losses} == {LossKind.UNDECODABLE}
+    assert sum(x.width for x in receipt.losses) == getattr(receipt.counts, name)
+    assert receipt.gaps == ((101, 105), (106, 120))
+    assert "2 records; the value at offset 101: it is not UTF-8" in receipt.losses[0].evidence
+
+
+def test_only_quarantined_records_are_kept_with_all_that_they_have() -> None:
+    assert all(one.kept is None for one in typing(Action.SKIP).typed(chunk(MIXED)).records)
+    first = typing(Action.QUARANTINE).typed(chunk(MIXED)).records[0].kept
+    assert first is not None
+    assert first.rows.column("offset").to_pylist() == [101, 102]
+    assert first.rows.column("value").to_pylist() == [BAD, BAD]
+    assert first.rows.column("key").to_pylist() == [b"k", b"k"]
+    assert first.rows.column("reason").to_pylist()[0].startswith("it is not UTF-8")
+
+
+def test_a_chunk_that_is_held_has_no_width_and_no_rows() -> None:
+    found = typing(Action.HOLD).typed(chunk(MIXED))
+    assert (found.from_offset, found.until_offset, found.batch) == (100, 100, None)
+    assert found.loss is not None
+    assert (found.loss.from_offset, found.loss.until_offset) == (100, 120)
+    receipts = ReceiptBuilder([PIECE])
+    receipts.add(found)
+    assert receipts.receipts()[0].held == found.loss
+
+
+def test_too_many_losses_end_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typed_chunks, "MAX_LOSSES", 2)
+    with pytest.raises(UndecodablePayload, match="more than 2 places"):
+        typing(Action.SKIP).typed(chunk(MIXED))
+
+
+# --- from the quarantine ------------------------------------------------------------------
+
+
+def kept_in(folder: Path) -> QuarantinedBytes:
+    """As it is read from the quarantine that it was written to."""
+    lost = typing(Action.QUARANTINE).typed(chunk(MIXED)).records[0]
+    assert lost.kept is not None
+    settings = QuarantineWriterSettings(StoreSettings(str(folder)), "j", "a", 1, "hash")
+    writer = QuarantineWriter(settings)
+    writer.add(0, Range(P, 101, 103), lost.kept, "b:1")
+    writer.add(0, Range(P, 104, 105), QuarantinedBytes(b"raw", ((1, 2),), "why"), "b:1")
+    (receipt,) = writer.close(_receipts())
+    store, root = quarantine_table.open_store(settings.table)
+    read = quarantine_table._read(store, f"{root}/{receipt.kept[0].path}", None)
+    intact, damaged = map(quarantine_table._batch, read)
+    assert (damaged.kept.records, damaged.kept.aborted, damaged.kept.rows) == (
+        b"raw",
+        ((1, 2),),
+        None,
+    )
+    assert intact.size_bytes > 0
+    return intact.kept
+
+
+def _receipts() -> Any:
+    counting = ReceiptBuilder([PIECE])
+    counting.add(SliceChunk(0, 100, 120, Counts(compacted=20)))
+    return counting.receipts()
+
+
+def test_kept_records_are_read_again_with_another_format(tmp_path: Path) -> None:
+    kept = kept_in(tmp_path)
+    piece = Slice(0, P, 101, 103)
+    bytes_only = ClusterSettings("kafka", (), kept={0: kept})
+    (found,) = read_slices([piece], bytes_only)
+    assert found.batch.equals(rows({101: BAD, 102: BAD}))
+    assert found.counts == Counts(landed=2)
+    with pytest.raises(UndecodablePayload):
+        list(read_slices([piece], ClusterSettings("kafka", (), kept={0: kept}, rows=TEXT)))
+    (half,) = read_slices([Slice(0, P, 102, 103)], bytes_only)
+    assert half.batch.column("offset").to_pylist() == [102]
+
+
+def test_a_trial_tells_which_kept_records_can_be_decoded(tmp_path: Path) -> None:
+    kept = kept_in(tmp_path)
+    where = Range(P, 101, 103)
+    assert decodable(kept, where, "kafka", None) == [(where, "")]
+    ((piece, why),) = decodable(kept, where, "kafka", TEXT)
+    assert (piece, why[:7]) == (where, "value: ")
+
+
+# --- layouts --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair(PayloadFormat):
+    """`a,b`, of which b is a number."""
+
+    names: tuple[str, str] = ("a", "b")
+    name = "pair"
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        a, b = self.names
+        return pa.struct([pa.field(a, pa.string(), nullable=False), pa.field(b, pa.int32())])
+
+    def decoder(self) -> PayloadDecoder:
+        return PairDecoder(self.arrow_type)
+
+
+@dataclass
+class PairDecoder(PayloadDecoder):
+    arrow_type: pa.DataType = field(default_factory=pa.null)
+
+    def decode(self, payloads: Any) -> DecodedPayloads:
+        made: list[Any] = []
+        bad = []
+        a, b = self.arrow_type.names
+        for row, text in enumerate(payloads.to_pylist()):
+            parts = [] if text is None else text.decode().split(",")
+            if len(parts) < 2:
+                made.append(None)
+                if text is not None:
+                    bad.append(Undecodable(row, "no comma", 7))
+            else:
+                made.append({a: parts[0], b: int(parts[1])})
+        rescued = pa.array(["{}" if one else None for one in made], pa.string())
+        return DecodedPayloads(pa.array(made, self.arrow_type), bad, rescued, {7: len(made)})
+
+
+def test_a_flat_table_has_the_fields_after_the_columns_of_the_log() -> None:
+    flat = RowFormat(value=Pair(), is_flat=True, keeps_unknown=True)
+    assert typed_rows("kafka", flat).names == [
+        *("_key", "_topic", "_partition", "_offset", "_timestamp", "_timestampType", "_headers"),
+        *("a", "b", "_rescued_data"),
+    ]
+    assert all(f.nullable for f in typed_rows("kafka", flat))
+    found = typing(Action.SKIP, flat).typed(chunk({100: b"x,1", 101: b"-", 102: None}))
+    assert found.batch.schema.equals(typed_rows("kafka", flat))
+    assert found.batch.select(["_offset", "a", "b", "_rescued_data"]).to_pylist() == [
+        {"_offset": 100, "a": "x", "b": 1, "_rescued_data": "{}"},
+        {"_offset": 102, "a": None, "b": None, "_rescued_data": None},
+    ]
+    assert found.schema_ids == {7: 3}
+    assert "no comma (schema 7)" in found.records[0].loss.evidence
+    counting = ReceiptBuilder([PIECE], flat.columns)
+    counting.add(found)
+    (receipt,) = counting.receipts()
+    assert receipt.gaps == ((101, 102), (103, 120))
+    assert receipt.schema_ids == ((7, 3),)
+
+
+def test_a_nested_table_has_a_struct_whose_fields_may_be_null() -> None:
+    nested = RowFormat(value=Pair())
+    schema = typed_rows("rocketmq", nested)
+    assert schema.field("value").type == pa.struct([("a", pa.string()), ("b", pa.int32())])
+    assert schema.names[-1] == "bornTimestamp"
+    assert RESCUED.name not in schema.names
+    found = typing(Action.SKIP, nested).typed(chunk({100: b"x,1", 102: None}))
+    assert found.batch.column("value").to_pylist() == [{"a": "x", "b": 1}, None]
+
+
+@pytest.mark.parametrize("names", [("a", "A"), ("_offset", "b"), ("b", "_Key")])
+def test_a_flat_table_cannot_have_two_columns_of_a_name(names: tuple[str, str]) -> None:
+    with pytest.raises(PayloadSchemaError):
+        typed_rows("kafka", RowFormat(value=Pair(names), is_flat=True))
+
+
+def test_text_cannot_be_flat() -> None:
+    with pytest.raises(PayloadSchemaError, match="a flat table needs values with fields"):
+        RowFormat(value=StringFormat(), is_flat=True)
+
+
+def test_losses_are_those_of_the_ledger() -> None:
+    lost = typing(Action.SKIP).typed(chunk(MIXED)).records[0].loss
+    assert isinstance(lost, Loss)
+    assert lost.cause == "their keys or values are not what the schema in the job file says"
