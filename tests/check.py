@@ -26,6 +26,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
+from rangeland.errors import RangelandError
+from tests import class_archive
+
 PYTHON = sys.executable
 
 CODE = ["lib", "jobs", "configs", "airflow_dags", "tests"]
@@ -71,7 +74,9 @@ def _run_ordinary(durations: Path) -> list[list[str]]:
     with ThreadPoolExecutor(1) as beside, ThreadPoolExecutor(AT_ONCE) as pool:
         fetching = beside.submit(_run, [FETCH], durations)
         failed = _run(STATIC, durations)
-        for found in pool.map(lambda command: _run([command], durations), [*rings, _quick()]):
+        sessions = _quick_sessions()
+        work = [*rings, _quick()]
+        for found in pool.map(lambda command: _run([command], durations, sessions), work):
             failed += found
         return failed + fetching.result()
 
@@ -132,6 +137,14 @@ def _environment() -> dict[str, str]:
     """The tests' own environment: a JVM that needs no network, no settings of a developer."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
     return kept | {"SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def _quick_sessions() -> dict[str, object]:
+    """For Spark sessions that live for seconds, if there is a Java for them."""
+    try:
+        return dict(class_archive.submit_options())
+    except RangelandError:
+        return {}  # The tests that need Java will say so.
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from functools import partial
 from rangeland.errors import RangelandError
 from rangeland.jvm.jars import JAR_SETS, fetch_jars
 from tests.build_cache import JAVA_11, OLDER_SPARK, installed
+from tests.class_archive import make_archive
 
 AT_ONCE = 3
 FIRST = ["delta-4.4.0", "kafka-4.1.0", "hadoop-aws-3.5.0"]
@@ -28,6 +29,7 @@ def main() -> int:
     others = sorted(JAR_SETS.keys() - ONLY_SLOW - ONLY_BENCH - set(FIRST))
     packages = [OLDER_SPARK, *([JAVA_11] if platform.machine() == "x86_64" else [])]
     work: list[Callable[[], object]] = [partial(fetch_jars, name) for name in FIRST]
+    work.append(make_archive)
     work += [partial(installed, name) for name in packages]
     work += [partial(fetch_jars, name) for name in others]
     with ThreadPoolExecutor(AT_ONCE) as pool:
