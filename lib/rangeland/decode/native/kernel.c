@@ -388,6 +388,7 @@ EXPORT int32_t rangeland_decode_headers(const payload_t *payloads, int64_t count
 #include "json_text.h"
 #include "json_values.h"
 #include "json_times.h"
+#include "json_nested.h"
 #include "json_records.h"
 #include "payload_columns.h"
 #include "avro.h"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -70,6 +71,7 @@ _EXPECTED: Final = {
     JsonKind.MAP: "an object",
 }
 _UNKNOWN_FIELDS: Final = {UnknownFields.DROP: 0, UnknownFields.FAIL: 1, UnknownFields.KEEP: 2}
+_NAME: Final = re.compile(r'(?:[^"\\]|\\.)*')
 _SHOWN_NAME: Final = 60
 
 
@@ -173,8 +175,9 @@ class JsonKernel(PayloadDecoder):
         found = self._table.nodes[node]
         name = ""
         if fault == _UNKNOWN:
-            shown = bytes(given.bytes_of(row)[position : position + _SHOWN_NAME * 4])
-            name = shown.decode("utf-8", "replace").split('"')[1][:_SHOWN_NAME]
+            shown = bytes(given.bytes_of(row)[position + 1 : position + 4 * _SHOWN_NAME])
+            written = _NAME.match(shown.decode("utf-8", "replace"))
+            name = written[0][:_SHOWN_NAME] if written else ""
         reason = _REASONS[fault].format(
             field=f"the field {found.path}" if found.path else "the payload",
             expected=_EXPECTED.get(found.kind, "a string"),
