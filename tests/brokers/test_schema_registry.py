@@ -18,11 +18,14 @@ import pytest
 
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.pool import ConnectionPool
+from rangeland.decode.payload.avro_format import AvroFormat
 from rangeland.decode.payload.schema_catalogue import (
     ReferencedSchema,
     RegisteredSchema,
+    SchemaCatalogue,
     SchemaFormat,
     SubjectVersion,
+    TopicField,
     UnusableSchema,
 )
 from rangeland.errors import JobFileError, Unreachable
@@ -32,7 +35,9 @@ from rangeland.schema_registry.catalogue_maker import make_catalogue
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.survey.end_samples import look_at_ends
+from rangeland.survey.seen_schema_ids import seen_schema_ids
 from rangeland.testing.apicurio import ApicurioRegistry
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
@@ -57,6 +62,11 @@ def client(*urls: str, **changed: Any) -> RegistryClient:
     return RegistryClient(RegistrySettings(urls, **{"no_progress_ms": 3_000} | changed))
 
 
+def catalogue(registry: ApicurioRegistry, *ids: int, topic: str = "none") -> SchemaCatalogue:
+    seen = {TopicField(topic, "value"): ids, TopicField(topic, "key"): ()}
+    return make_catalogue(client(registry.url), SubjectNameStrategy.TOPIC, seen)
+
+
 def record(name: str, **fields: Any) -> dict[str, Any]:
     """Equal schemas have one id in all subjects, so a test that counts subjects has a name of its
     own."""
@@ -72,7 +82,7 @@ def test_versions_of_a_subject(registry: ApicurioRegistry, topic: str) -> None:
     old = registry.register(subject, record("Versioned", id="long"))
     new = registry.register(subject, record("Versioned", id="long", note=["null", "string"]))
     assert registry.register(subject, record("Versioned", id="long")) == old
-    found = make_catalogue(client(registry.url), [old, new], [subject, f"{topic}-key"])
+    found = catalogue(registry, old, new, topic=topic)
     assert found.versions == {
         old: (SubjectVersion(subject, 1),),
         new: (SubjectVersion(subject, 2),),
@@ -92,7 +102,7 @@ def test_avro_with_references_is_one_schema(registry: ApicurioRegistry, topic: s
     addr_at = ("shop.Addr", f"{topic}-addr", 1)
     both = record("Order", home="shop.Addr", work=["null", "shop.Addr"])
     number = registry.register(f"{topic}-value", both, "AVRO", [addr_at])
-    found = make_catalogue(client(registry.url), [number], []).schemas[number]
+    found = catalogue(registry, number).schemas[number]
     assert isinstance(found, RegisteredSchema)
     home, work = (one["type"] for one in json.loads(found.text)["fields"])
     assert home == {
@@ -109,7 +119,7 @@ def test_protobuf_with_references(registry: ApicurioRegistry, topic: str) -> Non
     number = registry.register(
         f"{topic}-value", pay, "PROTOBUF", [("money.proto", f"{topic}-money", 1)]
     )
-    found = make_catalogue(client(registry.url), [number], []).schemas[number]
+    found = catalogue(registry, number).schemas[number]
     assert found == RegisteredSchema(
         SchemaFormat.PROTOBUF, pay, (ReferencedSchema("money.proto", money),)
     )
@@ -120,13 +130,29 @@ def test_json_schema_with_references(registry: ApicurioRegistry, topic: str) -> 
     registry.register(f"{topic}-base", base, "JSON")
     top = '{"$id":"top.json","type":"object","properties":{"b":{"$ref":"base.json"}}}'
     number = registry.register(f"{topic}-value", top, "JSON", [("base.json", f"{topic}-base", 1)])
-    found = make_catalogue(client(registry.url), [number], []).schemas[number]
+    found = catalogue(registry, number).schemas[number]
     assert found == RegisteredSchema(SchemaFormat.JSON, top, (ReferencedSchema("base.json", base),))
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+def test_subjects_that_are_named_after_records(
+    registry: ApicurioRegistry, topic: str, kind: str
+) -> None:
+    text = {
+        "AVRO": json.dumps(record("Named", id="long")),
+        "JSON": '{"$schema": "http://json-schema.org/draft-07/schema#", "title": "shop.Named"}',
+        "PROTOBUF": 'syntax = "proto3"; package shop; message Named { int64 id = 1; }',
+    }[kind]
+    subject = f"{topic}-shop.Named"
+    number = registry.register(subject, text, kind)
+    seen = {TopicField(topic, "value"): [number]}
+    found = make_catalogue(client(registry.url), SubjectNameStrategy.TOPIC_RECORD, seen)
+    assert found.latest[subject].id == number
 
 
 def test_an_id_of_another_subject(registry: ApicurioRegistry, topic: str) -> None:
     number = registry.register(f"{topic}-bills", record("Bill", id="long"))
-    found = make_catalogue(client(registry.url), [number], [])
+    found = catalogue(registry, number)
     assert found.is_foreign(number, f"{topic}-value")
     assert not found.is_foreign(number, f"{topic}-bills")
 
@@ -138,7 +164,7 @@ def test_unknown_ids_subjects_and_versions(registry: ApicurioRegistry, topic: st
     assert asked.latest(topic) is None
     registry.register(topic, record("Order", id="long"))
     assert asked.version(SubjectVersion(topic, 99)) is None
-    found = make_catalogue(asked, [2_000_000_000], []).schemas[2_000_000_000]
+    found = catalogue(registry, 2_000_000_000).schemas[2_000_000_000]
     assert found == UnusableSchema("the schema registry has no schema with id 2000000000")
 
 
@@ -189,7 +215,7 @@ def test_a_registry_that_hangs_is_given_up_and_answers_again(
 ) -> None:
     monkeypatch.setattr(executor_schemas, "_of_runs", {})
     number = registry.register(topic, record("Hung", id="long"))
-    empty = make_catalogue(client(registry.url), [], [])
+    empty = catalogue(registry)
     settings = RegistrySettings((registry.url,), request_ms=500, no_progress_ms=1_500)
     tasks = ExecutorSchemas(empty, settings)
     registry.pause()
@@ -257,3 +283,33 @@ def test_the_markers_of_a_transaction_do_not_hide_its_records(
         produce_transaction(kafka.bootstrap, topic, records, commit=True, partition=0)
     found, _ = ids_at_the_ends(kafka, topic)
     assert set(found) == {(0, 4), (0, 5)}
+
+
+def test_records_are_decoded_with_the_schemas_that_they_name(
+    kafka: KafkaCluster, registry: ApicurioRegistry, topic: str
+) -> None:
+    """The second schema refers to another subject. The last id is known to nobody."""
+    registry.register(f"{topic}-addr", record("Place", zip="string"))
+    old = registry.register(f"{topic}-value", record("Stay", id="long"))
+    place_at = ("shop.Place", f"{topic}-addr", 1)
+    evolved = record("Stay", id="long", at=["null", "shop.Place"])
+    evolved["fields"][1]["default"] = None
+    new = registry.register(f"{topic}-value", evolved, "AVRO", [place_at])
+    bodies = [(old, b"\x02"), (new, b"\x04\x02\x06abc"), (2_000_000_000, b"\x02")]
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    payloads = [b"\0" + struct.pack(">i", number) + body for number, body in bodies]
+    produce(kafka.bootstrap, topic, [Record(one, b"k") for one in payloads], partition=0)
+    settings = settings_of(kafka.bootstrap)
+    with ConnectionPool(settings) as brokers:
+        seen = seen_schema_ids(brokers, slices_of(look(settings, topics=(topic,))), ["value"])
+    values = TopicField(topic, "value")
+    assert seen == {values: Counter({old: 1, new: 1, 2_000_000_000: 1})}
+    found = make_catalogue(client(registry.url), SubjectNameStrategy.TOPIC, seen)
+    form = AvroFormat(found.latest[f"{topic}-value"].schema.text, ExecutorSchemas(found))
+    decoded = form.decoder().decode(pa.array(payloads, pa.binary()))
+    assert decoded.values.to_pylist() == [
+        {"id": 1, "at": None},
+        {"id": 2, "at": {"zip": "abc"}},
+        None,
+    ]
+    assert [(one.row, one.schema_id) for one in decoded.undecodable] == [(2, 2_000_000_000)]

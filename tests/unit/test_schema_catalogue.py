@@ -16,6 +16,7 @@ from rangeland.decode.payload.schema_catalogue import (
     SchemaCatalogue,
     SchemaFormat,
     SubjectVersion,
+    TopicField,
     UnusableSchema,
 )
 from rangeland.errors import JobFileError, Unreachable
@@ -26,7 +27,11 @@ from rangeland.schema_registry.registry_answers import SchemaAnswer, SchemaRefer
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.schema_registry.schema_references import MAX_REFERENCES, resolved
-from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject_name
+from rangeland.schema_registry.subject_names import (
+    SubjectNameStrategy,
+    record_name,
+    subject_name,
+)
 from tests.scripted_http import Reply, ScriptedServer, answer, error, scripted
 
 AVRO, JSON, PROTOBUF = SchemaFormat
@@ -184,14 +189,40 @@ def test_an_odd_avro_schema_does_no_harm(odd: object) -> None:
 # --- subjects -------------------------------------------------------------------------------
 
 
+VALUES, KEYS = TopicField("orders", "value"), TopicField("orders", "key")
+
+
 def test_the_three_strategies() -> None:
     topic, by_record, both = SubjectNameStrategy
-    assert subject_name(topic, "orders", "value") == "orders-value"
-    assert subject_name(topic, "orders", "key", "shop.Order") == "orders-key"
-    assert subject_name(by_record, "orders", "value", "shop.Order") == "shop.Order"
-    assert subject_name(both, "orders", "value", "shop.Order") == "orders-shop.Order"
-    with pytest.raises(ValueError, match="needs the name of the record"):
-        subject_name(by_record, "orders", "value")
+    order = RegisteredSchema(AVRO, json.dumps(record("Order", namespace="shop")))
+    assert subject_name(topic, VALUES) == "orders-value"
+    assert subject_name(topic, KEYS, order) == "orders-key"
+    assert subject_name(by_record, VALUES, order) == "shop.Order"
+    assert subject_name(both, VALUES, order) == "orders-shop.Order"
+    assert subject_name(by_record, VALUES) is None
+    assert subject_name(both, VALUES, RegisteredSchema(JSON, "{}")) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "name"),
+    [
+        (AVRO, '{"type": "record", "name": "a.B", "namespace": "c"}', "a.B"),
+        (AVRO, '{"type": "enum", "name": "B", "namespace": ""}', "B"),
+        (AVRO, '"string"', "string"),
+        (AVRO, '{"type": "string"}', "string"),
+        (AVRO, '["null", "string"]', None),
+        (AVRO, "{", None),
+        (JSON, '{"title": "Order"}', "Order"),
+        (JSON, '{"title": 7}', None),
+        (JSON, "true", None),
+        (PROTOBUF, "package a.b;\nmessage C { message D {} }", "a.b.C"),
+        (PROTOBUF, "// message A {\n/* message B {} */ message C{}", "C"),
+        (PROTOBUF, 'option x = "package p; message A {"; enum E { F = 0; } message C {}', "C"),
+        (PROTOBUF, "enum E { F = 0; }", None),
+    ],
+)
+def test_the_name_of_a_record(kind: SchemaFormat, text: str, name: str | None) -> None:
+    assert record_name(RegisteredSchema(kind, text)) == name
 
 
 def test_ids_of_other_subjects_are_foreign() -> None:
@@ -234,6 +265,8 @@ def of_registry() -> Mapping[str, Reply]:
             {"subject": "lost-value", "version": 5, "id": 3, **lost}
         ),
         "/subjects/none-value/versions/latest": error(404, 40401),
+        "/subjects/One/versions/latest": error(404, 40401),
+        "/subjects/shop.Two/versions/latest": error(404, 40401),
     }
 
 
@@ -243,12 +276,20 @@ def server() -> Iterator[ScriptedServer]:
         yield running
 
 
-def registry(server: ScriptedServer) -> RegistryClient:
-    return RegistryClient(RegistrySettings((server.url,)), pause=lambda _: None)
+def catalogue(
+    server: ScriptedServer,
+    orders: list[int],
+    strategy: SubjectNameStrategy = SubjectNameStrategy.TOPIC,
+    **others: list[int],
+) -> SchemaCatalogue:
+    """``orders``, ``others``: the ids that values of topics have."""
+    client = RegistryClient(RegistrySettings((server.url,)), pause=lambda _: None)
+    seen = {TopicField(topic, "value"): ids for topic, ids in others.items()}
+    return make_catalogue(client, strategy, {VALUES: orders, **seen})
 
 
 def test_a_catalogue_has_ids_versions_and_latest_schemas(server: ScriptedServer) -> None:
-    found = make_catalogue(registry(server), [2, 1, 3, 4, 2], ["orders-value", "none-value"])
+    found = catalogue(server, [2, 1, 3, 4, 2], none=[1])
     assert set(found.schemas) == {1, 2, 3, 4}
     assert found.schemas[3] == UnusableSchema(
         "it refers to version 9 of addr, which the registry does not have"
@@ -262,14 +303,24 @@ def test_a_catalogue_has_ids_versions_and_latest_schemas(server: ScriptedServer)
     assert server.paths.count("/subjects/addr/versions/1") == 1
 
 
+def test_subjects_are_named_after_the_records_that_were_seen(server: ScriptedServer) -> None:
+    found = catalogue(server, [1, 2, 4], SubjectNameStrategy.RECORD)
+    assert found.latest == {}
+    asked = [path for path in server.paths if path.endswith("latest")]
+    assert sorted(set(asked)) == [
+        "/subjects/One/versions/latest",
+        "/subjects/shop.Two/versions/latest",
+    ]
+
+
 def test_two_catalogues_are_of_different_runs(server: ScriptedServer) -> None:
-    one, two = (make_catalogue(registry(server), [], []) for _ in range(2))
+    one, two = (catalogue(server, []) for _ in range(2))
     assert one.made_as != two.made_as
 
 
 def test_a_latest_schema_that_cannot_be_used_ends_the_run(server: ScriptedServer) -> None:
     with pytest.raises(JobFileError, match="the latest schema of lost-value cannot be used"):
-        make_catalogue(registry(server), [], ["lost-value"])
+        catalogue(server, [], lost=[])
 
 
 # --- in a task ------------------------------------------------------------------------------
@@ -281,10 +332,10 @@ def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_the_driver_has_seen_needs_no_registry(server: ScriptedServer) -> None:
-    catalogue = make_catalogue(registry(server), [1, 4], [])
+    found = catalogue(server, [1, 4])
     asked = len(server.paths)
-    tasks = pickle.loads(pickle.dumps(ExecutorSchemas(catalogue)))
-    assert tasks.of_id(1) == catalogue.schemas[1]
+    tasks = pickle.loads(pickle.dumps(ExecutorSchemas(found)))
+    assert tasks.of_id(1) == found.schemas[1]
     assert isinstance(tasks.of_id(4), UnusableSchema)
     assert isinstance(tasks.of_id(2), UnusableSchema)
     assert len(server.paths) == asked
@@ -310,8 +361,8 @@ def test_an_unknown_id_is_confirmed_once_per_process_and_run(server: ScriptedSer
 
 def test_a_process_keeps_few_runs(server: ScriptedServer) -> None:
     for run in range(executor_schemas.KEPT_RUNS + 3):
-        catalogue = SchemaCatalogue(made_as=f"run-{run}")
-        ExecutorSchemas(catalogue, RegistrySettings((server.url,))).of_id(1)
+        found = SchemaCatalogue(made_as=f"run-{run}")
+        ExecutorSchemas(found, RegistrySettings((server.url,))).of_id(1)
     assert len(executor_schemas._of_runs) == executor_schemas.KEPT_RUNS
 
 

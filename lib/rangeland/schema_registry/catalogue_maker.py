@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from rangeland.decode.payload.schema_catalogue import (
@@ -11,12 +11,14 @@ from rangeland.decode.payload.schema_catalogue import (
     RegisteredSchema,
     SchemaCatalogue,
     SubjectVersion,
+    TopicField,
     UnusableSchema,
 )
 from rangeland.errors import JobFileError
 from rangeland.schema_registry.registry_answers import SchemaAnswer, VersionAnswer
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.schema_references import resolved
+from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject_name
 
 
 class RegistrySchemas:
@@ -48,14 +50,22 @@ class RegistrySchemas:
 
 
 def make_catalogue(
-    registry: RegistryClient, ids: Iterable[int], subjects: Iterable[str]
+    registry: RegistryClient,
+    strategy: SubjectNameStrategy,
+    seen: Mapping[TopicField, Iterable[int]],
 ) -> SchemaCatalogue:
-    """``ids``: those that records have, as far as they are known. ``subjects``: those whose latest
-    schema is needed."""
+    """``seen``: the ids that keys or values have, as far as they are known; none if nothing is
+    known. The latest schemas are those of the subjects that these keys and values have."""
     schemas = RegistrySchemas(registry)
-    found = {one: schemas.of_id(one) for one in sorted(set(ids))}
-    usable = [one for one, schema in found.items() if isinstance(schema, RegisteredSchema)]
-    latest = {subject: schemas.latest(subject) for subject in sorted(set(subjects))}
+    ids = {of: sorted(set(found)) for of, found in seen.items()}
+    found = {one: schemas.of_id(one) for one in sorted({one for of in ids.values() for one in of})}
+    usable = {one: it for one, it in found.items() if isinstance(it, RegisteredSchema)}
+    subjects = {
+        subject_name(strategy, of, schema)
+        for of, numbers in ids.items()
+        for schema in (None, *(usable[one] for one in numbers if one in usable))
+    }
+    latest = {one: schemas.latest(one) for one in sorted(filter(None, subjects))}
     return SchemaCatalogue(
         schemas=found,
         versions={one: registry.versions(one) for one in usable},

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Final
 
-RecordField = Literal["key", "value"]
+from rangeland.decode.payload.schema_catalogue import RegisteredSchema, SchemaFormat, TopicField
+from rangeland.untrusted import Unreadable, parse_json
+
+_NOT_CODE: Final = re.compile(
+    r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'', re.DOTALL
+)
+_PACKAGE: Final = re.compile(r"\bpackage\s+([\w.]+)\s*;")
+_MESSAGE: Final = re.compile(r"\bmessage\s+(\w+)\s*\{")
 
 
 class SubjectNameStrategy(StrEnum):
@@ -17,20 +25,49 @@ class SubjectNameStrategy(StrEnum):
 
     @property
     def names_the_record(self) -> bool:
-        """Whether a subject depends on the full name of the record, message or title, so that a
-        topic may have several."""
+        """Whether a subject depends on the full name of the record, so that the values of a topic
+        may have several."""
         return self is not SubjectNameStrategy.TOPIC
 
 
 def subject_name(
-    strategy: SubjectNameStrategy, topic: str, field: RecordField, record_name: str = ""
-) -> str:
-    """``record_name``: the full name of the Avro record or Protobuf message, or the ``title`` of a
-    JSON Schema; needed if the strategy names the record."""
-    if strategy is SubjectNameStrategy.TOPIC:
-        return f"{topic}-{field}"
-    if not record_name:
-        raise ValueError(f"{strategy} needs the name of the record")
-    if strategy is SubjectNameStrategy.RECORD:
-        return record_name
-    return f"{topic}-{record_name}"
+    strategy: SubjectNameStrategy, of: TopicField, schema: RegisteredSchema | None = None
+) -> str | None:
+    """``schema``: one that records were written with, for its name. None if the strategy names the
+    record, and there is no schema or it has no name."""
+    if not strategy.names_the_record:
+        return f"{of.topic}-{of.field}"
+    name = record_name(schema) if schema is not None else None
+    if name is None:
+        return None
+    return name if strategy is SubjectNameStrategy.RECORD else f"{of.topic}-{name}"
+
+
+def record_name(schema: RegisteredSchema) -> str | None:
+    """The full name of an Avro type, the ``title`` of a JSON Schema, or the full name of the first
+    message of a Protobuf file; None if it has none."""
+    if schema.format is SchemaFormat.PROTOBUF:
+        code = _NOT_CODE.sub(" ", schema.text)
+        package, message = _PACKAGE.search(code), _MESSAGE.search(code)
+        if message is None:
+            return None
+        return f"{package[1]}.{message[1]}" if package else message[1]
+    try:
+        content = parse_json(schema.text)
+    except Unreadable:
+        return None
+    found = _avro_name(content) if schema.format is SchemaFormat.AVRO else _title(content)
+    return found if isinstance(found, str) and found else None
+
+
+def _avro_name(content: Any) -> Any:
+    if not isinstance(content, dict):
+        return content  # the name of a primitive type
+    name, namespace = content.get("name", content.get("type")), content.get("namespace")
+    if isinstance(name, str) and isinstance(namespace, str) and namespace and "." not in name:
+        return f"{namespace}.{name}"
+    return name
+
+
+def _title(content: Any) -> Any:
+    return content.get("title") if isinstance(content, dict) else None

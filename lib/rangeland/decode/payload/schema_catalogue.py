@@ -8,6 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal, NamedTuple
+
+RecordField = Literal["key", "value"]
+
+
+class TopicField(NamedTuple):
+    """The keys or the values of a topic: what has schemas of its own."""
+
+    topic: str
+    field: RecordField
 
 
 class SchemaFormat(StrEnum):
