@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +13,9 @@ from google.protobuf import descriptor_pb2 as pb
 from google.protobuf import (
     descriptor_pool,
     duration_pb2,
+    json_format,
     message_factory,
+    struct_pb2,
     timestamp_pb2,
     wrappers_pb2,
 )
@@ -31,7 +35,11 @@ KNOWN = {
     ".google.protobuf.Duration": duration_pb2,
     ".google.protobuf.Int64Value": wrappers_pb2,
     ".google.protobuf.StringValue": wrappers_pb2,
+    ".google.protobuf.Struct": struct_pb2,
+    ".google.protobuf.Value": struct_pb2,
+    ".google.protobuf.ListValue": struct_pb2,
 }
+TEXT = st.text(max_size=8)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 UINT32, UINT64 = st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 64) - 1)
@@ -142,12 +150,24 @@ def messages(draw: Any, kind: Any) -> Any:
     return found
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+JSON_TYPES = {
+    "google.protobuf.Struct": st.dictionaries(TEXT, JSON, max_size=3),
+    "google.protobuf.Value": JSON,
+    "google.protobuf.ListValue": st.lists(JSON, max_size=3),
+}
+
+
 def _populate(draw: Any, message: Any) -> None:
     name = message.DESCRIPTOR.full_name
-    if name == "google.protobuf.Timestamp":
-        message.FromMicroseconds(draw(st.integers(-(10**15), 10**15)))
+    if name in JSON_TYPES:
+        json_format.ParseDict(draw(JSON_TYPES[name]), message)
         return
-    if name == "google.protobuf.Duration":
+    if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
         message.FromMicroseconds(draw(st.integers(-(10**15), 10**15)))
         return
     for field in message.DESCRIPTOR.fields:
@@ -182,9 +202,53 @@ def as_row(message: Any) -> Any:
         return EPOCH + dt.timedelta(microseconds=message.ToMicroseconds())
     if name == "google.protobuf.Duration":
         return message.ToMicroseconds()
+    if name in JSON_TYPES:
+        return _json(message)
     if name.startswith("google.protobuf."):
         return message.value
     return {field.name: _value(message, field) for field in message.DESCRIPTOR.fields} or True
+
+
+def _json(message: Any) -> Any:
+    """Its JSON, not as text: entries of a struct have no order."""
+    match message.DESCRIPTOR.name:
+        case "Struct":
+            return Json({key: _json(message.fields[key]) for key in message.fields})
+        case "ListValue":
+            return Json([_json(one) for one in message.values])
+    kind = message.WhichOneof("kind")
+    if kind in (None, "null_value"):
+        return Json(None)
+    value = getattr(message, kind)
+    if kind in ("struct_value", "list_value"):
+        return _json(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return Json("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
+    return Json(value)
+
+
+class Json:
+    """A JSON value that equals any text of it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def plain(self) -> Any:
+        match self.value:
+            case dict():
+                return {key: one.plain() for key, one in self.value.items()}
+            case list():
+                return [one.plain() for one in self.value]
+        return self.value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and json.loads(other) == self.plain()
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return repr(json.dumps(self.plain()))
 
 
 def _value(message: Any, field: Any) -> Any:

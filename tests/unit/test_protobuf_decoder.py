@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import pickle
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2 as pb
-from google.protobuf import duration_pb2, timestamp_pb2, wrappers_pb2
+from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 
 from rangeland.decode.payload.confluent_framing import encode_indexes
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, PayloadSchemaError
@@ -232,6 +233,47 @@ def test_framed_payloads_name_their_schema_and_message() -> None:
         (6, "it ends inside a value (byte 7, field number)", 1),
     ]
     assert found.schema_ids == {1: 4, 2: 1, 3: 1, 4: 1}
+
+
+def test_structs_are_json_text() -> None:
+    file = pb.FileDescriptorSet()
+    struct_pb2.DESCRIPTOR.CopyToProto(file.file.add())
+    schema = file.SerializeToString()
+    value = struct_pb2.Value(number_value=float("nan"))
+    whole = struct_pb2.Struct(fields={"a": value, "b": struct_pb2.Value(number_value=3)})
+    again = struct_pb2.Struct(fields={"a": struct_pb2.Value(bool_value=True)})
+    payload = whole.SerializeToString(deterministic=True)
+    found = decode(
+        schema, [payload, payload + again.SerializeToString(), b""], "google.protobuf.Struct"
+    )
+    texts = ['{"a":"NaN","b":3}', '{"a":true,"b":3}', "{}"]
+    assert [json.loads(one) for one in found.values.to_pylist()] == [*map(json.loads, texts)]
+    deep = b""
+    for _ in range(60):
+        inner = b"\x0a" + encode_length(deep) + deep
+        deep = b"\x32" + encode_length(inner) + inner
+    found = decode(schema, [deep, b"\x0b\x0c"], "google.protobuf.Value")
+    assert [one.reason for one in found.undecodable] == [
+        "groups or values are nested too deeply (byte 0)",
+        "a group does not end where it should (byte 0)",
+    ]
+
+
+def encode_length(data: bytes) -> bytes:
+    size, found = len(data), b""
+    while size > 0x7F:
+        found += bytes([size & 0x7F | 0x80])
+        size >>= 7
+    return found + bytes([size])
+
+
+def test_many_parts_of_a_json_value_take_linear_time() -> None:
+    file = pb.FileDescriptorSet()
+    struct_pb2.DESCRIPTOR.CopyToProto(file.file.add())
+    part = struct_pb2.Value(list_value=struct_pb2.ListValue(values=[struct_pb2.Value()]))
+    payload = part.SerializeToString() * 100_000
+    found = decode(file.SerializeToString(), [payload], "google.protobuf.Value")
+    assert len(json.loads(found.values[0].as_py())) == 100_000
 
 
 def test_a_format_is_a_value() -> None:

@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-#define KERNEL_ABI 10
+#define KERNEL_ABI 11
 #define SLACK 64
 
 #if defined(_WIN32)

@@ -39,10 +39,13 @@ enum proto_form {
     PROTO_WRAPPER = 2,   /* put as its only field */
     PROTO_TIMESTAMP = 3, /* seconds and nanoseconds, put as microseconds */
     PROTO_DURATION = 4,
+    PROTO_STRUCT = 5, /* these three are JSON: checked, and put as their bytes */
+    PROTO_VALUE = 6,
+    PROTO_LIST = 7,
 };
 
 enum { VARINT = 0, EIGHT_BYTES = 1, LENGTH = 2, GROUP = 3, GROUP_END = 4, FOUR_BYTES = 5 };
-enum { DEEPEST_GROUP = 100, SECOND = 1000000, NANOSECONDS = 1000000000 };
+enum { DEEPEST_GROUP = 100, DEEPEST_JSON = 100, SECOND = 1000000, NANOSECONDS = 1000000000 };
 
 typedef struct {
     int64_t number, kind, label, column, message, oneof, first_child, children;
@@ -365,11 +368,50 @@ INLINE const proto_field_t *proto_find(const proto_field_t *fields, int64_t coun
     return 0;
 }
 
+/* google.protobuf.Struct, Value and ListValue, which contain each other. An entry of a struct is
+ * checked as one: its key is its first field, its value the second. */
+enum { JSON_ENTRY = 8 };
+
+static int proto_json(const uint8_t *at, const uint8_t *end, int form, int depth) {
+    if (UNLIKELY(depth == DEEPEST_JSON)) return TOO_DEEP;
+    while (at < end) {
+        int64_t number, length;
+        int wire, inner = 0;
+        const uint8_t *from;
+        int fault = proto_tag(&at, end, &number, &wire);
+        if (UNLIKELY(fault)) return fault;
+        if (UNLIKELY(wire == GROUP)) return BAD_GROUP; /* nobody writes one here */
+        if (wire != LENGTH) {
+            fault = proto_skip(&at, end, number, wire, 0, &from);
+            if (UNLIKELY(fault)) return fault;
+            continue;
+        }
+        fault = proto_length(&at, end, &from, &length);
+        if (UNLIKELY(fault)) return fault;
+        int is_text = number == (form == PROTO_VALUE ? 3 : form == JSON_ENTRY ? 1 : 0);
+        if (is_text && UNLIKELY(!is_utf8(from, length))) return NOT_UTF8;
+        if (form == PROTO_STRUCT && number == 1) inner = JSON_ENTRY;
+        if (form == PROTO_LIST && number == 1) inner = PROTO_VALUE;
+        if (form == JSON_ENTRY && number == 2) inner = PROTO_VALUE;
+        if (form == PROTO_VALUE && number == 5) inner = PROTO_STRUCT;
+        if (form == PROTO_VALUE && number == 6) inner = PROTO_LIST;
+        if (inner) fault = proto_json(from, from + length, inner, depth + 1);
+        if (UNLIKELY(fault)) return fault;
+    }
+    return OK;
+}
+
 static int proto_message(proto_t *proto, int64_t index, const uint8_t *at, const uint8_t *end) {
     const proto_program_t *program = proto->program;
     const proto_message_t *message = &program->messages[index];
     const proto_field_t *fields = &program->fields[message->first_field];
     int64_t next = 0;
+    if (message->form >= PROTO_STRUCT) {
+        int fault = proto_json(at, end, (int)message->form, 0);
+        if (UNLIKELY(fault)) return fault;
+        column_t *column = &proto->sink.columns[message->column];
+        return put_bytes(&proto->sink, column, at, end - at, end - at);
+    }
     for (int64_t i = 0; i < message->fields; i++)
         program->slots[message->first_field + i].is_seen = 0;
     for (int64_t i = 0; i < message->oneofs; i++) program->cases[message->first_oneof + i] = -1;

@@ -8,7 +8,7 @@ the buffers are allocated per array of payloads, after the kernel's first pass h
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -72,6 +72,8 @@ class PayloadColumn:
     arrow_type: pa.DataType
     symbols: dict[int, str] | None = None
     """For an enum: the text of each number that the kernel writes; others are shown as numbers."""
+    text_of: Callable[[bytes], str] | None = None
+    """For values that the kernel writes as bytes and that are shown as text."""
     end: int = 0
 
 
@@ -86,6 +88,7 @@ class ColumnTable:
         self,
         arrow_type: pa.DataType,
         symbols: dict[int, str] | None = None,
+        text_of: Callable[[bytes], str] | None = None,
     ) -> int:
         index = len(self.columns)
         self.depth += 1
@@ -94,7 +97,9 @@ class ColumnTable:
         if self.depth > MAX_DEPTH:
             raise PayloadSchemaError(f"the schema is nested more than {MAX_DEPTH} levels deep")
         kind = ColumnKind.INT32 if symbols is not None else _kind(arrow_type)
-        self.columns.append(PayloadColumn(kind, arrow_type, symbols))
+        if text_of is not None:
+            kind = ColumnKind.BINARY
+        self.columns.append(PayloadColumn(kind, arrow_type, symbols, text_of))
         return index
 
     def close(self, index: int) -> None:
@@ -199,6 +204,9 @@ class ColumnBuffers:
             case ColumnKind.BINARY | ColumnKind.TEXT:
                 text = kept[2].slice(0, int(numbers[_BYTES]))
                 buffers = [valid, kept[1], text]
+                if column.text_of is not None:
+                    found = pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
+                    return _as_text(found, column.text_of)
                 return pa.Array.from_buffers(column.arrow_type, rows, buffers, nulls)
         if column.symbols is None:
             return pa.Array.from_buffers(column.arrow_type, rows, [valid, kept[1]], nulls)
@@ -266,6 +274,11 @@ def _data_bytes(kind: ColumnKind, rows: int) -> int:
     if kind is ColumnKind.BOOL:
         return rows // 8 + 1
     return _WIDTHS[kind] * rows if kind in _WIDTHS else 4 * rows + 4
+
+
+def _as_text(values: pa.Array, text_of: Callable[[bytes], str]) -> pa.Array:
+    texts = [None if one is None else text_of(one) for one in values.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
 def _as_symbols(numbers: pa.Array, symbols: dict[int, str]) -> pa.Array:

@@ -59,9 +59,9 @@ def parse_descriptor_set(data: bytes) -> ProtoTypes:
     """Raises PayloadSchemaError."""
     found = ProtoTypes()
     try:
-        for number, file in _fields(data):
+        for number, file in wire_fields(data):
             if number == 1:
-                _read_file(_bytes(file), found)
+                _read_file(as_bytes(file), found)
     except (ValueError, IndexError) as error:
         if isinstance(error, PayloadSchemaError):
             raise
@@ -72,7 +72,7 @@ def parse_descriptor_set(data: bytes) -> ProtoTypes:
 
 
 def _read_file(data: bytes, found: ProtoTypes) -> None:
-    parts = list(_fields(data))
+    parts = list(wire_fields(data))
     package = _text(parts, 2)
     syntax = _text(parts, 12) or "proto2"
     if syntax not in ("proto2", "proto3"):
@@ -80,32 +80,32 @@ def _read_file(data: bytes, found: ProtoTypes) -> None:
     found.main_messages = []
     for number, value in parts:
         if number == 4:
-            name = _read_message(_bytes(value), package, syntax == "proto2", found, 0)
+            name = _read_message(as_bytes(value), package, syntax == "proto2", found, 0)
             found.main_messages.append(name)
         elif number == 5:
-            _read_enum(_bytes(value), package, syntax == "proto2", found)
+            _read_enum(as_bytes(value), package, syntax == "proto2", found)
 
 
 def _read_message(data: bytes, outer: str, is_proto2: bool, found: ProtoTypes, depth: int) -> str:
     if depth > MAX_TYPES_DEPTH:
         raise PayloadSchemaError("message types are nested too deeply")
-    parts = list(_fields(data))
+    parts = list(wire_fields(data))
     name = _inside(outer, _text(parts, 1))
     message = found.messages[name] = ProtoType(name, is_proto2)
     for number, value in parts:
         if number == 2:
-            message.fields.append(_field(_bytes(value)))
+            message.fields.append(_field(as_bytes(value)))
         elif number == 3:
-            _read_message(_bytes(value), name, is_proto2, found, depth + 1)
+            _read_message(as_bytes(value), name, is_proto2, found, depth + 1)
         elif number == 4:
-            _read_enum(_bytes(value), name, is_proto2, found)
+            _read_enum(as_bytes(value), name, is_proto2, found)
         elif number == 7:
-            message.is_map_entry = any(n == 7 and v for n, v in _fields(_bytes(value)))
+            message.is_map_entry = any(n == 7 and v for n, v in wire_fields(as_bytes(value)))
     return name
 
 
 def _field(data: bytes) -> ProtoField:
-    parts = list(_fields(data))
+    parts = list(wire_fields(data))
     numbers = {number: value for number, value in parts if isinstance(value, int)}
     return ProtoField(
         name=_text(parts, 1),
@@ -119,12 +119,12 @@ def _field(data: bytes) -> ProtoField:
 
 
 def _read_enum(data: bytes, outer: str, is_proto2: bool, found: ProtoTypes) -> None:
-    parts = list(_fields(data))
+    parts = list(wire_fields(data))
     name = _inside(outer, _text(parts, 1))
     enum = found.enums[name] = ProtoEnum(name, is_proto2)
     for number, value in parts:
         if number == 2:
-            inner = list(_fields(_bytes(value)))
+            inner = list(wire_fields(as_bytes(value)))
             at = next((v for n, v in inner if n == 2 and isinstance(v, int)), 0)
             enum.symbols.setdefault(_int32(at), _text(inner, 1))  # the first of several names
 
@@ -134,25 +134,29 @@ def _int32(value: int) -> int:
     return low - (1 << 32) if low >> 31 else low
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values; raises ValueError or IndexError."""
+def wire_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Numbers and values of all fields but those of fixed width; raises ValueError or
+    IndexError."""
+    return ((number, value) for number, wire, value in wire_values(data) if wire in (0, 2))
+
+
+def wire_values(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """Numbers, wire types and values; raises ValueError or IndexError."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
-        match tag & 7:
-            case 0:
-                value, at = _varint(data, at)
-                yield tag >> 3, value
-            case 1 | 5 as wire:
-                at += 8 if wire == 1 else 4
-            case 2:
-                size, at = _varint(data, at)
-                if size > len(data) - at:
-                    raise ValueError("a length exceeds it")
-                yield tag >> 3, data[at : at + size]
-                at += size
-            case wire:
-                raise ValueError(f"wire type {wire}")
+        wire = tag & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield tag >> 3, wire, value
+            continue
+        size = {1: 8, 5: 4}.get(wire, -1)
+        if wire == 2:
+            size, at = _varint(data, at)
+        if not 0 <= size <= len(data) - at:
+            raise ValueError(f"a field of wire type {wire} exceeds it")
+        yield tag >> 3, wire, data[at : at + size]
+        at += size
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -167,7 +171,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number is too long")
 
 
-def _bytes(value: int | bytes) -> bytes:
+def as_bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
         raise ValueError("a number in the place of a message")
     return value

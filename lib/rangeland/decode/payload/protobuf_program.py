@@ -7,7 +7,7 @@ presence, else zero or empty. Well-known types become what they stand for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -24,6 +24,7 @@ from rangeland.decode.payload.column_buffers import (
 )
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
 from rangeland.decode.payload.protobuf_descriptors import ProtoField, ProtoType, ProtoTypes
+from rangeland.decode.payload.protobuf_json import list_text, struct_text, value_text
 
 _REQUIRED_LABEL, _REPEATED_LABEL = 2, 3  # of FieldDescriptorProto
 
@@ -66,6 +67,9 @@ class MessageForm(IntEnum):
     WRAPPER = 2
     TIMESTAMP = 3
     DURATION = 4
+    STRUCT = 5
+    VALUE = 6
+    LIST = 7
 
 
 _UNSIGNED = pa.decimal128(20, 0)
@@ -104,6 +108,11 @@ _WRAPPERS = {
         "Bytes": 12,
         "UInt32": 13,
     }.items()
+}
+_JSON: dict[str, tuple[MessageForm, Callable[[bytes], str]]] = {
+    "google.protobuf.Struct": (MessageForm.STRUCT, struct_text),
+    "google.protobuf.Value": (MessageForm.VALUE, value_text),
+    "google.protobuf.ListValue": (MessageForm.LIST, list_text),
 }
 _MOMENT_FIELDS = {1: 3, 2: 5}
 """Of timestamps and durations, types by numbers: seconds as int64, nanoseconds as int32."""
@@ -169,6 +178,8 @@ class ProtobufCompiler:
                 return self._item_type(message.fields[0], inner)
             case MessageForm.EMPTY:
                 return EMPTY_STRUCT
+            case MessageForm.STRUCT | MessageForm.VALUE | MessageForm.LIST:
+                return pa.string()
         self._types_used += 1
         if self._types_used > MAX_COLUMNS:
             raise PayloadSchemaError(f"the schema has more than {MAX_COLUMNS} messages")
@@ -205,6 +216,12 @@ class ProtobufCompiler:
         """A message with a column, and what is inside of it."""
         index = len(self._messages)
         self._messages.append(())
+        if message.name in _JSON:
+            form, text_of = _JSON[message.name]
+            column = self.columns.add(arrow_type, text_of=text_of)
+            self.columns.close(column)
+            self._messages[index] = (form, column, 0, 0, 0, 0)
+            return index
         column = self.columns.add(arrow_type)
         fields = sorted(message.fields, key=lambda one: one.number)
         first, oneof = len(self._fields), self._oneofs
@@ -280,6 +297,8 @@ class ProtobufCompiler:
 
 def _form(message: ProtoType) -> MessageForm:
     """Well-known types only if they are defined as the kernel knows them."""
+    if message.name in _JSON:
+        return _JSON[message.name][0]
     types = {one.number: one.type for one in message.fields}
     if message.name in _KNOWN and types == _MOMENT_FIELDS:
         return _KNOWN[message.name][0]

@@ -1,0 +1,85 @@
+"""Google's Struct, Value and ListValue as JSON text: they contain each other, as no column can.
+
+The bytes have been checked by the kernel. Numbers that JSON does not have are strings, as elsewhere
+in Protobuf's own mapping to JSON. This is the one kind of value that is decoded one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from typing import Any
+
+from rangeland.decode.payload.protobuf_descriptors import as_bytes, wire_values
+
+_STRUCT, _LIST = 5, 6
+_WIRES = {1: 0, 2: 1, 3: 2, 4: 0, _STRUCT: 2, _LIST: 2}
+"""The wire types of a value's fields: null, number, string, boolean, struct, list."""
+
+
+def struct_text(data: bytes) -> str:
+    return _text(_struct(data))
+
+
+def value_text(data: bytes) -> str:
+    return _text(_value(data))
+
+
+def list_text(data: bytes) -> str:
+    return _text(_list(data))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _struct(data: bytes) -> dict[str, Any]:
+    found = {}
+    for entry in _parts(data, 1):
+        keys, values = _parts(entry, 1), _parts(entry, 2)
+        key = keys[-1].decode() if keys else ""
+        found[key] = _value(b"".join(values))
+    return found
+
+
+def _list(data: bytes) -> list[Any]:
+    return [_value(one) for one in _parts(data, 1)]
+
+
+def _value(data: bytes) -> Any:
+    """The last field counts; parts of one struct or list in a row are one."""
+    kind = 0
+    found: list[Any] = []
+    for number, wire, value in wire_values(data):
+        if _WIRES.get(number) == wire:
+            if number != kind or number not in (_STRUCT, _LIST):
+                found.clear()
+            kind = number
+            found.append(value)
+    match kind:
+        case 2:
+            return _number(struct.unpack("<d", found[0])[0])
+        case 3:
+            return found[0].decode()
+        case 4:
+            return bool(found[0])
+        case 5:
+            return _struct(b"".join(found))
+        case 6:
+            return _list(b"".join(found))
+    return None
+
+
+def _parts(data: bytes, wanted: int) -> list[bytes]:
+    return [
+        as_bytes(one) for number, wire, one in wire_values(data) if (number, wire) == (wanted, 2)
+    ]
+
+
+def _number(value: float) -> float | int | str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
