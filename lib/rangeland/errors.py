@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from rangeland.wording import ended, sentence
 
@@ -41,6 +41,14 @@ class RangelandError(Exception):
         self.do = do
         self.facts = facts
         super().__init__(what)
+
+    @classmethod
+    def of(
+        cls, error: RangelandError, *, what: str = "", why: str = "", do: str = "", **facts: Any
+    ) -> Self:
+        """The same error as one of this class. What is given replaces what it had."""
+        known = error.facts | facts
+        return cls(what or error.what, why=why or error.why, do=do or error.do, **known)
 
     def __str__(self) -> str:
         """All of it, beginning without a capital letter, for use within another message."""

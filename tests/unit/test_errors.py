@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from rangeland import errors
-from rangeland.errors import RangelandError
+from rangeland.errors import BadRecord, RangelandError, Unreachable
 
 EVERY_CLASS = [
     cls
@@ -130,3 +130,12 @@ def test_a_message_is_sentences_and_names_keep_their_spelling(
     what: str, why: str, do: str, message: str
 ) -> None:
     assert errors.Conflict(what, why=why, do=do).message == message
+
+
+def test_an_error_as_one_of_another_class_keeps_what_is_not_replaced() -> None:
+    error = RangelandError("it broke", why="rust", do="mend it", broker="b1", port=1)
+    found = Unreachable.of(error, why="age", port=2)
+    assert type(found) is Unreachable
+    assert (found.what, found.why, found.do) == ("it broke", "age", "mend it")
+    assert (found.facts, error.facts["port"]) == ({"broker": "b1", "port": 2}, 1)
+    assert BadRecord.of(BadRecord("bad", why="torn", base_offset=4)).damage is not None

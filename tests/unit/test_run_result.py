@@ -27,7 +27,7 @@ def committed(sequence: int) -> CommittedPlan:
     plan = Plan("orders", NAME[0], sequence, "kafka", Isolation.READ_COMMITTED, (), ())
     landed: Any = SimpleNamespace(version=sequence, is_new=True)
     outcome: Any = SimpleNamespace(ranges=(), files=())
-    return CommittedPlan(plan, outcome, landed, recovered=False, read_here=True)
+    return CommittedPlan(plan, outcome, landed, recovered=False)
 
 
 def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:

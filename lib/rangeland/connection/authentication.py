@@ -47,9 +47,7 @@ class Authentication:
             try:
                 token = fetch_token(sasl.token, wait_ms, refresh=self._ends_at is not None)
             except Unreachable as error:
-                raise TokenUnavailable(
-                    error.what, why=error.why, do=error.do, **error.facts
-                ) from error
+                raise TokenUnavailable.of(error) from error
         self._renew_at = None
         return Credentials(sasl.mechanism, sasl.username, sasl.password, token, sasl.extensions)
 

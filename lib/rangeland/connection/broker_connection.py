@@ -108,7 +108,7 @@ class BrokerConnection:
         except ConnectionLost:
             raise
         except Unreachable as error:  # it answered with an error that may pass
-            raise ConnectionLost(error.what, why=error.why, do=error.do, **error.facts) from error
+            raise ConnectionLost.of(error) from error
 
     def _open_by_age(self, was: VersionSupport | None) -> None:
         try:
@@ -173,16 +173,12 @@ class BrokerConnection:
         self.age = VersionSupport.YOUNG
         oldest = self._session.skip_opening()
         if not oldest or self._settings.sasl is not None:
-            raise ConnectionClosed(
-                closed.what, why=closed.why, do=diagnosis.SILENT_CLOSE, **closed.facts
-            )
+            raise ConnectionClosed.of(closed, do=diagnosis.SILENT_CLOSE)
         self._connect_again()
         try:
             self._open_with_oldest(oldest)
         except ConnectionClosed as again:
-            raise ConnectionClosed(
-                again.what, why=again.why, do=diagnosis.SILENT_CLOSE, **again.facts
-            ) from closed
+            raise ConnectionClosed.of(again, do=diagnosis.SILENT_CLOSE) from closed
         self._ask_again()
 
     def _ask_again(self) -> None:
@@ -227,7 +223,7 @@ class BrokerConnection:
             again_at = error.closed_at
             if again_at is None or (again_at == closed_at and not self._was_served):
                 raise
-            raise ConnectionClosed(error.what, why=error.why, do=error.do, **error.facts) from first
+            raise ConnectionClosed.of(error) from first
 
     def _log_in(self, authentication: Authentication) -> None:
         """Raises JobFileError if the login is refused, ConnectionLost if the connection breaks or
@@ -329,9 +325,7 @@ class BrokerConnection:
         """The peer closed at the very first request: most often it is the wrong port."""
         if not self._is_known and self._may_want_tls and speaks_tls(self.address):
             return diagnosis.tls_port(self.address)
-        closed = ConnectionClosed(
-            error.what, why=error.why, do=diagnosis.SILENT_CLOSE, **error.facts
-        )
+        closed = ConnectionClosed.of(error, do=diagnosis.SILENT_CLOSE)
         closed.is_unwelcome = self._is_known and self._settings.sasl is None
         return closed
 

@@ -21,17 +21,14 @@ logger = logging.getLogger(__name__)
 
 def located(error: BadRecord, partition: Partition, leader: str, nature: Capabilities) -> BadRecord:
     """The same error with the partition and leader that only the consumer knows."""
-    here = ("topic", "partition", "broker", "leader")
-    facts = {k: v for k, v in error.facts.items() if k not in here}
-    return BadRecord(
-        f"{partition}: {error.what}",
-        why=error.why,
+    return BadRecord.of(
+        error,
+        what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", nature),
         topic=partition.topic,
         partition=partition.number,
         broker=partition.broker or None,
         leader=leader,
-        **facts,
     )
 
 
@@ -102,10 +99,9 @@ def log_loss(loss: Loss) -> None:
 
 
 def _end_unknown(error: BadRecord, action: Action) -> BadRecord:
-    return BadRecord(
-        error.what,
+    return BadRecord.of(
+        error,
         why=f"{error.why}; its end is unknown, so `{action}` cannot continue after it",
         do="restore the log from a good replica, or land the other partitions with "
         "`policy: {corrupt: hold}`",
-        **error.facts,
     )

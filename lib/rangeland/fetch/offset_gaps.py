@@ -68,12 +68,10 @@ class GapExplainer:
         if self._lost[piece.index] == 1 or loss.action is Action.HOLD:
             log_loss(loss)
         if self._lost[piece.index] > MAX_LOSSES:
-            error = range_lost([loss])
-            raise RangeLost(
-                f"{piece} has more than {MAX_LOSSES} gaps, the last of them {loss}",
-                why=error.why,
+            raise RangeLost.of(
+                range_lost([loss]),
+                what=f"{piece} has more than {MAX_LOSSES} gaps, the last of them {loss}",
                 do="If it is or was compacted, name the topic in `source.compacted`.",
-                **error.facts,
             )
 
     def _find_out(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:

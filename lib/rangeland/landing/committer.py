@@ -46,14 +46,12 @@ _PERMANENT = (RangeLost, BadRecord, TableRefused, TransformFailed)
 
 @dataclass(frozen=True, slots=True)
 class CommittedPlan:
-    """One plan that is in the table now. ``recovered``: another or an earlier driver entered it.
-    ``read_here``: this driver read the log for it, alone or together with others."""
+    """One plan that is in the table now. ``recovered``: another or an earlier driver entered it."""
 
     plan: Plan
     outcome: OutcomeEvent
     landed: CommittedOutcome
     recovered: bool
-    read_here: bool
     is_shared: bool = False
 
     @property
@@ -94,7 +92,6 @@ class PlanCommitter:
             )
         outcome = left.outcome if left is not None else None
         since = left.table_version if left is not None else self.target.table.version
-        read_here = outcome is None
         shared: SharedOutcome | None = None
         if outcome is None:
             outcome, shared = self._prepared(plan, is_new=not recovered)
@@ -115,7 +112,7 @@ class PlanCommitter:
         if landed.is_new and nulls:
             for text in without_time(nulls, self.target.table.layout(self.reading.rows)):
                 self._warn(text)
-        return CommittedPlan(plan, outcome, landed, recovered, read_here, shared is not None)
+        return CommittedPlan(plan, outcome, landed, recovered, shared is not None)
 
     def _land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None

@@ -110,9 +110,8 @@ def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     if not losses:
         return
     error = range_lost(losses)
-    raise RangeLost(
-        error.what,
+    raise RangeLost.of(
+        error,
         why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
         do="Replace only what the log still has; the table is unchanged.",
-        **error.facts,
     )

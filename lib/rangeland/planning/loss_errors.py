@@ -76,10 +76,9 @@ def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
     if policy.of(loss.verdict, loss.partition.topic) is not Action.SKIP:
         return
     error = range_lost([loss])
-    raise RangeLost(
-        error.what,
+    raise RangeLost.of(
+        error,
         why=f"{error.why}; {reason}, so the offsets of the new topic cannot be distinguished "
         "from those that have landed",
         do="Land the new topic into another table.",
-        **error.facts,
     )

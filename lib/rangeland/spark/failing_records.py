@@ -103,11 +103,9 @@ def located(error: TransformFailed, found: Sequence[Slice], slices: Piece) -> Tr
         named = [str(piece) for piece in pieces[:NAMED]]
         more = [counted(len(pieces) - NAMED, "more slice")] if len(pieces) > NAMED else []
         where = f"on a record of {' or '.join([*named, *more])}"
-    return TransformFailed(
-        f"{error.what} {where}",
-        why=error.why,
-        do=error.do,
-        **error.facts,
+    return TransformFailed.of(
+        error,
+        what=f"{error.what} {where}",
         topic=first.partition.topic,
         partition=first.partition.number,
         broker=first.partition.broker or None,

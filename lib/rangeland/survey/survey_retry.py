@@ -53,7 +53,7 @@ class UnknownTopic(JobFileError):
     """One broker reports that there is no such topic or partition."""
 
     def confirmed_by(self, who: str) -> JobFileError:
-        return JobFileError(self.what, why=f"{self.why}; {who}", do=self.do, **self.facts)
+        return JobFileError.of(self, why=f"{self.why}; {who}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,11 +179,12 @@ def _named(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[Respons
     try:
         return read()
     except RemoteProtocolError as error:
-        raise RemoteProtocolError(
-            f"{name} cannot be read",
+        raise RemoteProtocolError.of(
+            error,
+            what=f"{name} cannot be read",
             why=error.why or error.what,
             do="Check that the peer is a broker of this dialect",
-            **{**error.facts, "message": name},
+            message=name,
         ) from error
 
 
