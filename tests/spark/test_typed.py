@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
+import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 
 import rangeland
@@ -16,7 +20,8 @@ from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries import table_queries
 from rangeland.testing.kafka import KafkaCluster
-from tests.spark.landings import stored_rows, table_of
+from rangeland.testing.producing import create_topic
+from tests.spark.landings import job_of, stored_rows, table_of
 from tests.spark.typed_landings import (
     BAD,
     DDL,
@@ -70,7 +75,7 @@ def test_fields_are_columns_beside_those_of_the_log(
     orders_topic(kafka, topic, 30)
     produced(kafka, topic, [None])
     sink = {"partition_by": ["date(_timestamp)"]}
-    ddl = DDL.rpartition(", ")[0]  # without a map: Spark cannot compare them
+    ddl = DDL.partition(", sizes")[0]  # without a map: Spark cannot compare them
     job = typed(kafka, table, topic, ddl, decode=FLAT, sink=sink)
     assert rangeland.land(job, spark).landed == 31
     rows = rows_in(table, "_offset")
@@ -98,6 +103,39 @@ def test_fields_are_columns_beside_those_of_the_log(
     assert swapped.replaced is not None
     assert (swapped.replaced.same, swapped.replaced.changed) == (31, 0)
     assert rows_in(table, "_offset") == rows
+
+
+AVRO = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+    ],
+}
+
+
+def test_avro_without_a_registry_is_what_fastavro_wrote(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str, tmp_path: Path
+) -> None:
+    wanted = [{"id": n, "name": None if n % 2 else f"n{n}", "tags": ["x"] * n} for n in range(20)]
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    produced(kafka, topic, [*map(avro, wanted), b"\x01"])
+    schema = tmp_path / "order.avsc"
+    schema.write_text(json.dumps(AVRO))
+    decode = {"value": {"format": "avro", "schema": str(schema)}, "layout": "flat"}
+    job = job_of(kafka.bootstrap, table, topic, decode=decode, policy={"undecodable": "skip"})
+    assert rangeland.land(job, spark).counts == Counts(landed=20, lost=1)
+    rows = rows_in(table, "_offset")
+    assert [{name: row[name] for name in ("id", "name", "tags")} for row in rows] == wanted
+    assert is_proved(spark, job)
+
+
+def avro(record: dict[str, Any]) -> bytes:
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, AVRO, record)
+    return written.getvalue()
 
 
 def test_a_record_that_cannot_be_decoded_ends_the_run_or_is_counted(

@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.job.section import MisplacedKey, Section
 
-DDL_FILE = ".ddl"
-SCHEMA_FILES = (DDL_FILE,)
 _WITHOUT_SCHEMA = ("bytes", "string")
+_FILES = {"json": (".ddl", ".json"), "avro": (".avsc",), "protobuf": (".proto", ".desc", ".pb")}
+"""The endings of schema files by format."""
 _FILE = re.compile(r"[^\s<>(),]+\.(ddl|json|avsc|proto|desc|pb)", re.IGNORECASE)
 
 
@@ -28,42 +28,50 @@ def names_file(schema: str) -> bool:
 class PayloadSpec(Section):
     """What keys or values are."""
 
-    format: Literal["bytes", "string", "json"] = Field(
+    format: Literal["bytes", "string", "json", "avro", "protobuf"] = Field(
         default="bytes",
-        description="`bytes` stay as they are, `string` is text in UTF-8, `json` has the fields of "
-        "its schema.",
+        description="`bytes` stay as they are, `string` is text in UTF-8. `json`, `avro` and "
+        "`protobuf` have the fields of their schema.",
     )
     schema_: str | None = Field(
         default=None,
         alias="schema",
         min_length=1,
         json_schema_extra={"examples": ["id BIGINT, name STRING", "schemas/orders.ddl"]},
-        description="The fields, in Spark's DDL, or the path of a `.ddl` file with them. A field "
-        "that is NOT NULL is required of every record.",
+        description="For JSON the fields in Spark's DDL, a `.ddl` file with them, or a JSON Schema "
+        "(`.json`). For Avro an `.avsc` file. For Protobuf a `.proto` file, or a descriptor set "
+        "(`.desc`, `.pb`). A required field is required of every record.",
     )
-
-    @field_validator("schema_")
-    @classmethod
-    def _possible(cls, schema: str | None) -> str | None:
-        if schema is None:
-            return None
-        if not names_file(schema):
-            try:
-                parse_ddl(schema)
-            except PayloadSchemaError as error:
-                raise ValueError(f"a schema in Spark's DDL: {error}") from None
-        elif not schema.strip().lower().endswith(SCHEMA_FILES):
-            raise ValueError(
-                "a schema in Spark's DDL, or a .ddl file; others are not supported yet"
-            )
-        return schema
+    message: str | None = Field(
+        default=None,
+        pattern=r"^\w+(\.\w+)*$",
+        json_schema_extra={"examples": ["shop.v1.Order"]},
+        description="The Protobuf message, if the schema's file has several.",
+    )
 
     @model_validator(mode="after")
     def _with_or_without_schema(self) -> PayloadSpec:
-        if self.schema_ is None and self.format not in _WITHOUT_SCHEMA:
-            raise MisplacedKey(f"the fields of {self.format}, as Spark DDL or a file", "schema")
-        if self.schema_ is not None and self.format in _WITHOUT_SCHEMA:
+        if self.schema_ is not None and not self.has_fields:
             raise MisplacedKey(f"nothing: {self.format} has no fields", "schema")
+        if self.message is not None and self.format != "protobuf":
+            raise MisplacedKey(f"nothing: {self.format} has no messages", "message")
+        if not self.has_fields:
+            return self
+        endings = _FILES[self.format]
+        expected = f"a file that ends with {' or '.join(endings)}"
+        expected = f"fields in Spark's DDL, or {expected}" if self.format == "json" else expected
+        if self.schema_ is None:
+            raise MisplacedKey(expected, "schema")
+        if names_file(self.schema_):
+            if not self.schema_.strip().lower().endswith(endings):
+                raise MisplacedKey(expected, "schema")
+        elif self.format != "json":
+            raise MisplacedKey(expected, "schema")
+        else:
+            try:
+                parse_ddl(self.schema_)
+            except PayloadSchemaError as error:
+                raise MisplacedKey(f"a schema in Spark's DDL: {error}", "schema") from None
         return self
 
     @property
@@ -103,7 +111,10 @@ class Decode(Section):
         if self.layout == "flat" and not self.value.has_fields:
             expected = f"nested: values that are {self.value.format} have no fields"
             raise MisplacedKey(expected, "layout")
-        if self.unknown_fields == "keep" and not self.value.has_fields:
-            expected = f"drop: values that are {self.value.format} have no fields"
+        formats = {self.value.format, self.key.format}
+        if self.unknown_fields == "keep" and self.value.format != "json":
+            expected = f"drop: values are {self.value.format}, not json"
             raise MisplacedKey(expected, "unknown_fields")
+        if self.unknown_fields == "fail" and "json" not in formats:
+            raise MisplacedKey("drop: neither keys nor values are json", "unknown_fields")
         return self

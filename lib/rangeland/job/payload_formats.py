@@ -5,14 +5,19 @@ Schemas in files are read here, in the driver: tasks get formats as values.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from pathlib import Path
 
+from rangeland.decode.payload.avro_format import AvroFormat
 from rangeland.decode.payload.json_format import JsonFormat
+from rangeland.decode.payload.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
     PayloadSchemaError,
     UnknownFields,
 )
+from rangeland.decode.payload.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.raw_formats import StringFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
@@ -20,8 +25,10 @@ from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
 from rangeland.job.decode_section import PayloadSpec, names_file
 from rangeland.job.job_file import Job
+from rangeland.schema_registry.proto_compiler import compile_proto
 
-MAX_SCHEMA_BYTES = 1 << 20
+MAX_SCHEMA_BYTES = 4 << 20
+_IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
 
 def row_format_of(job: Job) -> RowFormat | None:
@@ -48,29 +55,69 @@ def _format(payload: PayloadSpec, unknown: UnknownFields, field: str) -> Payload
         return None
     if payload.format == "string":
         return StringFormat()
-    schema = payload.schema_ or ""
-    where, text = field, schema
-    if names_file(schema):
-        where, text = f"{field} ({schema})", _text(Path(schema.strip()), field)
+    schema = (payload.schema_ or "").strip()
+    where = f"{field} ({schema})" if names_file(schema) else field
     try:
-        return JsonFormat(parse_ddl(text), unknown)
+        return _with_fields(payload, schema, unknown, field)
     except PayloadSchemaError as error:
         raise _refused(where, error) from error
 
 
+def _with_fields(
+    payload: PayloadSpec, schema: str, unknown: UnknownFields, field: str
+) -> PayloadFormat:
+    path = Path(schema)
+    if payload.format == "avro":
+        return AvroFormat(_text(path, field))
+    if payload.format == "protobuf":
+        is_text = path.suffix.lower() == ".proto"
+        found = _compiled(path, field) if is_text else _data(path, field)
+        return ProtobufFormat(found, payload.message or "")
+    if not names_file(schema):
+        return JsonFormat(parse_ddl(schema), unknown)
+    parse = parse_json_schema if path.suffix.lower() == ".json" else parse_ddl
+    return JsonFormat(parse(_text(path, field)), unknown)
+
+
+def _compiled(path: Path, field: str) -> bytes:
+    """The descriptors of a file and of what it imports from its own folder and those below."""
+    files: dict[str, str] = {}
+    waiting = [path.name]
+    while waiting:
+        name = waiting.pop()
+        found = path.parent / name
+        if name in files or (files and not found.is_file()):
+            continue  # one of Google's own, or missing: then the compiler says so
+        files[name] = _text(found, field)
+        waiting += _IMPORT.findall(files[name])
+    return _descriptors(path.name, tuple(files.items()))
+
+
+@lru_cache(maxsize=8)
+def _descriptors(main: str, files: tuple[tuple[str, str], ...]) -> bytes:
+    return compile_proto(main, dict(files))
+
+
 def _text(path: Path, field: str) -> str:
-    why = ""
+    try:
+        return _data(path, field).decode("utf-8")
+    except UnicodeDecodeError:
+        raise _unreadable(path, field, "it is not UTF-8") from None
+
+
+def _data(path: Path, field: str) -> bytes:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_SCHEMA_BYTES + 1)
-        if len(data) <= MAX_SCHEMA_BYTES:
-            return data.decode("utf-8")
-        why = f"it has more than {MAX_SCHEMA_BYTES} bytes"
-    except UnicodeDecodeError:
-        why = "it is not UTF-8"
     except OSError as error:
-        why = error.strerror or type(error).__name__
-    raise JobFileError(
+        raise _unreadable(path, field, error.strerror or type(error).__name__) from error
+    if len(data) > MAX_SCHEMA_BYTES:
+        raise _unreadable(path, field, f"it has more than {MAX_SCHEMA_BYTES} bytes")
+    return data
+
+
+def _unreadable(path: Path, field: str, why: str) -> JobFileError:
+    return JobFileError(
         f"{field}: the schema file {path} cannot be read",
         why=why,
         do="name a file that can be read; a relative path starts in the working directory",
