@@ -199,6 +199,18 @@ def test_few_bytes_cannot_claim_much_memory() -> None:
     assert found.values.to_pylist() == [None, {"rows": []}]
 
 
+def test_defaults_of_many_items_cannot_take_much_memory() -> None:
+    old = record(("a", "boolean"), name="Item")
+    new = record(("a", "boolean"), ("text", "string", "x" * 60_000), name="Item")
+    reader = record(("items", {"type": "array", "items": new}))
+    writer = record(("items", {"type": "array", "items": old}))
+    payloads = [encode(writer, {"items": [{"a": True}] * count}) for count in (1, 100_000)]
+    found = decode(reader, payloads, writer)
+    assert [one.row for one in found.undecodable] == [1]
+    assert "far more memory than its length" in reasons(found)[0]
+    assert len(found.values[0].as_py()["items"][0]["text"]) == 60_000
+
+
 def test_of_entries_with_one_key_the_last_one_counts() -> None:
     schema = record(("m", {"type": "map", "values": "int"}))
     body = b"\x06\x02a\x02\x02b\x04\x02a\x06\x00"

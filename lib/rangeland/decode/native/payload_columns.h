@@ -75,7 +75,7 @@ typedef struct {
 
 typedef unsigned __int128 wide_t;
 
-enum { SLOTS_PER_BYTE = 256, SLOTS_AT_LEAST = 1024 };
+enum { SLOTS_PER_BYTE = 256, SLOTS_AT_LEAST = 1024, BYTES_PER_SLOT = 64 };
 
 INLINE void begin_payload(sink_t *sink, int64_t length) {
     sink->slots = 0;
@@ -200,28 +200,10 @@ INLINE int put_struct(sink_t *sink, column_t *column) {
     return next_row(sink, column, &row);
 }
 
-/* As the table of the Unicode standard has it: no surrogates, no overlong forms. */
-static int is_utf8(const uint8_t *at, int64_t length) {
+INLINE int is_utf8(const uint8_t *at, int64_t length) {
     const uint8_t *end = at + length;
-    while (at < end) {
-        while (end - at >= 8) {
-            uint64_t word;
-            __builtin_memcpy(&word, at, 8);
-            if (word & 0x8080808080808080u) break;
-            at += 8;
-        }
-        if (at == end) return 1;
-        uint8_t first = *at++;
-        if (first < 0x80) continue;
-        int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
-        if (first < 0xc2 || first > 0xf4 || end - at < more) return 0;
-        uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-        uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-        if (*at < low || *at > high) return 0;
-        for (at++; --more; at++)
-            if ((*at & 0xc0) != 0x80) return 0;
-    }
-    return 1;
+    while (end - at >= 8 && !(json_load8(at) & JSON_HIGHS)) at += 8;
+    return json_is_utf8(at, end);
 }
 
 /* A big-endian number of two's complement, and that it has no more digits than its column. */
@@ -260,6 +242,7 @@ INLINE int put_bytes(sink_t *sink, column_t *column, const uint8_t *from, int64_
     if (column->kind == TEXT_COLUMN && !sink->is_filling && UNLIKELY(!is_utf8(from, length)))
         return NOT_UTF8;
     int64_t row, begin = column->bytes;
+    sink->slots += length / BYTES_PER_SLOT; /* of a default, which is not in the payload */
     int fault = next_row(sink, column, &row);
     column->bytes += length;
     if (UNLIKELY(fault) || !sink->is_filling) return fault;
