@@ -169,6 +169,7 @@ class Judge:
                 raise Violation("order", f"{application} {sequence} landed without an outcome")
         self._check_files(ledger, transactions)
         self._check_landed(rows, landed, ledger.losses)
+        self._check_losses(ledger.losses)
         self._check_checkpoint(landed, ledger, transactions.get(JOB, 0))
 
     def _check_files(self, ledger: LedgerRows, transactions: Mapping[str, int]) -> None:
@@ -415,6 +416,15 @@ class Judge:
             raise Violation("evidence", f"nothing was damaged: {error}")
 
     # --- losses and the end ---------------------------------------------------------------
+
+    def _check_losses(self, losses: Sequence[dict[str, Any]]) -> None:
+        """What the ledger calls lost has happened to that log, whatever the policy does."""
+        for loss in losses:
+            logs = self._truth.of(loss["topic"], loss["partition"])
+            seen = {r for log in logs for found in log.reasons.values() for r in found}
+            known = self._evidence.get(loss["verdict"])
+            if known is not None and known.isdisjoint(seen):
+                raise Violation("evidence", f"{loss} is recorded, and really {seen}")
 
     def check_loss(self, error: RangeLost) -> None:
         """What ends a run as lost was really lost."""

@@ -115,3 +115,16 @@ def test_what_an_election_replaces_of_a_backfill_is_truncated(
         counts = Counts()
         play(Scenario(0, setup, happened), stage, counts)
         assert (counts.ends["RangeLost"] > 0) is bool(refused)
+
+
+@pytest.mark.parametrize("policy", ["skip", "hold"])
+def test_what_a_new_leader_does_not_serve_yet_is_not_recorded_as_lost(
+    stage: Stage, policy: str
+) -> None:
+    """Brokers of Kafka 1.1 report an end that lags."""
+    rules = (("truncated", policy), ("recreated", policy))
+    setup = replace(long_scenario(0).setup, age="1.1", max_records=None, policy=rules, partitions=1)
+    for arg in range(20):
+        happened = (PRODUCE, driver("run"), Happening("elect", arg), driver("run"))
+        history = play(Scenario(0, setup, happened), stage, Counts())
+        assert history.judge.ledger().losses == []

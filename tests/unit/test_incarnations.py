@@ -10,6 +10,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.log_history import epoch_of, read_epochs
 from rangeland.errors import RangeLost
 from rangeland.landing import planner
+from rangeland.landing.loss_records import losses_in
 from rangeland.model import (
     Address,
     AtOffset,
@@ -168,7 +169,7 @@ def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: LossKind) -
     marks = JobPosition({P: LogMark(100, None, 6)}, coverage_of([]), 2)
     for end, again in ((90, True), (100, False)):
         survey = Survey(0, {P: log(0, end, 6)})
-        assert planner._may_lag(error, marks, survey) is again
+        assert planner._may_lag(losses_in(error), marks, survey) is again
 
 
 @pytest.mark.parametrize(("copies", "again"), [(3, True), (1, False), (0, False)])
@@ -183,7 +184,7 @@ def test_a_run_looks_again_for_an_offset_that_was_asked_for_if_there_are_replica
     with pytest.raises(RangeLost) as error:
         resolve(asked, survey, {})
     standing = JobPosition({}, coverage_of([]), 1)
-    assert planner._may_lag(error.value, standing, survey) is again
+    assert planner._may_lag(losses_in(error.value), standing, survey) is again
 
 
 @pytest.mark.parametrize(("limit", "is_later"), [(None, False), (100, True)])

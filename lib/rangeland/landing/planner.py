@@ -155,11 +155,14 @@ class Planner:
                 found = replace(found, notes=(*self._changed_options(standing), *found.notes))
                 if self.kind is PlanKind.REPLACE:
                     self._refuse_replace(found.plan)
-                return self._with_kind(found), survey
+                beside = [x for x in (*found.passed, *found.held) if _is_beyond(x, survey)]
+                if not _may_lag(beside, standing, survey) or time.monotonic() > deadline:
+                    return self._with_kind(found), survey
             except RangeLost as error:
-                if not _may_lag(error, standing, survey) or time.monotonic() > deadline:
+                is_over = time.monotonic() > deadline
+                if is_over or not _may_lag(losses_in(error), standing, survey):
                     raise
-                time.sleep(0.5)
+            time.sleep(0.5)
 
     def _reread(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
         wanted = in_quarantine(self.job, self.target)
@@ -286,11 +289,10 @@ class Planner:
         refuse_cut(self.target, plan.ranges)
 
 
-def _may_lag(error: RangeLost, standing: JobPosition, survey: Survey) -> bool:
+def _may_lag(losses: Sequence[Loss], standing: JobPosition, survey: Survey) -> bool:
     """A new leader's end may be below the checkpoint, or an offset that was asked for, for a
     moment; another log's stays there."""
-    losses = losses_in(error)
-    if any(loss.verdict is LossKind.TRUNCATED and _is_copied(loss, survey) for loss in losses):
+    if any(loss.verdict is LossKind.TRUNCATED and _is_beyond(loss, survey) for loss in losses):
         return True
     kinds = {loss.verdict for loss in losses}
     return not kinds.isdisjoint((LossKind.TRUNCATED, LossKind.RECREATED)) and any(
@@ -300,8 +302,8 @@ def _may_lag(error: RangeLost, standing: JobPosition, survey: Survey) -> bool:
     )
 
 
-def _is_copied(loss: Loss, survey: Survey) -> bool:
-    """Another replica's answer decides how far the log is readable. Brokers before 2.2 report an
-    end that lags; newer ones report none until it has caught up."""
+def _is_beyond(loss: Loss, survey: Survey) -> bool:
+    """The log does not reach the end of the loss, and has replicas that decide how far it can be
+    read. Brokers before 2.2 report an end that lags; newer ones none until it has caught up."""
     log = survey.logs.get(loss.partition)
-    return log is not None and log.leader.copies > 1
+    return log is not None and log.leader.copies > 1 and loss.until_offset > log.end_offset
