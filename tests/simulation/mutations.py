@@ -120,6 +120,35 @@ TABLE = (
             "self.target.land(outcome, since)",
         ),
     ),
+    Mutation(
+        "a table that was restored is landed in",
+        Change(
+            "landing.job_history:JobHistory.undone",
+            "return restored or table_commit.replaced(commits)",
+            "return table_commit.replaced(commits)",
+        ),
+    ),
+    Mutation(
+        "what may have landed has landed",
+        Change(
+            "landing.identity_check:IdentityCheck._without_transaction",
+            "return last if landed else last - 1",
+            "return last",
+        ),
+        Change(
+            "landing.identity_check:IdentityCheck._without_transaction",
+            "return last - 1  # nothing",
+            "return last  # nothing",
+        ),
+    ),
+    Mutation(
+        "a replacement removes rows for what is lost",
+        Change(
+            "landing.committer:PlanCommitter._read",
+            "refuse_lost(plan, found.receipts)",
+            "pass",
+        ),
+    ),
 )
 LOSSES = (
     Mutation(
@@ -251,6 +280,14 @@ DISPLACED = (
         "commits need no lock",
         Change("delta.delta_kernel:DeltaKernel.append", "with locked(where):", "if True:"),
     ),
+    Mutation(
+        "another ledger will do",
+        Change(
+            "landing.identity_check:IdentityCheck.disagreement",
+            "return self._of_another_ledger()",
+            "return None",
+        ),
+    ),
 )
 DAMAGE = (
     Mutation(
@@ -280,6 +317,14 @@ DAMAGE = (
             "fetch.simple_consumer:_lost",
             "until_offset = loss.from_offset if is_held else loss.until_offset",
             "until_offset = loss.until_offset",
+        ),
+    ),
+    Mutation(
+        "what was read again from quarantine is read once more",
+        Change(
+            "landing.redrive:_ranges_in_force",
+            "ranges=tuple(leave_out(wanted.ranges, landed))",
+            "ranges=wanted.ranges",
         ),
     ),
 )

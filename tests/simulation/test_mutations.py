@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.mutating import Mutation, applied, caught_after
 from tests.simulation.mutations import MUTATIONS
 
-SEEDS = 2_000
+SEEDS = 20_000
 
 
 def name_of(mutation: Mutation) -> str:
