@@ -20,9 +20,42 @@ from tests.simulation.world import World
 ROW_BYTES = 100
 
 
+@dataclass(frozen=True)
+class RowTable:
+    """In place of an Arrow table of rows that are read back as they were written."""
+
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def from_pylist(cls, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> RowTable:
+        names: list[str] = schema.names
+        return cls([{name: row.get(name) for name in names} for row in rows])
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        return ROW_BYTES * len(self.rows)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return self.rows
+
+    def select(self, names: Sequence[str]) -> RowTable:
+        return RowTable([{name: row[name] for name in names} for row in self.rows])
+
+
+class RowArrow:
+    """In place of ``pyarrow`` where tables are only written and read back."""
+
+    Table = RowTable
+    ArrowException = pa.ArrowException
+
+
 @dataclass
 class StoredFile:
-    table: pa.Table
+    table: pa.Table | RowTable
     size: int
     written_ms: int
 
@@ -46,11 +79,11 @@ class Sink:
     def __init__(self, store: MemoryStore, path: str) -> None:
         self._store = store
         self._path = path
-        self.tables: list[pa.Table] = []
+        self.tables: list[pa.Table | RowTable] = []
         self.size = 0
         self._is_open = True
 
-    def take(self, table: pa.Table) -> None:
+    def take(self, table: pa.Table | RowTable) -> None:
         self.tables.append(table)
         self.size += ROW_BYTES * table.num_rows
 
@@ -88,7 +121,9 @@ class MemoryStore:
 
     def finish(self, path: str, sink: Sink) -> None:
         self._point("store.close", path)
-        self.files[path] = StoredFile(pa.concat_tables(sink.tables), sink.size, self._world.now_ms)
+        first, *more = sink.tables
+        table = pa.concat_tables(sink.tables) if more else first
+        self.files[path] = StoredFile(table, sink.size, self._world.now_ms)
 
     def delete_file(self, path: str) -> None:
         self._point("store.delete", path)
@@ -148,7 +183,7 @@ class Parquet:
     ParquetWriter = ParquetWriter
 
     @staticmethod
-    def write_table(table: pa.Table, sink: Sink, **settings: object) -> None:
+    def write_table(table: pa.Table | RowTable, sink: Sink, **settings: object) -> None:
         sink.take(table)
 
     @staticmethod
@@ -157,7 +192,7 @@ class Parquet:
         columns: list[str] | None = None,
         filesystem: MemoryStore | None = None,
         partitioning: object = None,
-    ) -> pa.Table | Rows:
+    ) -> pa.Table | RowTable | Rows:
         assert filesystem is not None
         found = filesystem.read(path)
         return Rows(found.rows) if columns is None else found.table.select(columns)

@@ -39,7 +39,7 @@ from rangeland.survey import cluster_survey
 from tests.simulation import group_model, memories, spark, sql
 from tests.simulation.clusters import SimulatedCluster, SimulatedStream
 from tests.simulation.delta import SimulatedKernel, Tables
-from tests.simulation.files import MemoryStore, Parquet
+from tests.simulation.files import MemoryStore, Parquet, RowArrow
 from tests.simulation.group_model import Groups
 from tests.simulation.world import World
 
@@ -168,6 +168,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     for module in (data_files, quarantine_writer, quarantine_table, ledger_files):
         yield module, "pq", Parquet
     yield ledger_files, "pds", Parquet
+    yield ledger_files, "pa", RowArrow
     yield StoreSettings, "open", _opened
     yield target_table, "DeltaKernel", SimulatedKernel
     yield target_state, "ThreadPoolExecutor", InlinePool
