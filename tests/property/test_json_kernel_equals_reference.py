@@ -94,6 +94,26 @@ def test_hostile_values_of_each_type_are_the_same(kind: pa.DataType) -> None:
         assert 0 < len(result.undecodable) < len(rows)
 
 
+NESTED = [
+    parse_ddl("v STRUCT<a: INT, x: STRUCT<x: INT>>"),
+    parse_ddl("v MAP<STRING, INT>, u ARRAY<STRING>"),
+    parse_ddl("v ARRAY<ARRAY<STRUCT<a: INT>>>"),
+    parse_ddl("v MAP<STRING, MAP<STRING, STRUCT<a: INT>>>"),
+]
+
+
+@pytest.mark.parametrize("schema", NESTED, ids=str)
+def test_hostile_values_inside_of_others_are_the_same(schema: pa.StructType) -> None:
+    texts = [text.encode("utf-8", "surrogatepass") for text in HOSTILE]
+    shapes = [b'{"v":%s}', b'{"v":{"a":%s}}', b'{"v":{"x":%s,"a":1,"y":[{}]}}', b'{"v":[%s]}']
+    shapes += [b'{"v":[[null,{},{"z":1},{"a":%s},{"z":[2]}],[{"z":3}]]}', b'{"v":{"k":{"k":%s}}}']
+    shapes += [b'{"v":{"k":{"k":{"a":1,"z":%s}}}}']
+    rows = [shape % text for text in texts for shape in shapes]
+    for unknown in UnknownFields:
+        result = assert_same(schema, [*rows], unknown)
+        assert 0 < len(result.undecodable) < len(rows)
+
+
 def test_floats_are_the_nearest() -> None:
     chance = random.Random(5)
     texts = ["1.7976931348623158e308", "1.7976931348623159e308", "2.4703282292062328e-324"]

@@ -44,7 +44,7 @@ static int json_row(json_reader_t *r, const uint8_t *payload, int64_t length) {
     t->end = payload + length;
     t->depth = 0;
     s->fault_node = 0;
-    s->cells += 32 * length;
+    s->cells += JSON_CELLS_PER_BYTE * length;
     json_skip_space(t);
     if (t->p == t->end) return JSON_ENDS;
     if (*t->p != '{') return JSON_WRONG_TYPE;
@@ -82,7 +82,7 @@ EXPORT int32_t rangeland_decode_json(const json_call_t *call, json_result_t *res
     for (s->row = call->row; s->row < call->rows; s->row++) {
         int64_t undecided = s->undecided->length;
         int is_null = call->valid && !call->valid[s->row];
-        s->cells = 1024;
+        s->cells = JSON_FREE_CELLS;
         if (!is_null)
             fault = json_row(&r, call->payloads + call->offsets[s->row],
                              call->offsets[s->row + 1] - call->offsets[s->row]);

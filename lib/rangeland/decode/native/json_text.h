@@ -30,7 +30,8 @@ enum json_fault {
     JSON_GROW = 99, /* a column is full: the caller makes room and calls again */
 };
 
-enum { JSON_MAX_DEPTH = 64 };
+/* As in decode/payload/json_rules.py. */
+enum { JSON_MAX_DEPTH = 64, JSON_CELLS_PER_BYTE = 8, JSON_FREE_CELLS = 20000 };
 
 /* `depth` counts the arrays and objects that are open around `p`. */
 typedef struct {

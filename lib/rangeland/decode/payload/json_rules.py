@@ -43,8 +43,8 @@ from rangeland.decode.payload.schema_ddl import INSTANT, LOCAL_TIME, MAX_SCHEMA_
 MAX_DEPTH: Final = 64
 """How deep arrays and objects may be nested in a payload; the payload's own object is the first."""
 
-MAX_CELLS_PER_BYTE: Final = 32
-FREE_CELLS: Final = 1_024
+MAX_CELLS_PER_BYTE: Final = 8
+FREE_CELLS: Final = 20_000
 """A small text can become a huge table: ``[{},{},...]`` as an array of structs with a thousand
 fields. The elements of all arrays and maps of a record may have this many values for each byte of
 it, and some for nothing."""
