@@ -142,8 +142,8 @@ class DeltaKernel:
 
     def metadata_of(self, java: Any) -> TableMetadata:
         """See ``Snapshot.metadata``."""
-        protocol, metadata = java.getProtocol(), java.getMetadata()
-        features = protocol.getImplicitlyAndExplicitlySupportedFeatures()
+        metadata = java.getMetadata()
+        features = java.getProtocol().getImplicitlyAndExplicitlySupportedFeatures()
         configuration = metadata.getConfiguration()
         return TableMetadata(
             path=str(java.getPath()),
@@ -151,8 +151,6 @@ class DeltaKernel:
             schema_json=str(metadata.getSchemaString()),
             partition_columns=tuple(java.getPartitionColumnNames()),
             configuration={key: configuration[key] for key in configuration},
-            reader_version=int(protocol.getMinReaderVersion()),
-            writer_version=int(protocol.getMinWriterVersion()),
             features=frozenset(feature.featureName() for feature in features),
         )
 

@@ -26,8 +26,6 @@ class TableMetadata:
     schema_json: str
     partition_columns: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
-    reader_version: int = 1
-    writer_version: int = 2
     features: frozenset[str] = frozenset()
 
 
