@@ -41,6 +41,7 @@ from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.reached import PartitionReach
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
+from rangeland.queries.payload_sample import SampleResult
 from rangeland.queries.reached_check import ReachResult
 from rangeland.results import (
     CheckResult,
@@ -51,6 +52,7 @@ from rangeland.results import (
     RunResult,
     Status,
     VerifyResult,
+    WriterSchema,
 )
 from tests import sample_results as made
 
@@ -170,6 +172,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "find-nothing": lambda: Finding(P1, 12, "not-landed"),
     "redrive": lambda: RedriveResult("o", "t", (_quarantined("no key"),), 1.23456, _result()),
     "redrive-dry": lambda: RedriveResult("o", "t", (_quarantined(""),), 1.23456),
+    "sample": lambda: SampleResult(3, {"json": 2}, (WriterSchema(7, 1),), "id BIGINT"),
     "reached": lambda: ReachResult("o", 5, (PartitionReach(P1, "idle", 9, None),)),
     "mirror": lambda: MirrorResult(
         *("o", "g", "the coordinator", "mirrored"),

@@ -22,6 +22,7 @@ from rangeland.cli import (
     mirror_command,
     query_commands,
     redrive_command,
+    sample_command,
     schema_command,
     submit_commands,
 )
@@ -110,6 +111,7 @@ def rangeland(
 
 
 app.command(short_help="Check everything that a run needs. Writes nothing.")(query_commands.check)
+app.command(short_help="Look at the newest records: formats, fields.")(sample_command.sample)
 app.command(short_help="Show what a run would land now. Writes nothing.")(landing_commands.plan)
 app.command(short_help="Land what is new, and nothing twice.")(landing_commands.run)
 app.command(short_help="Land exactly what is in a reviewed plan file.")(landing_commands.apply)

@@ -1,0 +1,48 @@
+"""The command ``sample``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import JobPath, Settings, command
+
+
+@command
+def sample(
+    output: CommandOutput,
+    job_file: JobPath,
+    records: Annotated[
+        int,
+        typer.Option("--records", min=1, max=100_000, help="How many records of each partition."),
+    ] = 100,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the fields of JSON values as Spark DDL."),
+    ] = None,
+    settings: Settings = None,
+) -> None:
+    """Look at the newest records: their formats, and the fields of JSON. Lands nothing.
+
+    The file of --out can be named in the job file, as decode.value.schema. Needs no Spark.
+
+    \b
+    Examples:
+      rangeland sample orders.yaml
+      rangeland sample orders.yaml --records 1000 --out orders.ddl
+    """
+    from rangeland.job.overrides import load_job
+
+    job, _ = load_job(job_file, settings or ())
+
+    from rangeland.queries.payload_sample import sample as sample_job
+    from rangeland.queries.payload_sample import write_schema
+    from rangeland.render.sample_view import sample_picture
+
+    result = sample_job(job, output.progress(), records)
+    if out is not None:
+        write_schema(result, out)
+    output.answer(result.to_json(), sample_picture(result))

@@ -1,0 +1,54 @@
+"""What a sample of values says about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rangeland.errors import UsageError
+from rangeland.queries.payload_sample import described, shown_rows, write_schema
+from rangeland.render.sample_view import sample_picture
+from tests.unit.test_render import drawn
+
+JSON = [b'{"id": 1, "name": "a"}', b'{"id": 2}']
+FRAMED = b"\0\0\0\0\x07body"
+
+
+def test_values_are_counted_by_what_they_are() -> None:
+    found = described([*JSON, FRAMED, FRAMED, b"plain", b"\xff", b"\0", None])
+    assert found.to_json() == {
+        "records": 8,
+        "formats": {"json": 2, "framed": 2, "text": 1, "bytes": 2, "null": 1},
+        "schemas": [{"id": 7, "subject": None, "records": 2}],
+        "schema": "id BIGINT, name STRING",
+    }
+    assert [field.path for field in found.fields] == ["id", "name"]
+
+
+def test_the_schema_is_written_as_a_job_file_can_name_it(tmp_path: Path) -> None:
+    write_schema(described(list(JSON)), tmp_path / "o.ddl")
+    assert (tmp_path / "o.ddl").read_text() == "id BIGINT, name STRING\n"
+    with pytest.raises(UsageError, match="there is no schema to write"):
+        write_schema(described([b"plain"]), tmp_path / "o.ddl")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_schema(described(list(JSON)), tmp_path / "gone" / "o.ddl")
+
+
+def test_it_is_drawn_with_how_often_each_field_was_there() -> None:
+    text = drawn(sample_picture(described([*JSON, FRAMED])))
+    assert "3 records: 2 json, 1 framed" in text
+    assert "schema 7: 1 record" in text
+    assert "id BIGINT, name STRING" in text
+    assert "1/2" in text
+
+
+def test_nothing_is_an_answer() -> None:
+    assert described([]).to_json() == {"records": 0, "formats": {}, "schemas": [], "schema": ""}
+
+
+def test_values_are_shown_escaped_and_cut() -> None:
+    lines = list(shown_rows(described([b"\x1b[31m", None, b"x" * 200])))
+    assert lines[0] == "\\x1b[31m"
+    assert lines[1] == "null"
+    assert len(lines[2]) == 100
