@@ -192,10 +192,10 @@ class Parquet:
         columns: list[str] | None = None,
         filesystem: MemoryStore | None = None,
         partitioning: object = None,
-    ) -> pa.Table | RowTable | Rows:
+    ) -> pa.Table | RowTable:
         assert filesystem is not None
         found = filesystem.read(path)
-        return Rows(found.rows) if columns is None else found.table.select(columns)
+        return found.table if columns is None else found.table.select(columns)
 
     @staticmethod
     def dataset(

@@ -61,7 +61,7 @@ PLANS_AND_LEDGER = (
     ),
     Mutation(
         "a plan forgets what had landed before",
-        Change("delta.ledger.ledger_table:Ledger.enter", "covered=coverage.landed", "covered={}"),
+        Change("delta.ledger.ledger_table:Ledger.enter", "covered=covered", "covered={}"),
     ),
     Mutation(
         "what has landed is landed again",
