@@ -317,3 +317,17 @@ def test_no_payloads_are_an_empty_array() -> None:
     found = decode(OLD, [])
     assert (len(found.values), found.values.type) == (0, AvroFormat(json.dumps(OLD)).arrow_type)
     assert decode(OLD, [None, None]).values.null_count == 2
+
+
+def test_a_field_of_countless_empty_records_is_skipped_at_once() -> None:
+    """Each level has the one before it twice: 2**60 empty records, in no bytes."""
+    empty: list[Any] = [("f0", record(name="E0"))]
+    for level in range(1, 60):
+        inner = record(("a", f"E{level - 1}"), ("b", f"E{level - 1}"), name=f"E{level}")
+        empty.append((f"f{level}", inner))
+    items = ("items", {"type": "array", "items": "E59"})
+    writer = record(*empty, items, ("kept", "int"))
+    one, thousand = b"\x02\x00\x0e", b"\xd0\x0f\x00\x0e"
+    found = decode(record(("kept", "int")), [one, thousand], writer)
+    assert not found.undecodable
+    assert found.values.to_pylist() == [{"kept": 7}, {"kept": 7}]

@@ -222,3 +222,12 @@ def test_a_batch_of_nothing_but_damage_takes_no_longer_than_a_good_one() -> None
 def test_a_schema_that_json_cannot_have_is_refused(schema: pa.DataType, what: str) -> None:
     with pytest.raises(PayloadSchemaError, match=what):
         JsonFormat(schema)
+
+
+def test_a_payload_with_several_numbers_out_of_range_is_undecodable_once(decode: Decode) -> None:
+    """Numbers between the largest one and infinity, of which 19 digits decide nothing."""
+    large = b"%d" % ((2**54 - 1) * 2**970)
+    payload = b'{"a": %b, "b": [%b, %b]}' % (large, large, large)
+    found = decode("a DOUBLE, b ARRAY<DOUBLE>", payload, b'{"a": 1}', payload)
+    assert [one.row for one in found.undecodable] == [0, 2]
+    assert found.values.to_pylist()[1] == {"a": 1.0, "b": None}

@@ -136,6 +136,14 @@ def test_a_message_in_too_many_parts_is_the_reason() -> None:
     assert found.values.to_pylist()[1] == {"i": {"r": [1, 1, 1]}}
 
 
+def test_parts_of_a_message_are_joined_whatever_payloads_are_beside_it() -> None:
+    schema = descriptors(message("I", ("r", F.TYPE_INT32, REPEATED)), message("M", ("i", ".p.I")))
+    parts = b"\x0a\x02\x08\x01" * 50
+    alone = decode(schema, [parts], "p.M")
+    beside = decode(schema, [parts, bytes([0x12, 0xFF, 0x7F]) + bytes(0x3FFF)], "p.M")
+    assert reason(alone) == reason(beside)
+
+
 def test_enums_are_their_symbols_and_open_ones_keep_unknown_numbers() -> None:
     enum = pb.EnumDescriptorProto(name="E")
     enum.value.add(name="A", number=0)

@@ -45,6 +45,7 @@ enum proto_form {
 };
 
 enum { VARINT = 0, EIGHT_BYTES = 1, LENGTH = 2, GROUP = 3, GROUP_END = 4, FOUR_BYTES = 5 };
+enum { SPARE_PER_BYTE = 4 }; /* memory for messages in parts, for each byte of a payload */
 enum { DEEPEST_GROUP = 100, DEEPEST_JSON = 100, SECOND = 1000000, NANOSECONDS = 1000000000 };
 
 typedef struct {
@@ -75,7 +76,7 @@ typedef struct {
     sink_t sink;
     const proto_program_t *program;
     const uint8_t *at; /* of a fault */
-    int64_t spare_used, place;
+    int64_t spare_used, place, spare_room;
 } proto_t;
 
 INLINE int proto_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
@@ -258,7 +259,7 @@ INLINE int proto_items(proto_t *proto, const proto_field_t *field, const uint8_t
 /* The bytes of another part of a message follow those that were seen of it. */
 static int proto_merge(proto_t *proto, proto_slot_t *slot, const uint8_t *from, int64_t length) {
     int64_t sum = slot->length + length;
-    if (UNLIKELY(sum > proto->program->spare_size - proto->spare_used)) return MERGE_TOO_LARGE;
+    if (UNLIKELY(sum > proto->spare_room - proto->spare_used)) return MERGE_TOO_LARGE;
     uint8_t *to = proto->program->spare + proto->spare_used;
     if (slot->length) __builtin_memcpy(to, slot->from, (uint64_t)slot->length);
     if (length) __builtin_memcpy(to + slot->length, from, (uint64_t)length);
@@ -445,7 +446,7 @@ static int proto_message(proto_t *proto, int64_t index, const uint8_t *at, const
 EXPORT int32_t rangeland_decode_protobuf(const payloads_t *payloads,
                                          const proto_program_t *program, const sink_t *sink,
                                          int64_t *decoded) {
-    proto_t proto = {*sink, program, 0, 0, -1};
+    proto_t proto = {*sink, program, 0, 0, -1, 0};
     *decoded = 0;
     if (sink->is_filling) begin_filling(&proto.sink);
     for (int64_t i = 0; i < payloads->count; i++) {
@@ -455,6 +456,9 @@ EXPORT int32_t rangeland_decode_protobuf(const payloads_t *payloads,
         if (!payloads->faults[i]) {
             proto.at = from;
             proto.spare_used = 0;
+            /* By its own length, so that it does not matter which payloads are beside it. */
+            proto.spare_room = SPARE_PER_BYTE * length;
+            if (UNLIKELY(proto.spare_room > program->spare_size)) return CAPACITY;
             proto.place = -1;
             int fault = proto_message(&proto, payloads->roots[i], from, from + length);
             if (!fault) {

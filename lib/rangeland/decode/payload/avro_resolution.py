@@ -117,12 +117,13 @@ class AvroCompiler:
         self._constants = bytearray()
         self._mismatches: dict[int, Mismatch] = {}
         self._skipped: dict[int, int] = {}
+        self._empty: dict[int, bool] = {}
         self._kept: list[AvroType] = []
         self._add_columns(reader, arrow_type_of(reader))
 
     def add_writer(self, writer: AvroType) -> WriterProgram:
         self._mismatches = {}
-        self._kept.append(writer)  # ``_skipped`` knows types by identity
+        self._kept.append(writer)  # ``_skipped`` and ``_empty`` know types by identity
         root = self._resolve(writer, self.reader, 0, "")
         return WriterProgram(root, self._mismatches)
 
@@ -238,7 +239,7 @@ class AvroCompiler:
     def _items(
         self, operation: Operation, item: AvroType, column: int, path: str, node: int
     ) -> int:
-        may_be_empty = operation is Operation.ARRAY and takes_no_bytes(item)
+        may_be_empty = operation is Operation.ARRAY and self._takes_no_bytes(item)
         return self._node(operation, column, path, int(may_be_empty), [node])
 
     def _resolve_scalar(
@@ -314,6 +315,8 @@ class AvroCompiler:
         return found
 
     def _skipping(self, writer: AvroType, path: str) -> int:
+        if self._takes_no_bytes(writer):  # one node, however many fields are inside
+            return self._node(Operation.NULL, _NO_COLUMN, path)
         match writer:
             case AvroRecord():
                 nodes = [self._skip(one.type, _inside(path, one.name)) for one in writer.fields]
@@ -336,16 +339,20 @@ class AvroCompiler:
             case AvroPrimitive():
                 return self._node(_PRIMITIVE[writer.name], _NO_COLUMN, path, 1)
 
-
-def takes_no_bytes(kind: AvroType) -> bool:
-    """Whether a value may be encoded as nothing, so that any number of them fits in a payload."""
-    match kind:
-        case AvroRecord():
-            return all(takes_no_bytes(one.type) for one in kind.fields)
-        case AvroFixed():
-            return kind.size == 0
-        case _:
-            return is_null(kind)
+    def _takes_no_bytes(self, kind: AvroType) -> bool:
+        """Whether a value is encoded as nothing, so that any number of them fits in a payload.
+        Every type is looked at once: where types are used twice, values double at each level."""
+        found = self._empty.get(id(kind))
+        if found is None:
+            match kind:
+                case AvroRecord():
+                    found = all(self._takes_no_bytes(one.type) for one in kind.fields)
+                case AvroFixed():
+                    found = kind.size == 0
+                case _:
+                    found = is_null(kind)
+            self._empty[id(kind)] = found
+        return found
 
 
 def _fields_by_writer(writer: AvroRecord, reader: AvroRecord) -> dict[str, AvroField]:

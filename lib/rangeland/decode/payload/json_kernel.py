@@ -207,15 +207,16 @@ def _input(payloads: PayloadArray) -> _Input:
 
 
 def _settle(given: _Input, columns: JsonColumns) -> Sequence[list[int]]:
-    """Sets the numbers that the kernel has left to Python's parser; faults for infinite ones."""
-    faults = []
+    """Sets the numbers that the kernel has left to Python's parser; a fault for each row with
+    infinite ones."""
+    faults: list[list[int]] = []
     for node, item, row, begin, length in columns.undecided():
         width = columns.width_of(node)
         number = float(bytes(memoryview(given.data)[begin : begin + length]))
         with np.errstate(over="ignore"):
             columns.values_of(node, np.float32 if width == 4 else np.float64)[item] = number
             is_finite = math.isfinite(np.float32(number) if width == 4 else number)
-        if not is_finite:
+        if not is_finite and not (faults and faults[-1][0] == row):
             columns.void_row(row)
             faults.append([row, _OUT_OF_RANGE, begin - int(given.offsets[row]), node])
     return faults

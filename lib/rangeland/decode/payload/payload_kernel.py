@@ -16,7 +16,7 @@ from rangeland.decode.payload.payload_bytes import PayloadBytes
 from rangeland.decode.payload.protobuf_program import ProtobufProgram
 from rangeland.errors import Bug
 
-_SPARE_FACTOR = 4
+_SPARE_PER_BYTE = 4  # as in protobuf.h
 """The memory in which messages that come in parts are joined, in lengths of the longest payload."""
 
 
@@ -66,7 +66,7 @@ class PayloadKernel:
         longest = int((payloads.ends - payloads.starts).max(initial=0))
         slots = np.zeros((len(program.fields), 4), np.int64)
         cases = np.zeros(program.oneofs + 1, np.int64)
-        spare = np.zeros(_SPARE_FACTOR * longest + 8, np.uint8)
+        spare = np.zeros(_SPARE_PER_BYTE * longest + 8, np.uint8)
         tables = (program.messages, program.fields, program.children, slots, cases, spare)
         numbers = [*(table.ctypes.data for table in tables), len(spare)]
         whole = struct_of(numbers, [])  # proto_program_t
