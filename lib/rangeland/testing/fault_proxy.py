@@ -169,10 +169,11 @@ class Proxy(Startable):
         rate = self._faults.bytes_per_second
         step = max(1, rate // CHUNKS_PER_SECOND) if rate else len(data) or 1
         for start in range(0, len(data), step):
+            # Counted before the client has the bytes: it may look at once.
+            self.done["slowed"] += bool(rate)
             writer.write(data[start : start + step])
             await writer.drain()
             if rate:
-                self.done["slowed"] += 1
                 await asyncio.sleep(1 / CHUNKS_PER_SECOND)
 
 
