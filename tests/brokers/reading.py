@@ -131,7 +131,7 @@ def log_of(settings: ClusterSettings, topic: str) -> LogState:
 def wait_for_end(settings: ClusterSettings, topic: str, end_offset: int) -> LogState:
     """The log of a topic with one partition once it ends there. The end of a transaction is
     acknowledged before its marker is in the log."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (log := log_of(settings, topic)).end_offset < end_offset:
         assert time.monotonic() < deadline, f"{topic} ends at {log.end_offset}, not {end_offset}"
         time.sleep(0.05)

@@ -87,7 +87,7 @@ def read_topic(cluster: RocketmqCluster, topic: str) -> Read:
 
 def wait_for_slave(cluster: RocketmqCluster, topic: str, end: int) -> None:
     """Until the slave has all messages: it is at most seconds behind."""
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     queue = Partition(topic, 0, "broker-a")
     with RocketmqClient(cluster.address("broker-a-slave")) as client:
         while int(client.ask(m.max_offset(queue)).fields["offset"]) < end:

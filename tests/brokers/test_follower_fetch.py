@@ -137,7 +137,7 @@ def read_and_kill(racked: Racked, settings: ClusterSettings) -> tuple[list[str],
 
 def wait_for_the_replica(racked: Racked) -> None:
     """Until its leader sends readers to it again: it is in sync."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         found = read([slice_of(racked.log, 0, 500)], racked.settings(f"rack-{racked.follower}"))
         if found.receipts[0].leader == racked.follower_address:

@@ -53,7 +53,7 @@ def old() -> Iterator[KafkaZooKeeperCluster]:
 
 def make(cluster: Cluster) -> None:
     """Also right after one of that name was deleted: ZooKeeper may still have it."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             create_topic(cluster.bootstrap, TOPIC)

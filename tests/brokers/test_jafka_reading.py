@@ -250,11 +250,12 @@ def test_a_broker_is_found_where_it_is_now_and_no_other_answers_for_it(
     """Its former address, which a plan may still name, may be another's by now."""
     for broker in jafka.ids:
         produce(jafka.address(broker), topic, [b"of broker %d" % broker])
-    settings = settings_of(jafka, no_progress_ms=500)
+    settings = settings_of(jafka)
     first, second = log_of(settings, topic), log_of(settings, topic, broker="2")
     misled = replace(slice_of(first), leader=second.leader.address)
     assert read([misled], settings).values == [b"of broker 1"]
-    alone = replace(settings, members=settings.members[1:], seeds=settings.seeds[1:])
+    members, seeds = settings.members[1:], settings.seeds[1:]
+    alone = replace(settings, members=members, seeds=seeds, no_progress_ms=500)
     with pytest.raises(Unreachable, match=f"{topic}/1-0") as caught:
         read([misled], alone)
     assert "no broker of that name is registered" in caught.value.why
@@ -382,7 +383,7 @@ def test_a_log_that_ends_before_a_range_is_lost_and_said_so(
     harmed: JafkaCluster, topic: str
 ) -> None:
     end = produce(harmed.address(), topic, values_of("v", 20))
-    settings = settings_of(harmed, no_progress_ms=500)
+    settings = settings_of(harmed, no_progress_ms=5_000)
     log = log_of(settings, topic)
     with pytest.raises(RangeLost, match=str(end)):
         read([slice_of(log, end + 10, end + 20)], settings)

@@ -386,7 +386,7 @@ def alter(cluster: KafkaZooKeeperCluster, topic: str, config: Mapping[str, str])
         keeper.set(f"/config/topics/{topic}", content.encode())
         notice = json.dumps({"version": 2, "entity_path": f"topics/{topic}"})
         keeper.create("/config/changes/config_change_", notice.encode(), sequence=True)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while log.read_text().count(telling) == before:
         assert time.monotonic() < deadline, log.read_text()[-3000:]
         time.sleep(0.05)

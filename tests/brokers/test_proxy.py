@@ -111,7 +111,7 @@ def test_an_error_that_never_passes_is_reported_as_unreachable(
     settings = settings_of("kafka", list(kafka_proxy.addresses))
     slices = slices_of(look(settings, topics=(topic,)))
     kafka_proxy.make(Faults(1, failed=1.0, codes=(code,)))
-    impatient = replace(SMALL, no_progress_ms=700)
+    impatient = replace(SMALL, no_progress_ms=3_000)
     with pytest.raises(Unreachable, match="got no further than offset 0"):
         list(read_slices(slices, settings, impatient))
     assert kafka_proxy.done["failed"] > 2

@@ -65,7 +65,7 @@ def test_what_an_open_transaction_holds_is_waited_for(kafka: KafkaCluster, topic
         # Its first record may still become one of the range: silence would be a wrong answer.
         assert states(job, 1000) == ["waiting"]
         assert states(everything) == ["reached"]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while states(job) != ["reached"]:  # the marker is written after the commit has returned
         assert time.monotonic() < deadline
         time.sleep(0.1)

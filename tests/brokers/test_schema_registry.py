@@ -10,6 +10,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +227,11 @@ def test_a_registry_that_hangs_is_given_up_and_answers_again(
         assert time.monotonic() - started < 10
     finally:
         registry.resume()
-    assert isinstance(tasks.of_id(number), RegisteredSchema)
-    assert tasks.fetched() == {number: (SubjectVersion(topic, 1),)}
+    # It may need a while to come round, as long as its clients wait for it.
+    longer = replace(settings, request_ms=10_000, no_progress_ms=60_000)
+    patient = ExecutorSchemas(replace(empty, made_as="later"), longer)
+    assert isinstance(patient.of_id(number), RegisteredSchema)
+    assert patient.fetched() == {number: (SubjectVersion(topic, 1),)}
 
 
 def test_the_address_of_a_dead_registry_costs_nothing_but_a_moment(

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,8 +92,18 @@ def _joined_beside(
     return done[0]
 
 
+def _answer(ask: Callable[[], Any]) -> Any:
+    """The first one: each connection comes back in its own time after a restart."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return ask()
+        except Unreachable:
+            assert time.monotonic() < deadline
+
+
 def _wait_for(standing: HeartbeatStatus, membership: ZooKeeperMember) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (seen := membership.beat()) is not standing:
         assert time.monotonic() < deadline, seen
         time.sleep(0.02)
@@ -457,7 +468,7 @@ def test_a_restart_of_the_server_is_survived(
     chroot: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=700)
+    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=2_000)
     member = backend.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
     backend.commit("other", {JAFKA[0]: 1})
     server.kill()
@@ -469,22 +480,16 @@ def test_a_restart_of_the_server_is_survived(
             ZooKeeperGroups(server.address + chroot, connect_ms=300).view("g")
     finally:
         server.start()
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            assert member.beat() is HeartbeatStatus.HOLDS
-            break
-        except Unreachable:
-            continue
-    member.commit({JAFKA[0]: 2})
-    assert backend.offsets("g", JAFKA[:1]) == {JAFKA[0]: 2}
+    assert _answer(member.beat) is HeartbeatStatus.HOLDS
+    _answer(lambda: member.commit({JAFKA[0]: 2}))
+    assert _answer(lambda: backend.offsets("g", JAFKA[:1])) == {JAFKA[0]: 2}
     member.leave()
     backend.close()
     assert capfd.readouterr().err == ""
 
 
 def test_a_silent_server_is_unreachable_in_time(server: ZooKeeperServer, chroot: str) -> None:
-    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=500)
+    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=2_000)
     member = backend.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
     server.pause()
     try:

@@ -63,7 +63,7 @@ def live_consumer(kafka: KafkaCluster, job: Job) -> Iterator[tuple[Consumer, lis
     try:
         consumer.subscribe(list(job.source.topics))
         early: list[Message] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not consumer.assignment():
             assert time.monotonic() < deadline, "the consumer was given nothing"
             if (message := consumer.poll(0.1)) is not None:
@@ -76,7 +76,7 @@ def live_consumer(kafka: KafkaCluster, job: Job) -> Iterator[tuple[Consumer, lis
 def taken(consumer: Consumer, early: list[Message], count: int) -> list[tuple[int, int]]:
     """Partition and offset of the next records; one more would be an error."""
     found = [(message.partition(), message.offset()) for message in early]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < count:
         assert time.monotonic() < deadline, f"only {found} came"
         message = consumer.poll(0.5)

@@ -75,7 +75,7 @@ def produced(kafka: KafkaCluster, topic: str, **records: int) -> str:
 def wait_for_ends(kafka: KafkaCluster, topic: str, total: int) -> None:
     """Until all offsets are readable: the end of a transaction is acknowledged before its
     marker is in the log."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     settings = settings_of(kafka.bootstrap)
     while sum(log.end_offset for log in look(settings, topics=(topic,)).logs.values()) < total:
         assert time.monotonic() < deadline, f"{topic} has no {total} readable offsets"

@@ -58,7 +58,7 @@ def put(writer: Any, topic: str, counts: dict[int, int]) -> None:
 def wait_for_ends(kafka: KafkaCluster, topic: str, ends: list[int]) -> None:
     """The end of a transaction is acknowledged before its markers are in the logs."""
     settings = settings_of(kafka.bootstrap, isolation=UNCOMMITTED)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     found: list[int] = []
     while found != ends:
         assert time.monotonic() < deadline, f"{topic} ends at {found}, not at {ends}"

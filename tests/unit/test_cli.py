@@ -536,7 +536,7 @@ def test_a_signal_ends_a_process_with_its_sentence(
     )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not ready.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         child.send_signal(number)

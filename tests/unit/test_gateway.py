@@ -27,7 +27,7 @@ def shell(text: str) -> DriverJvm:
 
 def is_gone(pid: int) -> bool:
     """A process closes its files a moment before it has ended."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -40,7 +40,7 @@ def is_gone(pid: int) -> bool:
 
 def read_until(capfd: pytest.CaptureFixture[str], words: str) -> str:
     seen = ""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while words not in seen:
         assert time.monotonic() < deadline, seen
         seen += capfd.readouterr().err
@@ -50,7 +50,7 @@ def read_until(capfd: pytest.CaptureFixture[str], words: str) -> str:
 
 def test_what_it_says_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     jvm = shell("echo one >&2; echo two >&2")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while jvm.running and time.monotonic() < deadline:
         time.sleep(0.01)
     jvm.wait_for_output()

@@ -213,7 +213,7 @@ def test_a_broker_that_says_nothing_to_an_opening_is_old_if_it_answers_as_the_ol
     question = next(find_leaders(["orders"], [SEED], {})).questions[0]
     with (
         peer(mute(asked)) as address,
-        ConnectionPool(settings_of(address, request_ms=300)) as brokers,
+        ConnectionPool(settings_of(address, request_ms=1_000)) as brokers,
     ):
         brokers.call(address, question)
         assert brokers.connect(address).age is not VersionSupport.YOUNG
@@ -236,7 +236,7 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
     asked: list[int] = []
     question = next(find_leaders(["orders"], [SEED], {})).questions[0]
     with peer(kind(asked)) as address:
-        settings = settings_of(address, request_ms=300)
+        settings = settings_of(address, request_ms=1_000)
         document = {
             "job": "j",
             "source": {"servers": [str(address)], "topics": ["orders"]},
@@ -275,7 +275,7 @@ def test_an_address_that_was_youngs_and_says_nothing_now_is_asked_for_its_age() 
     asked: list[int] = []
     with peer(mute(asked)) as address:
         known = Survey(0, {}, ages={address: VersionSupport.YOUNG})
-        with ConnectionPool(settings_of(address, request_ms=300).knowing(known)) as brokers:
+        with ConnectionPool(settings_of(address, request_ms=1_000).knowing(known)) as brokers:
             with pytest.raises(NoAnswer):
                 brokers.connect(address)
             assert asked == [API_VERSIONS]
@@ -316,7 +316,7 @@ def test_a_young_broker_that_is_slow_to_open_is_not_taken_for_an_old_one(
         told = m.MetadataResponse(brokers=(), topics=(), controller_id=-1)
         return framed(request[4:8] + encode(told, version))
 
-    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=300)) as brokers:
+    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=1_000)) as brokers:
         connection = brokers.connect(address)
         assert connection.age is VersionSupport.YOUNG
         assert connection._session.versions[3] == (0, 13)  # type: ignore[attr-defined]
@@ -332,7 +332,7 @@ def test_an_old_broker_that_was_upgraded_is_found_to_speak_by_now() -> None:
 
     with (
         peer(mute(asked), mute(asked), upgraded) as address,
-        ConnectionPool(settings_of(address, request_ms=300)) as brokers,
+        ConnectionPool(settings_of(address, request_ms=1_000)) as brokers,
     ):
         assert brokers.connect(address).age is not VersionSupport.YOUNG
         brokers.drop(address)
