@@ -70,7 +70,7 @@ def bits(value: object) -> object:
     return value
 
 
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_records_of_random_schemas_are_the_same(data: st.DataObject) -> None:
     schema = data.draw(schemas())
@@ -78,7 +78,7 @@ def test_records_of_random_schemas_are_the_same(data: st.DataObject) -> None:
     assert_same(schema, rows, data.draw(st.sampled_from(UnknownFields)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40) | payloads(EVERYTHING), max_size=20))
 def test_damaged_records_are_the_same(rows: list[bytes | None]) -> None:
     assert_same(EVERYTHING, rows, UnknownFields.KEEP)
