@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.columns import VALUE
 from rangeland.errors import UsageError
-from rangeland.queries.payload_sample import described, shown_rows, write_schema
+from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
+from rangeland.queries import payload_sample
+from rangeland.queries.payload_sample import described, newest, shown_rows, write_schema
 from rangeland.render.sample_view import sample_picture
 from tests.unit.test_render import drawn
 
@@ -24,6 +32,31 @@ def test_values_are_counted_by_what_they_are() -> None:
         "schema": "id BIGINT, name STRING",
     }
     assert [field.path for field in found.fields] == ["id", "name"]
+
+
+def test_logs_are_read_together_unless_their_newest_records_cannot_be_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[list[tuple[int, int]]] = []
+
+    def read(slices: list[Slice], settings: ClusterSettings) -> Iterator[SliceChunk]:
+        asked.append([(one.from_offset, one.until_offset) for one in slices])
+        for one in slices:
+            values = [b"%d" % n for n in range(one.from_offset, min(one.until_offset, 20))]
+            rows = pa.record_batch({VALUE.name: pa.array(values, pa.binary())})
+            counts = Counts(landed=len(values))
+            yield SliceChunk(one.index, one.from_offset, one.until_offset, counts, rows)
+
+    monkeypatch.setattr(payload_sample, "read_slices", read)
+    leader = Leader(Address("b", 1))
+    whole = [LogState(Partition("t", n), leader, n, 10 * n) for n in range(3)]
+    cut = [replace(log, borders=(log.start_offset,)) for log in whole]
+    settings = ClusterSettings("kafka", (Address("b", 1),))
+    assert newest(whole, settings, 4) == [b"6", b"7", b"8", b"9", b"16", b"17", b"18", b"19"]
+    assert asked == [[(6, 10), (16, 20)]]
+    asked.clear()
+    assert newest(cut, settings, 2) == [b"1", b"2", b"2", b"3"]
+    assert asked == [[(1, 10)], [(2, 20)]]
 
 
 def test_the_schema_is_written_as_a_job_file_can_name_it(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import VALUE
 from rangeland.decode.payload.confluent_framing import count_schema_ids
 from rangeland.decode.payload.json_inference import InferredField, infer_json_schema
@@ -55,35 +56,45 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     settings = replace(cluster_settings(job), rows=None)
     survey = survey_of(job, wanted_of(job))
     progress.step("reading the newest records")
-    values: list[bytes | None] = []
-    for log in survey.logs.values():
-        values += newest(job, log, settings.knowing(survey), records)
+    values = newest(survey.logs.values(), settings.knowing(survey), records)
     return described(values)
 
 
-def newest(job: Job, log: LogState, settings: Any, records: int) -> list[bytes | None]:
-    """The values of the newest records; of the oldest where offsets are bytes."""
-    begin = log.start_offset
-    if log.borders is None:
-        begin = max(begin, log.end_offset - records)
-    piece = Slice(
-        0,
-        log.partition,
-        begin,
-        log.end_offset,
-        topic_id=log.leader.topic_id,
-        leader=log.leader.address,
-    )
-    found: list[bytes | None] = []
-    if begin >= log.end_offset:
-        return found
-    with closing(read_slices([piece], settings)) as chunks:
+def newest(logs: Iterable[LogState], settings: ClusterSettings, records: int) -> list[bytes | None]:
+    """The values of the newest records of each log; of the oldest where offsets are bytes."""
+    together: list[Slice] = []
+    alone: list[list[Slice]] = []
+    for index, log in enumerate(logs):
+        piece = Slice(
+            index,
+            log.partition,
+            log.start_offset,
+            log.end_offset,
+            topic_id=log.leader.topic_id,
+            leader=log.leader.address,
+        )
+        if log.start_offset >= log.end_offset:
+            continue
+        if log.borders is None:
+            begin = max(log.start_offset, log.end_offset - records)
+            together.append(replace(piece, from_offset=begin))
+        else:
+            # Where the newest begin is unknown, so the reading stops early, which ends all slices.
+            alone.append([piece])
+    groups = [together, *alone] if together else alone
+    return [value for slices in groups for value in _values(slices, settings, records)]
+
+
+def _values(slices: list[Slice], settings: ClusterSettings, records: int) -> list[bytes | None]:
+    """At most ``records`` of each slice, in order."""
+    found: dict[int, list[bytes | None]] = {piece.index: [] for piece in slices}
+    with closing(read_slices(slices, settings)) as chunks:
         for chunk in chunks:
             if chunk.batch is not None:
-                found += chunk.batch.column(VALUE.name).to_pylist()
-            if len(found) >= records:
+                found[chunk.slice_index] += chunk.batch.column(VALUE.name).to_pylist()
+            if all(len(values) >= records for values in found.values()):
                 break
-    return found[:records]
+    return [value for values in found.values() for value in values[:records]]
 
 
 def described(values: list[bytes | None]) -> SampleResult:
