@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, StorageFailed
 from rangeland.fetch.simple_consumer import read_slices
@@ -70,6 +71,7 @@ def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
     more of them than fit into the driver's memory."""
     wanted = _ranges_in_force(job, target)
     left = set(wanted)
+    row_format = row_format_of(job)
     for batch in target.table.quarantined(lambda *key: key in left):
         key = (batch.application, batch.sequence, batch.range)
         if key not in left:
@@ -77,7 +79,7 @@ def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
         left.discard(key)
         for where in wanted[key].ranges:
             isolation, tags = wanted[key].read_filter
-            for piece, why in _trial(job, replace(batch, range=where), isolation):
+            for piece, why in _trial(job, row_format, replace(batch, range=where), isolation):
                 tried = replace(batch, range=piece, kept=QuarantinedBytes(b"", (), batch.reason))
                 yield QuarantinedRange(tried, isolation, why, tags)
     if left:
@@ -119,12 +121,14 @@ def _ranges_in_force(
     return {key: wanted for key, wanted in found.items() if wanted.ranges}
 
 
-def _trial(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> list[tuple[Range, str]]:
+def _trial(
+    job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
+) -> list[tuple[Range, str]]:
     """Which parts of a range can be decoded now, each with the reason if it cannot. A batch is
     decoded as a whole, intact records one by one."""
     if batch.kept.rows is None:
         return [(batch.range, _why_not(job, batch, isolation))]
-    return decodable(batch.kept, batch.range, job.source.dialect, row_format_of(job))
+    return decodable(batch.kept, batch.range, job.source.dialect, row_format)
 
 
 def _why_not(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> str:
