@@ -1,5 +1,6 @@
 """How many examples property tests try per claim: few in the ordinary run, where each claim is
-tried again with every change. `RANGELAND_EFFORT` multiplies them, and the slow run sets it.
+tried again with every change, and the examples are the same each time, so that only a change can
+make it fail. `RANGELAND_EFFORT` multiplies them and draws new ones; the slow run sets it.
 """
 
 from __future__ import annotations
@@ -19,5 +20,6 @@ def tried(examples: int) -> settings:
         max_examples=examples * EFFORT,
         deadline=None,
         database=None,
+        derandomize=EFFORT == 1,
         suppress_health_check=[HealthCheck.too_slow],
     )

@@ -79,19 +79,27 @@ def test_other_schemas_are_resolved_as_fastavro_does(data: Any) -> None:
     payloads = [encoded(writer, value) for value in written]
     found = decode(reader, payloads, writer)
     bad = {one.row for one in found.undecodable}
+    unreadable = unreadable_fields(json.dumps(writer), json.dumps(reader))
     if bad:
-        assert unreadable_fields(json.dumps(writer), json.dumps(reader)) or any(
-            "UTF-8" in one.reason for one in found.undecodable
-        )
+        assert unreadable or any("UTF-8" in one.reason for one in found.undecodable)
     parsed = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
     for row, payload, got in zip(range(len(payloads)), payloads, rows(reader, found), strict=True):
         try:
             expected = fastavro.schemaless_reader(io.BytesIO(payload), *parsed)
-        except (fastavro.read.SchemaResolutionError, UnicodeDecodeError):
+        except fastavro.read.SchemaResolutionError:
+            # fastavro looks at the items' type even where there are no items.
+            assert row in bad or (unreadable and _has_empty_container(written[row]))
+        except UnicodeDecodeError:
             assert row in bad
         else:
             assert row not in bad, found.undecodable
             assert got == as_row(reader, expected)
+
+
+def _has_empty_container(value: Any) -> bool:
+    if isinstance(value, dict):
+        return not value or any(map(_has_empty_container, value.values()))
+    return isinstance(value, list) and (not value or any(map(_has_empty_container, value)))
 
 
 @settings(deadline=None)
