@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 14, KINDS = 7 };
+enum { MOST_BYTES = 1 << 14, KINDS = 10 };
 
 static uint64_t state;
 
@@ -91,6 +91,8 @@ static void decode_sets(const uint8_t *data, int64_t size) {
     free(out.value_offsets), free(out.value_data), free(out.offsets), free(out.positions);
 }
 
+#include "payload_fuzz.h"
+
 static void walk_all(const uint8_t *data, int64_t size) {
     run_t run;
     batch_run_t batches;
@@ -108,6 +110,9 @@ static void run_one(int kind, const uint8_t *bytes, int64_t size) {
         case 2: decode_rows(data, size, PACKED); break;
         case 3: decode_stored(data, size); break;
         case 4: decode_sets(data, size); break;
+        case 7: decode_columns(data, size, 1); break;
+        case 8: decode_columns(data, size, 0); break;
+        case 9: decode_json(data, size); break;
         default: walk_all(data, size);
     }
     free(data);
