@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -28,8 +28,9 @@ from tests.bench.peers import BareProcesses
 from tests.bench.pulling import pull
 from tests.bench.report import show
 from tests.bench.session import open_session, prepare_environment
+from tests.bench.typed_part import FORMATS, typed
 
-PARTS = ("survey", "fixed", "warm", "cold", "cores", "memory", "pull")
+PARTS = ("survey", "fixed", "warm", "typed", "cold", "cores", "memory", "pull")
 QUICK_RECORDS, QUICK_ROUNDS = 200_000, 2
 RECORDS, ROUNDS = 4_000_000, 5
 PARTITIONS = 4
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if set(chosen.parts) - {"pull"}:
             with KafkaCluster("4.1.0", brokers=1, heap_mb=1024) as cluster:
                 bench = replace(bench, bootstrap=cluster.bootstrap[0])
-                _measure(bench, chosen.parts, chosen.codecs, found)
+                _measure(bench, chosen, found)
     finally:
         remove_directory(folder)
         if set(PARTS) & set(found):  # also what was measured before a failure
@@ -78,10 +79,9 @@ def _write(found: dict[str, Any], folder: Path) -> Path:
     return place
 
 
-def _measure(
-    bench: Bench, wanted: Sequence[str], codecs: Sequence[str], found: dict[str, Any]
-) -> None:
+def _measure(bench: Bench, chosen: argparse.Namespace, found: dict[str, Any]) -> None:
     """What starts processes of its own comes first: no other JVM than the broker's is up."""
+    wanted, codecs = chosen.parts, chosen.codecs
     prepare_environment()
     if "survey" in wanted:
         found["survey"] = parts.survey(bench)
@@ -91,7 +91,7 @@ def _measure(
         found["cores"] = parts.cores(bench, bench.ground("lz4", 1))
     if "memory" in wanted:
         found["memory"] = parts.memory(bench, bench.ground("none", 1))
-    if {"warm", "fixed"} & set(wanted):
+    if {"warm", "fixed", "typed"} & set(wanted):
         spark = open_session(f"local[{CORES}]", bench.folder)
         bare = BareProcesses(CORES)
         try:
@@ -99,6 +99,8 @@ def _measure(
                 found["fixed"] = parts.fixed(bench, spark)
             if "warm" in wanted:
                 found["warm"] = by_codec(parts.warm, bench, codecs, spark=spark, bare=bare)
+            if "typed" in wanted:
+                found["typed"] = typed(bench, spark, chosen.formats)
         finally:
             bare.close()
             spark.stop()
@@ -134,7 +136,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--records", type=int, metavar="N", help=f"default {RECORDS:,}")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"default {ROUNDS}")
     parser.add_argument("--codecs", type=_words, default=["lz4", "none"], metavar="A,B")
-    parser.add_argument("--parts", type=_parts, default=list(PARTS), metavar="A,B")
+    parser.add_argument("--parts", type=_among(PARTS), default=list(PARTS), metavar="A,B")
+    parser.add_argument(
+        "--formats", type=_among(FORMATS), default=list(FORMATS), metavar="A,B", help="of `typed`"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
     return parser
 
@@ -143,12 +148,15 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _parts(text: str) -> list[str]:
-    words = _words(text)
-    unknown = [word for word in words if word not in PARTS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"unknown: {unknown}; there are {', '.join(PARTS)}")
-    return words
+def _among(known: Sequence[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        words = _words(text)
+        unknown = [word for word in words if word not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"unknown: {unknown}; there are {', '.join(known)}")
+        return words
+
+    return parse
 
 
 if __name__ == "__main__":

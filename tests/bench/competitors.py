@@ -8,6 +8,7 @@ one more line there.
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -46,13 +47,19 @@ class Ground:
     slicing: Mapping[str, Any] = field(default_factory=dict)
 
 
-def job(ground: Ground, out: Path, compression: str = "zstd") -> Job:
+def job(
+    ground: Ground,
+    out: Path,
+    compression: str = "zstd",
+    decode: Mapping[str, Any] | None = None,
+) -> Job:
     """A job as a person would write it, with nothing but what it must say."""
     slicing = f"slices: {dict(ground.slicing)}\n" if ground.slicing else ""
+    decoding = f"decode: {json.dumps(decode)}\n" if decode else ""
     return Job.parse(
         "job: bench\n"
         f"source: {{servers: ['{ground.bootstrap}'], topics: [{ground.topic}]}}\n"
-        f"{slicing}"
+        f"{slicing}{decoding}"
         f"sink: {{table: '{out}', compression: {compression}}}\n"
     )
 
@@ -61,10 +68,14 @@ def job(ground: Ground, out: Path, compression: str = "zstd") -> Job:
 
 
 def land(
-    ground: Ground, out: Path, compression: str = "zstd", progress: Progress | None = None
+    ground: Ground,
+    out: Path,
+    compression: str = "zstd",
+    progress: Progress | None = None,
+    decode: Mapping[str, Any] | None = None,
 ) -> None:
     """``rangeland run``, but for the command line around it."""
-    run.run(job(ground, out, compression), ground.spark, progress or NoProgress())
+    run.run(job(ground, out, compression, decode), ground.spark, progress or NoProgress())
 
 
 def _land_snappy(ground: Ground, out: Path) -> None:
@@ -166,20 +177,29 @@ def bytes_of(out: Path) -> int:
 @dataclass(frozen=True, slots=True)
 class Side:
     """``group`` are sides that do the same job and may be compared; the first of a group is
-    ours. ``is_cheap_to_count``: the count can be had after every round."""
+    ours. ``is_cheap_to_count``: the count can be had after every round. ``shows_phases``: ``land``
+    takes a ``progress`` as well."""
 
     name: str
     label: str
     group: str
-    land: Callable[[Ground, Path], None]
+    land: Callable[..., None]
     count: Callable[[Ground, Path], int]
     is_cheap_to_count: bool = True
+    shows_phases: bool = False
 
 
 SIDES = {
     side.name: side
     for side in (
-        Side("rangeland", "Rangeland -> Delta, zstd", "table", land, rows_of_table),
+        Side(
+            "rangeland",
+            "Rangeland -> Delta, zstd",
+            "table",
+            land,
+            rows_of_table,
+            shows_phases=True,
+        ),
         Side("snappy", "Rangeland -> Delta, snappy", "table", _land_snappy, rows_of_table),
         Side("spark", "Spark's Kafka source -> Delta", "table", _land_with_spark, rows_of_table),
         Side("bare", "bare calls -> Parquet, 2 processes", "table", _land_bare, rows_of_files),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from rangeland.job.source_settings import cluster_settings
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.producing import Record, create_topic, fill, produce
 from tests.bench.child import Order, measure_in_child
-from tests.bench.competitors import SIDES, Ground, Side, job, land, measure
+from tests.bench.competitors import SIDES, Ground, Side, job, measure
 from tests.bench.measuring import load_average
 from tests.bench.memory import WorkerMemory
 from tests.bench.phases import Phases
@@ -61,11 +61,11 @@ class Bench:
 # --- landing, warm and cold -----------------------------------------------------------------
 
 
-def warm(bench: Bench, ground: Ground) -> Found:
+def warm(bench: Bench, ground: Ground, sides: Iterable[Side] = tuple(SIDES.values())) -> Found:
     """All sides in one session. Round 0 warms up and is dropped; it is counted like all."""
     found: Found = {"load": [load_average()], "samples": {}, "bytes": {}, "phases": [], "peaks": []}
     for number in range(bench.rounds + 1):
-        for side in SIDES.values():
+        for side in sides:
             bench.say(f"warm {ground.topic}, round {number} of {bench.rounds}: {side.label}")
             _one_warm(bench, ground, side, number, found)
     found["load"].append(load_average())
@@ -76,24 +76,23 @@ def _one_warm(bench: Bench, ground: Ground, side: Side, number: int, found: Foun
     os.sync()
     phases = Phases()
     with WorkerMemory() as memory:
-        is_ours = side.name == "rangeland"
         counted = side.is_cheap_to_count or number == 0
-        if is_ours:
-            side = replace(side, land=_timed_by(phases))
+        if side.shows_phases:
+            side = replace(side, land=_timed_by(phases, side))
         landing = measure(side, ground, bench.folder / "out", count=counted)
     if number == 0:
         return
     found["samples"].setdefault(side.name, []).append(round(landing.seconds, 3))
     found["bytes"][side.name] = landing.bytes_written
-    if is_ours:
+    if side.shows_phases:
         found["phases"].append(phases.taken)
         found["peaks"].append(memory.peak_bytes)
 
 
-def _timed_by(phases: Phases) -> Callable[[Ground, Path], None]:
+def _timed_by(phases: Phases, side: Side) -> Callable[[Ground, Path], None]:
     def landing(ground: Ground, out: Path) -> None:
         phases.begin()
-        land(ground, out, progress=phases)
+        side.land(ground, out, progress=phases)
         phases.end()
 
     return landing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
@@ -27,6 +27,7 @@ def show(found: Mapping[str, Any], console: Console) -> None:
     )
     shown = {
         "warm": _show_warm,
+        "typed": _show_typed,
         "cold": _show_cold,
         "cores": _show_cores,
         "memory": _show_memory,
@@ -65,18 +66,32 @@ def _table(title: str, load: list[float], *columns: str) -> Table:
 
 
 def _show_warm(part: Mapping[str, Any], console: Console) -> None:
+    labels = {name: side.label for name, side in SIDES.items()}
     for codec, found in part.items():
-        title = f"Warm, codec {codec}"
-        table = _table(title, found["load"], "side", "s", "times ours", "MB written")
-        for name, taken in found["samples"].items():
-            ours = first_of_group(name)
-            times = "1" if name == ours else str(ratio(taken, found["samples"][ours]))
-            written = found["bytes"][name] / 1e6
-            table.add_row(
-                SIDES[name].label, spread(taken), times, f"{written:.0f}" if written else "-"
-            )
-        console.print(table)
-        _show_phases(f"Where the time goes, warm, codec {codec}", found, console)
+        _show_landings(f"Warm, codec {codec}", found, labels, first_of_group, console)
+
+
+def _show_typed(part: Mapping[str, Any], console: Console) -> None:
+    for name, found in part.items():
+        ours = next(iter(found["samples"]))
+        _show_landings(f"Typed, {name}", found, found["label"], lambda _, ours=ours: ours, console)
+
+
+def _show_landings(
+    title: str,
+    found: Mapping[str, Any],
+    labels: Mapping[str, str],
+    compared_with: Callable[[str], str],
+    console: Console,
+) -> None:
+    table = _table(title, found["load"], "side", "s", "times ours", "MB written")
+    for name, taken in found["samples"].items():
+        ours = compared_with(name)
+        times = "1" if name == ours else str(ratio(taken, found["samples"][ours]))
+        written = found["bytes"][name] / 1e6
+        table.add_row(labels[name], spread(taken), times, f"{written:.0f}" if written else "-")
+    console.print(table)
+    _show_phases(f"Where the time goes: {title}", found, console)
 
 
 def _show_phases(title: str, found: Mapping[str, Any], console: Console) -> None:

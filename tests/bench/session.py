@@ -15,7 +15,12 @@ import rangeland
 from rangeland.jvm.jars import jar_files
 from rangeland.spark.spark_session import DEFAULTS, with_delta
 
-JAR_SETS = ("delta-4.4.0", "spark-kafka-4.2.0", "spark-kafka-token-provider-4.0.0")
+JAR_SETS = (
+    "delta-4.4.0",
+    "spark-kafka-4.2.0",
+    "spark-kafka-token-provider-4.0.0",
+    "spark-avro-4.1.1",
+)
 DRIVER_MEMORY = "3g"
 
 

@@ -205,6 +205,17 @@ JAR_SETS: dict[str, JarSet] = {
             "org.slf4j:*",
         ),
     ),
+    # Spark's own Avro functions, for the benchmark. They cannot be had in its own version; those of
+    # 4.1.1 fit, since what decodes is in Spark SQL itself.
+    "spark-avro-4.1.1": JarSet(
+        ("org.apache.spark:spark-avro_2.13:4.1.1",),
+        excludes=(
+            "org.apache.spark:spark-sql_2.13",
+            "org.apache.spark:spark-tags_2.13",
+            "org.scala-lang:*",
+            "org.scala-lang.modules:*",
+        ),
+    ),
 }
 
 

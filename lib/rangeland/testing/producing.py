@@ -265,10 +265,24 @@ def fill(
     the bytes of keys and values. Some 3 s per million records. ``version``: see `produce`."""
     if not is_made:
         create_topic(bootstrap, topic, partitions, replicas)
+    views = page_views(records, seed)
+    return spread(bootstrap, topic, views, partitions, codec=codec, version=version)
+
+
+def spread(
+    bootstrap: Servers,
+    topic: str,
+    pairs: Iterable[tuple[bytes, bytes]],
+    partitions: int,
+    *,
+    codec: str = "lz4",
+    version: str = "",
+) -> int:
+    """Writes keys and values evenly over the partitions of a topic, and returns their bytes."""
     settings = _settings(codec, 256 << 10, 10_000, 50) | reaching_back(version) | {"acks": 1}
     writer = _Writer(bootstrap, topic, settings)
     total, put = 0, writer.put
-    for index, (key, value) in enumerate(page_views(records, seed)):
+    for index, (key, value) in enumerate(pairs):
         put(value, key, index % partitions)
         total += len(key) + len(value)
     writer.finish()
