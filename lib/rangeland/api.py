@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland import run as commands
@@ -51,7 +51,8 @@ class FrozenPlan:
 
         tasks = pack(self.plan.slices, self.job.slices.target_bytes, parallelism)
         topics = {s.partition.topic for s in self.plan.slices}
-        cluster = with_cleanup(self.job, cluster_settings(self.job), topics)
+        settings = replace(cluster_settings(self.job), rows=self.preview.row_format)
+        cluster = with_cleanup(self.job, settings, topics)
         return plan_frame(spark, tasks, cluster)
 
     def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:

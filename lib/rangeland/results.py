@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.groups.backend import GroupMember
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
@@ -100,6 +101,8 @@ class PlanPreview:
     seconds: float = 0.0
     location: str | None = None
     speed: ReadSpeed = field(default_factory=ReadSpeed)
+    row_format: RowFormat | None = field(default=None, repr=False)
+    """How the plan's records become rows."""
 
     @property
     def seen(self) -> tuple[Loss, ...]:

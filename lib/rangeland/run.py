@@ -19,7 +19,7 @@ from typing import Any
 
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
-from rangeland.groups.job_survey import survey_of
+from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
 from rangeland.groups.lease import GroupLease, claimed
 from rangeland.groups.offset_mirror import positions
 from rangeland.groups.shared_plan import SharedPlanReader
@@ -40,7 +40,7 @@ from rangeland.landing.plan_conflicts import (
     refuse_outdated,
 )
 from rangeland.landing.planner import Planner
-from rangeland.landing.redrive import in_quarantine
+from rangeland.landing.redrive import in_quarantine, kept_schema_ids
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.landing.run_result import summed
 from rangeland.landing.slice_reader import SliceReader
@@ -83,6 +83,7 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = No
         pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
         speed=runner.planner.speed,
+        row_format=runner.row_format,
         location=None if job.sink.is_catalog_name else runner.target.table.path,
     )
 
@@ -108,7 +109,7 @@ def redrive(
     done = None if dry_run else runner.run()
     progress.step("reading the quarantine")
     runner.target.refresh()
-    left = in_quarantine(job, runner.target)
+    left = in_quarantine(job, runner.target, runner.row_format)
     return RedriveResult(job.job, job.sink.table, tuple(left), time.monotonic() - started, done)
 
 
@@ -137,14 +138,16 @@ class Runner:
         self.progress = progress
         self.kind = kind
         transform = load_transform(job.sink.transform) if job.sink.transform else None
-        self.rows = typed_rows(job.source.dialect, row_format_of(job))
-        if transform is not None:
-            self.rows = transformed_schema(spark, transform, self.rows)
         progress.step(f"looking at the table {job.sink.table}")
         self.target = LandingTarget(spark, job)
+        kept = kept_schema_ids(job, self.target) if kind is PlanKind.REDRIVE else {}
+        self.row_format = row_format_of(job, kept or schema_ids_in_logs(job))
+        self.rows = typed_rows(job.source.dialect, self.row_format)
+        if transform is not None:
+            self.rows = transformed_schema(spark, transform, self.rows)
         self.started = time.monotonic()
         self.warnings: list[str] = []
-        context = LandingContext(spark, job, self.target, progress, self._warn)
+        context = LandingContext(spark, job, self.target, progress, self._warn, self.row_format)
         self.reading = SliceReader(context, self.rows, transform)
         self.committer = PlanCommitter(context, self.reading)
         self.planner = Planner(context, kind, self.committer.replacement, survey_of)
@@ -381,7 +384,7 @@ class Runner:
         for text in (*self.target.table.kernel.settle(), *notes):
             self._warn(text)
         return replace(
-            summed(self.job, self.target, finished, found),
+            summed(self.job, self.target, finished, found, self.row_format, self._warn),
             seconds=time.monotonic() - self.started,
             warnings=tuple(self.warnings),
             replaced=self.committer.replaced if any(f.is_ours for f in finished) else None,

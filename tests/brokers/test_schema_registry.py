@@ -33,7 +33,7 @@ from rangeland.errors import JobFileError, Unreachable
 from rangeland.model import Partition
 from rangeland.schema_registry import executor_schemas
 from rangeland.schema_registry.catalogue_maker import make_catalogue
-from rangeland.schema_registry.executor_schemas import ExecutorSchemas
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
@@ -154,8 +154,12 @@ def test_subjects_that_are_named_after_records(
 def test_an_id_of_another_subject(registry: ApicurioRegistry, topic: str) -> None:
     number = registry.register(f"{topic}-bills", record("Bill", id="long"))
     found = catalogue(registry, number)
-    assert found.is_foreign(number, f"{topic}-value")
-    assert not found.is_foreign(number, f"{topic}-bills")
+    schemas = ExecutorSchemas(found)
+    assert isinstance(SubjectWriters(schemas, f"{topic}-bills").of_id(number), RegisteredSchema)
+    refused = SubjectWriters(schemas, f"{topic}-value").of_id(number)
+    assert refused == UnusableSchema(
+        f"schema {number} is registered as {topic}-bills, not {topic}-value"
+    )
 
 
 def test_unknown_ids_subjects_and_versions(registry: ApicurioRegistry, topic: str) -> None:
@@ -231,7 +235,7 @@ def test_a_registry_that_hangs_is_given_up_and_answers_again(
     longer = replace(settings, request_ms=10_000, no_progress_ms=60_000)
     patient = ExecutorSchemas(replace(empty, made_as="later"), longer)
     assert isinstance(patient.of_id(number), RegisteredSchema)
-    assert patient.fetched() == {number: (SubjectVersion(topic, 1),)}
+    assert patient.versions_of(number) == (SubjectVersion(topic, 1),)
 
 
 def test_the_address_of_a_dead_registry_costs_nothing_but_a_moment(

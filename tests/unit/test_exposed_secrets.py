@@ -69,7 +69,7 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 def runner(job: Job) -> run.Runner:
     made = object.__new__(run.Runner)
     made.job, made.kind, made.progress = job, run.PlanKind.RUN, NoProgress()
-    made.warnings, made.started = [], 0.0
+    made.warnings, made.started, made.row_format = [], 0.0, None
     nothing = SimpleNamespace(settle=tuple)
     made.target = cast(
         Any,

@@ -110,7 +110,7 @@ JOB = SimpleNamespace(
 def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
     target = Keeping(*(kept(ten(first), 30 * MIB) for first in (40, 30, 20, 10, 0)))
     found = redrive.draft_of_kept(
-        cast(Job, JOB), cast(LandingTarget, target), JobPosition({}, Coverage(), 2), 5
+        cast(Job, JOB), cast(LandingTarget, target), None, JobPosition({}, Coverage(), 2), 5
     )
     assert found.plan.ranges == tuple(
         replace(ten(first), estimated_bytes=30 * MIB) for first in (30, 40)
@@ -122,7 +122,7 @@ def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
 def test_what_is_in_quarantine_is_landed_by_the_tags_that_it_was_read_by() -> None:
     target = Keeping(kept(ten(0), 1))
     target.tags = ("A",)
-    about = cast(Job, JOB), cast(LandingTarget, target)
+    about = cast(Job, JOB), cast(LandingTarget, target), None
     assert redrive.draft_of_kept(*about, JobPosition({}, Coverage(), 2), 5).plan.tags == ("A",)
     (found,) = redrive.in_quarantine(*about)
     assert found.read_filter == (Isolation.READ_COMMITTED, ("A",))
@@ -136,14 +136,14 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
     ]
     monkeypatch.setattr(redrive, "_tried", lambda *about: iter(found))
     standing = JobPosition({}, Coverage(), 2)
-    made = redrive.draft_of_kept(cast(Job, JOB), cast(LandingTarget, None), standing, 5).plan
+    made = redrive.draft_of_kept(cast(Job, JOB), cast(LandingTarget, None), None, standing, 5).plan
     assert ([r.from_offset for r in made.ranges], made.tags) == ([0, 20], ("A",))
 
 
 @pytest.mark.usefixtures("all_decodes")
 def test_what_is_listed_holds_no_bytes() -> None:
     target = Keeping(kept(ten(10), 30), kept(ten(0), 20))
-    found = redrive.in_quarantine(cast(Job, JOB), cast(LandingTarget, target))
+    found = redrive.in_quarantine(cast(Job, JOB), cast(LandingTarget, target), None)
     assert [(one.batch.range, one.batch.size_bytes) for one in found] == [
         (ten(0), 20),
         (ten(10), 30),
@@ -157,18 +157,18 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
         kept(ten(0), 1, 9, b"newer"), kept(ten(0), 1, 5, b"older"), kept(ten(50), 1), other_life
     )
     wanted = plan(Range(P0, 2, 4, "id"), Range(P0, 6, 10, "id"))
-    found = redrive.settings_of(cast(Job, JOB), wanted, cast(LandingTarget, target)).kept
+    found = redrive.settings_of(cast(Job, JOB), wanted, cast(LandingTarget, target), None).kept
     assert found is not None
     assert {index: one.records for index, one in found.items()} == {0: b"newer", 1: b"newer"}
     assert target.read == [ten(0), ten(0)]
     with pytest.raises(StorageFailed, match="no bytes of"):
-        redrive.settings_of(cast(Job, JOB), plan(ten(30)), cast(LandingTarget, target))
+        redrive.settings_of(cast(Job, JOB), plan(ten(30)), cast(LandingTarget, target), None)
 
 
 def test_kept_bytes_are_decoded_as_their_plan_and_the_memory_budget_of_the_job_say() -> None:
     target = Keeping(kept(ten(0), 1))
     wanted = replace(plan(ten(0)), tags=("A",), isolation=Isolation.READ_UNCOMMITTED)
-    settings = redrive.settings_of(cast(Job, JOB), wanted, cast(LandingTarget, target))
+    settings = redrive.settings_of(cast(Job, JOB), wanted, cast(LandingTarget, target), None)
     assert (settings.tags, settings.isolation) == (("A",), Isolation.READ_UNCOMMITTED)
     assert settings.max_batch_bytes == 300 * MIB
 

@@ -22,7 +22,7 @@ from rangeland.decode.payload.schema_catalogue import (
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.schema_registry import executor_schemas
 from rangeland.schema_registry.catalogue_maker import make_catalogue
-from rangeland.schema_registry.executor_schemas import ExecutorSchemas
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
 from rangeland.schema_registry.registry_answers import SchemaAnswer, SchemaReference
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
@@ -225,17 +225,16 @@ def test_the_name_of_a_record(kind: SchemaFormat, text: str, name: str | None) -
     assert record_name(RegisteredSchema(kind, text)) == name
 
 
-def test_ids_of_other_subjects_are_foreign() -> None:
+def test_ids_of_other_subjects_are_refused() -> None:
     mine, theirs = SubjectVersion("orders-value", 3), SubjectVersion("bills-value", 1)
-    older = SubjectVersion("orders-value", 2)
-    found = SchemaCatalogue(versions={1: (theirs, older, mine), 2: (theirs,), 3: ()})
-    assert found.registered_as(1, "orders-value") == mine
-    assert not found.is_foreign(1, "orders-value")
-    assert found.registered_as(2, "orders-value") == theirs
-    assert found.is_foreign(2, "orders-value")
-    assert found.registered_as(3, "orders-value") is None
-    assert not found.is_foreign(3, "orders-value")
-    assert not found.is_foreign(9, "orders-value")
+    schema = RegisteredSchema(SchemaFormat.AVRO, '"int"')
+    found = SchemaCatalogue(
+        schemas=dict.fromkeys((1, 2, 3), schema), versions={1: (theirs, mine), 2: (theirs,), 3: ()}
+    )
+    writers = SubjectWriters(ExecutorSchemas(found), "orders-value")
+    refused = UnusableSchema("schema 2 is registered as bills-value, not orders-value")
+    assert [writers.of_id(one) for one in (1, 2, 3)] == [schema, refused, schema]
+    assert isinstance(writers.of_id(9), UnusableSchema)
 
 
 # --- the catalogue of a run -----------------------------------------------------------------
@@ -347,7 +346,7 @@ def test_an_id_is_fetched_once_per_process_and_run(server: ScriptedServer) -> No
         for _ in range(3):
             tasks = ExecutorSchemas(SchemaCatalogue(made_as=run), settings)
             assert isinstance(tasks.of_id(2), RegisteredSchema)
-        assert tasks.fetched() == {2: (SubjectVersion("orders-value", 2),)}
+        assert tasks.versions_of(2) == (SubjectVersion("orders-value", 2),)
     assert server.paths.count("/schemas/ids/2") == 2
 
 
@@ -356,7 +355,7 @@ def test_an_unknown_id_is_confirmed_once_per_process_and_run(server: ScriptedSer
     for _ in range(3):
         assert isinstance(tasks.of_id(4), UnusableSchema)
     assert server.paths.count("/schemas/ids/4") == 2
-    assert tasks.fetched() == {}
+    assert tasks.versions_of(4) == ()
 
 
 def test_a_process_keeps_few_runs(server: ScriptedServer) -> None:

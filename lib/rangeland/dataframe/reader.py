@@ -14,8 +14,9 @@ from typing import Any
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import UsageError
 from rangeland.fetch.throttle import shared_rates
-from rangeland.groups.job_survey import survey_of
+from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
 from rangeland.job import Job
+from rangeland.job.payload_formats import row_format_of
 from rangeland.job.source_settings import cluster_settings, wanted_of, with_cleanup
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.plan import Plan
@@ -111,7 +112,8 @@ def freeze(
     job: Job, plan: Plan | None = None, min_slices: int = 1
 ) -> tuple[Plan, ClusterSettings, int]:
     """A new plan of the job's range, or the given one, and the settings to read it."""
-    settings = cluster_settings(job)
+    row_format = row_format_of(job, schema_ids_in_logs(job))
+    settings = replace(cluster_settings(job), rows=row_format)
     if plan is not None:
         settings = replace(settings, isolation=plan.isolation, tags=plan.tags)
         settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))

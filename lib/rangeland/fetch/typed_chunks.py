@@ -26,7 +26,7 @@ from rangeland.decode.columns import (
     VALUE,
     with_partition,
 )
-from rangeland.decode.payload.row_format import RowFormat, UndecodableRow
+from rangeland.decode.payload.row_format import RowDecoder, RowFormat, UndecodableRow
 from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import UndecodablePayload
 from rangeland.fetch.damage_policy import log_loss
@@ -46,7 +46,8 @@ class TypedChunks:
     """Gives the chunks of one task typed rows."""
 
     def __init__(self, row_format: RowFormat, policy: Policy, slices: Sequence[Slice]) -> None:
-        self._decoder = row_format.decoder()
+        self._format = row_format
+        self._decoders: dict[str, RowDecoder] = {}
         self._policy = policy
         self._slices: Mapping[int, Slice] = {s.index: s for s in slices}
         self._losses: dict[int, int] = {}
@@ -57,11 +58,11 @@ class TypedChunks:
         rows: pa.RecordBatch | None = chunk.batch
         if rows is None:
             return chunk
-        decoded = self._decoder.decode(rows)
+        piece = self._slices[chunk.slice_index]
+        decoded = self._decoder(piece.partition.topic).decode(rows)
         typed = replace(chunk, batch=decoded.batch, schema_ids=decoded.schema_ids)
         if not decoded.undecodable:
             return typed
-        piece = self._slices[chunk.slice_index]
         action = self._policy.of(LossKind.UNDECODABLE, piece.partition.topic)
         first = decoded.undecodable[0]
         if action is Action.FAIL:
@@ -82,6 +83,11 @@ class TypedChunks:
             counts=chunk.counts + moved + Counts(landed=-n),
             records=lost,
         )
+
+    def _decoder(self, topic: str) -> RowDecoder:
+        if topic not in self._decoders:
+            self._decoders[topic] = self._format.decoder(topic)
+        return self._decoders[topic]
 
     def _refuse_many(
         self, piece: Slice, rows: pa.RecordBatch, first: UndecodableRow, found: int
@@ -129,7 +135,9 @@ def decodable(
     reason why not."""
     rows = inside(kept, where.from_offset, where.until_offset)
     batch = with_partition(rows.select(_records(rows_of(dialect))), where.partition)
-    found = [] if row_format is None else row_format.decoder().decode(batch).undecodable
+    found: Sequence[UndecodableRow] = ()
+    if row_format is not None:
+        found = row_format.decoder(where.partition.topic).decode(batch).undecodable
     reasons = {_offset(batch, one.row): f"{one.part}: {_reason(one)}" for one in found}
     offsets = range(where.from_offset, where.until_offset)
     pieces = []

@@ -6,17 +6,20 @@ wanted. Where a registry knows the topics, a pattern is matched against its list
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
+from rangeland.decode.payload.schema_catalogue import TopicField
 from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, registry_of
-from rangeland.model import Isolation, Survey
+from rangeland.model import Isolation, Slice, Survey
 from rangeland.patterns import matching
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.seen_schema_ids import seen_schema_ids
 from rangeland.wording import counted
 
 
@@ -43,6 +46,34 @@ def survey_of(
     finally:
         if backend is not None:
             backend.close()
+
+
+def schema_ids_in_logs(job: Job) -> dict[TopicField, Counter[int]]:
+    """Which schemas the oldest and the newest records of the job's topics name. Others may occur
+    between them. Nothing for a job without a schema registry. Raises what a survey raises."""
+    if not job.decode.registered:
+        return {}
+    source, settings = job.source, cluster_settings(job)
+    known = frozenset(source.topics)
+    wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
+    survey = survey_of(job, wanted, settings=settings)
+    topics = sorted({*known, *(partition.topic for partition in survey.logs)})
+    slices = [
+        Slice(
+            index,
+            log.partition,
+            log.start_offset,
+            log.end_offset,
+            topic_id=log.leader.topic_id,
+            leader=log.leader.address,
+        )
+        for index, log in enumerate(survey.logs.values())
+        if log.start_offset < log.end_offset
+    ]
+    with ConnectionPool(settings.knowing(survey)) as brokers:
+        seen = seen_schema_ids(brokers, slices, job.decode.registered)
+    fields = [TopicField(topic, field) for topic in topics for field in job.decode.registered]
+    return {of: seen.get(of, Counter()) for of in fields}
 
 
 def _matching(job: Job, wanted: SurveyRequest) -> tuple[str, ...]:

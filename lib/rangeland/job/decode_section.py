@@ -1,6 +1,6 @@
 """The section ``decode`` of a job file: how keys and values become typed columns.
 
-What a format cannot do yet is refused here, when the job file is loaded.
+What a format cannot do is refused here, when the job file is loaded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
+from rangeland.decode.payload.schema_catalogue import RecordField
 from rangeland.decode.payload.schema_ddl import parse_ddl
+from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.section import MisplacedKey, Section
 
 _WITHOUT_SCHEMA = ("bytes", "string")
@@ -40,7 +42,8 @@ class PayloadSpec(Section):
         json_schema_extra={"examples": ["id BIGINT, name STRING", "schemas/orders.ddl"]},
         description="For JSON the fields in Spark's DDL, a `.ddl` file with them, or a JSON Schema "
         "(`.json`). For Avro an `.avsc` file. For Protobuf a `.proto` file, or a descriptor set "
-        "(`.desc`, `.pb`). A required field is required of every record.",
+        "(`.desc`, `.pb`). A required field is required of every record. With `decode.registry` it "
+        "may be left out: then the table has the latest schema of the registry.",
     )
     message: str | None = Field(
         default=None,
@@ -55,18 +58,13 @@ class PayloadSpec(Section):
             raise MisplacedKey(f"nothing: {self.format} has no fields", "schema")
         if self.message is not None and self.format != "protobuf":
             raise MisplacedKey(f"nothing: {self.format} has no messages", "message")
-        if not self.has_fields:
-            return self
-        endings = _FILES[self.format]
-        expected = f"a file that ends with {' or '.join(endings)}"
-        expected = f"fields in Spark's DDL, or {expected}" if self.format == "json" else expected
         if self.schema_ is None:
-            raise MisplacedKey(expected, "schema")
+            return self
         if names_file(self.schema_):
-            if not self.schema_.strip().lower().endswith(endings):
-                raise MisplacedKey(expected, "schema")
+            if not self.schema_.strip().lower().endswith(_FILES[self.format]):
+                raise MisplacedKey(self.expected_schema, "schema")
         elif self.format != "json":
-            raise MisplacedKey(expected, "schema")
+            raise MisplacedKey(self.expected_schema, "schema")
         else:
             try:
                 parse_ddl(self.schema_)
@@ -77,6 +75,12 @@ class PayloadSpec(Section):
     @property
     def has_fields(self) -> bool:
         return self.format not in _WITHOUT_SCHEMA
+
+    @property
+    def expected_schema(self) -> str:
+        """What ``schema`` may be, in words."""
+        expected = f"a file that ends with {' or '.join(_FILES[self.format])}"
+        return f"fields in Spark's DDL, or {expected}" if self.format == "json" else expected
 
 
 class Decode(Section):
@@ -102,9 +106,35 @@ class Decode(Section):
         "record, or `keep` those of the value as JSON text in a column `_rescued_data`.",
     )
 
+    registry: SchemaRegistry | None = Field(
+        default=None,
+        description="The schema registry of the records. Keys and values that are Avro, JSON or "
+        "Protobuf then begin with a schema id, as Confluent's serializers write them.",
+    )
+
     @property
     def is_typed(self) -> bool:
         return {self.value.format, self.key.format} != {"bytes"}
+
+    def payload(self, field: RecordField) -> PayloadSpec:
+        return self.key if field == "key" else self.value
+
+    @property
+    def registered(self) -> tuple[RecordField, ...]:
+        """Which of keys and values name schemas in the registry."""
+        fields: tuple[RecordField, ...] = ("key", "value")
+        return tuple(f for f in fields if self.registry and self.payload(f).has_fields)
+
+    @model_validator(mode="after")
+    def _has_schemas(self) -> Decode:
+        for name in ("value", "key"):
+            payload = getattr(self, name)
+            if payload.has_fields and payload.schema_ is None and self.registry is None:
+                expected = f"{payload.expected_schema}, or a section decode.registry"
+                raise MisplacedKey(expected, name, "schema")
+        if self.registry is not None and not self.registered:
+            raise MisplacedKey("nothing: neither keys nor values name schemas", "registry")
+        return self
 
     @model_validator(mode="after")
     def _has_fields(self) -> Decode:

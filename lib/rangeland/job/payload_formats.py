@@ -1,15 +1,19 @@
 """The formats of a job's keys and values, made from its section ``decode``.
 
-Schemas in files are read here, in the driver: tasks get formats as values.
+Schemas in files and those of a schema registry are read here, in the driver and once per run:
+tasks get formats as values.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
-from rangeland.decode.payload.avro_format import AvroFormat
+from rangeland.decode.payload.avro_format import AvroFormat, WriterSchemas
+from rangeland.decode.payload.framed_json import FramedJsonFormat
 from rangeland.decode.payload.json_format import JsonFormat
 from rangeland.decode.payload.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
@@ -20,26 +24,38 @@ from rangeland.decode.payload.payload_decoder import (
 from rangeland.decode.payload.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.raw_formats import StringFormat
 from rangeland.decode.payload.row_format import RowFormat
+from rangeland.decode.payload.schema_catalogue import RecordField, TopicField
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
 from rangeland.job.decode_section import PayloadSpec, names_file
 from rangeland.job.job_file import Job
+from rangeland.job.source_settings import registry_settings
+from rangeland.schema_registry.catalogue_maker import make_catalogue
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.proto_compiler import compile_proto
+from rangeland.schema_registry.registry_client import FIRST_ANSWER_MS, RegistryClient
+from rangeland.schema_registry.table_formats import TableFormats
 
 MAX_SCHEMA_BYTES = 4 << 20
 _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
+SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]
+"""The topics of a run, and which schema ids their keys and values have."""
 
-def row_format_of(job: Job) -> RowFormat | None:
-    """None where keys and values stay bytes. Raises JobFileError for a schema that cannot be read
-    or used."""
+
+def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
+    """None where keys and values stay bytes. ``seen``: needed of a job with a schema registry,
+    which is asked for their schemas. Raises JobFileError for a schema that cannot be read or used,
+    TableRefused for schemas that do not fit into one table, and Unreachable for a registry that
+    does not answer."""
     decode = job.decode
+    schemas = _schemas(job, seen or {})
     unknown = UnknownFields(decode.unknown_fields)
     # What is kept of unknown fields is that of values: keys have no column for it.
     of_keys = UnknownFields.DROP if unknown is UnknownFields.KEEP else unknown
-    key = _format(decode.key, of_keys, "decode.key.schema")
-    value = _format(decode.value, unknown, "decode.value.schema")
+    key = _format(decode.key, of_keys, "key", schemas)
+    value = _format(decode.value, unknown, "value", schemas)
     if key is None and value is None:
         return None
     try:
@@ -50,33 +66,61 @@ def row_format_of(job: Job) -> RowFormat | None:
     return made
 
 
-def _format(payload: PayloadSpec, unknown: UnknownFields, field: str) -> PayloadFormat | None:
+def _schemas(job: Job, seen: SeenIds) -> TableFormats | None:
+    """The schemas of a registry, frozen; None without one."""
+    registry = job.decode.registry
+    if registry is None:
+        return None
+    settings = registry_settings(job, registry)
+    client = RegistryClient(settings, first_answer_ms=FIRST_ANSWER_MS)
+    strategy = registry.subject_name_strategy
+    catalogue = make_catalogue(client, strategy, seen)
+    ids = {of: tuple(found) for of, found in seen.items()}
+    return TableFormats(ExecutorSchemas(catalogue, settings), strategy, ids)
+
+
+def _format(
+    payload: PayloadSpec, unknown: UnknownFields, name: RecordField, schemas: TableFormats | None
+) -> PayloadFormat | None:
     if payload.format == "bytes":
         return None
     if payload.format == "string":
         return StringFormat()
+    field = f"decode.{name}.schema"
     schema = (payload.schema_ or "").strip()
     where = f"{field} ({schema})" if names_file(schema) else field
     try:
-        return _with_fields(payload, schema, unknown, field)
+        if schemas is None:
+            return _with_fields(payload, schema, unknown, field, None)
+        if schema:
+            return schemas.with_schema(
+                name, lambda writers: _with_fields(payload, schema, unknown, field, writers)
+            )
+        return schemas.registered(name, payload.format, payload.message or "", unknown)
     except PayloadSchemaError as error:
         raise _refused(where, error) from error
 
 
 def _with_fields(
-    payload: PayloadSpec, schema: str, unknown: UnknownFields, field: str
+    payload: PayloadSpec,
+    schema: str,
+    unknown: UnknownFields,
+    field: str,
+    writers: WriterSchemas | None,
 ) -> PayloadFormat:
     path = Path(schema)
     if payload.format == "avro":
-        return AvroFormat(_text(path, field))
+        return AvroFormat(_text(path, field), writers)
     if payload.format == "protobuf":
         is_text = path.suffix.lower() == ".proto"
         found = _compiled(path, field) if is_text else _data(path, field)
-        return ProtobufFormat(found, payload.message or "")
+        return ProtobufFormat(found, payload.message or "", writers)
     if not names_file(schema):
-        return JsonFormat(parse_ddl(schema), unknown)
-    parse = parse_json_schema if path.suffix.lower() == ".json" else parse_ddl
-    return JsonFormat(parse(_text(path, field)), unknown)
+        made = JsonFormat(parse_ddl(schema), unknown)
+    else:
+        parse = parse_json_schema if path.suffix.lower() == ".json" else parse_ddl
+        made = JsonFormat(parse(_text(path, field)), unknown)
+    return made if writers is None else FramedJsonFormat(made, writers)
 
 
 def _compiled(path: Path, field: str) -> bytes:

@@ -25,7 +25,6 @@ from rangeland.connection.cluster_settings import (
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.job.job_file import Job
-from rangeland.job.payload_formats import row_format_of
 from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.source_security import Security, Tls, Token
 from rangeland.model import Partition
@@ -74,7 +73,6 @@ def cluster_settings(job: Job) -> ClusterSettings:
         rack=source.rack,
         tags=source.tags,
         compacted=source.compacted,
-        rows=row_format_of(job),
     )
 
 
@@ -156,6 +154,11 @@ def wanted_of(
 
 def exposed(job: Job) -> tuple[str, ...]:
     """Warnings about secrets of this job that are sent without encryption."""
+    registry = job.decode.registry
+    return (*_exposed_login(job), *(registry_exposed(registry) if registry else ()))
+
+
+def _exposed_login(job: Job) -> tuple[str, ...]:
     sasl, tls = job.source.security.sasl, job.source.security.tls
     if sasl is None or tls is True or isinstance(tls, Tls) or sasl.mechanism in SECRET_IS_KEPT:
         return ()
@@ -176,12 +179,19 @@ def login_packages(job: Job) -> tuple[str, ...]:
 
 
 def tls_files(job: Job) -> dict[str, Path]:
-    """The PEM files that each connection needs, by the field that names them."""
-    tls = job.source.security.tls
-    if isinstance(tls, bool):
-        return {}
-    named = {"ca": tls.ca, "certificate": tls.certificate, "key": tls.key}
-    return {field: Path(os.path.abspath(path)) for field, path in named.items() if path}
+    """The PEM files that connections need, by the field that names them."""
+    registry = job.decode.registry
+    sections = {
+        "source.security.tls": job.source.security.tls,
+        "decode.registry.tls": registry.tls if registry else False,
+    }
+    return {
+        f"{name}.{field}": Path(os.path.abspath(path))
+        for name, tls in sections.items()
+        if not isinstance(tls, bool)
+        for field, path in (("ca", tls.ca), ("certificate", tls.certificate), ("key", tls.key))
+        if path
+    }
 
 
 def _is_this_host(host: str) -> bool:

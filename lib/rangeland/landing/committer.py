@@ -64,7 +64,7 @@ class PlanCommitter:
     """Finishes plans of one job's table. ``replaced`` counts what replacements have changed."""
 
     def __init__(self, context: LandingContext, reading: SliceReader) -> None:
-        spark, _, self.target, self.progress, self._warn = context
+        spark, _, self.target, self.progress, self._warn, _ = context
         self.reading = reading
         self.replacement = Replacement(spark, self.target)
         self.replaced: ReplacedRange | None = None

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from rangeland.decode.payload.row_format import RowFormat
 from rangeland.job import Job
 from rangeland.landing.target_state import LandingTarget
 from rangeland.progress_events import Progress
 
 
 class LandingContext(NamedTuple):
-    """The job, the session that reads, the table and ledger that it lands in, and where progress
-    and warnings go."""
+    """The job, the session that reads, the table and ledger that it lands in, where progress and
+    warnings go, and how records become rows: made once, so that all that a run reads is alike."""
 
     spark: Any
     job: Job
     target: LandingTarget
     progress: Progress
     warn: Callable[[str], None]
+    row_format: RowFormat | None = None

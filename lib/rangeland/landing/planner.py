@@ -69,7 +69,7 @@ class Planner:
         replacement: Replacement,
         survey_of: Callable[[Job, SurveyRequest], Survey],
     ) -> None:
-        self.spark, self.job, self.target, self.progress, self.warn = context
+        self.spark, self.job, self.target, self.progress, self.warn, self._row_format = context
         self.kind = kind
         self.replacement = replacement
         self.survey_of = survey_of
@@ -136,7 +136,7 @@ class Planner:
             return self._with_kind(found), survey
         if self.kind is PlanKind.REDRIVE:
             now_ms = time.time_ns() // 1_000_000
-            kept = draft_of_kept(self.job, self.target, standing, now_ms)
+            kept = draft_of_kept(self.job, self.target, self._row_format, standing, now_ms)
             return self._with_kind(kept), Survey(now_ms, {})
         if self.kind is PlanKind.REREAD:
             return self._reread(standing)
@@ -165,7 +165,7 @@ class Planner:
             time.sleep(0.5)
 
     def _reread(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
-        wanted = in_quarantine(self.job, self.target)
+        wanted = in_quarantine(self.job, self.target, self._row_format)
         now_ms = time.time_ns() // 1_000_000
         survey = self.survey(standing) if wanted else Survey(now_ms, {})
         terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
@@ -188,7 +188,7 @@ class Planner:
         return damaged(self.target, self._cluster(survey), standing, survey)
 
     def _cluster(self, survey: Survey) -> ClusterSettings:
-        cluster = cluster_settings(self.job).knowing(survey)
+        cluster = replace(cluster_settings(self.job), rows=self._row_format).knowing(survey)
         return with_cleanup(self.job, cluster, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:

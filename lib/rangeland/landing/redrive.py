@@ -14,13 +14,14 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.payload.confluent_framing import count_schema_ids
 from rangeland.decode.payload.row_format import RowFormat
+from rangeland.decode.payload.schema_catalogue import TopicField
 from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, StorageFailed
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.fetch.typed_chunks import decodable
 from rangeland.job import Job
-from rangeland.job.payload_formats import row_format_of
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage_rule import coverage_of, leave_out
@@ -60,18 +61,21 @@ class QuarantinedRange:
         return not self.why
 
 
-def in_quarantine(job: Job, target: LandingTarget) -> list[QuarantinedRange]:
+def in_quarantine(
+    job: Job, target: LandingTarget, row_format: RowFormat | None
+) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each decoded as a
     trial. Raises StorageFailed where kept bytes are gone."""
-    return sorted(_tried(job, target), key=lambda one: one.batch.range)
+    return sorted(_tried(job, target, row_format), key=lambda one: one.batch.range)
 
 
-def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
+def _tried(
+    job: Job, target: LandingTarget, row_format: RowFormat | None
+) -> Iterator[QuarantinedRange]:
     """The same in the order of their files. Bytes are released after the trial: there may be
     more of them than fit into the driver's memory."""
     wanted = _ranges_in_force(job, target)
     left = set(wanted)
-    row_format = row_format_of(job)
     for batch in target.table.quarantined(lambda *key: key in left):
         key = (batch.application, batch.sequence, batch.range)
         if key not in left:
@@ -89,6 +93,22 @@ def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
             why=f"{application} {sequence} put them there",
             do="restore the folder _rangeland/quarantine beside the table's files",
         )
+
+
+def kept_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
+    """For the topics of intact records in quarantine, the schema ids that these have. Nothing for
+    a job without a schema registry."""
+    found: dict[TopicField, set[int]] = {}
+    if not job.decode.registered:
+        return found
+    wanted = _ranges_in_force(job, target)
+    for batch in target.table.quarantined(lambda *key: key in wanted):
+        if batch.kept.rows is None:
+            continue
+        for field in job.decode.registered:
+            seen = found.setdefault(TopicField(batch.range.partition.topic, field), set())
+            seen |= set(count_schema_ids(batch.kept.rows.column(field)).schema_ids)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +147,16 @@ def _trial(
     """Which parts of a range can be decoded now, each with the reason if it cannot. A batch is
     decoded as a whole, intact records one by one."""
     if batch.kept.rows is None:
-        return [(batch.range, _why_not(job, batch, isolation))]
+        return [(batch.range, _why_not(job, row_format, batch, isolation))]
     return decodable(batch.kept, batch.range, job.source.dialect, row_format)
 
 
-def _why_not(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> str:
+def _why_not(
+    job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
+) -> str:
     where = batch.range
     piece = Slice(0, where.partition, where.from_offset, where.until_offset)
-    settings = _decode_settings(job, {0: batch.kept}, isolation)
+    settings = _decode_settings(job, row_format, {0: batch.kept}, isolation)
     reached = where.from_offset
     try:
         for chunk in read_slices([piece], settings):
@@ -146,11 +168,17 @@ def _why_not(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> str:
     return ""
 
 
-def draft_of_kept(job: Job, target: LandingTarget, standing: JobPosition, now_ms: int) -> PlanDraft:
+def draft_of_kept(
+    job: Job,
+    target: LandingTarget,
+    row_format: RowFormat | None,
+    standing: JobPosition,
+    now_ms: int,
+) -> PlanDraft:
     """A plan of the batches that can be decoded now, as many as one plan may carry."""
     taken: list[QuarantinedRange] = []
     size = 0
-    for one in _tried(job, target):
+    for one in _tried(job, target, row_format):
         if not one.decodes or (taken and one.read_filter != taken[0].read_filter):
             continue
         size += one.batch.size_bytes
@@ -229,7 +257,9 @@ def _is_in(r: Range, partition: Partition, offset: int) -> bool:
     return r.partition == partition and r.from_offset <= offset < r.until_offset
 
 
-def settings_of(job: Job, plan: Plan, target: LandingTarget) -> ClusterSettings:
+def settings_of(
+    job: Job, plan: Plan, target: LandingTarget, row_format: RowFormat | None
+) -> ClusterSettings:
     """The settings with which tasks decode kept bytes. Of offsets that were kept more than once,
     the bytes kept last."""
     pieces = sorted(plan.slices, key=_place_of)
@@ -249,11 +279,12 @@ def settings_of(job: Job, plan: Plan, target: LandingTarget) -> ClusterSettings:
                 f"the quarantine has no bytes of {s}",
                 do="restore the folder _rangeland/quarantine beside the table's files",
             )
-    return _decode_settings(job, kept, plan.isolation, plan.tags)
+    return _decode_settings(job, row_format, kept, plan.isolation, plan.tags)
 
 
 def _decode_settings(
     job: Job,
+    row_format: RowFormat | None,
     kept: dict[int, QuarantinedBytes],
     isolation: Isolation,
     tags: tuple[str, ...] = (),
@@ -268,7 +299,7 @@ def _decode_settings(
         tags=tags,
         kept=kept,
         max_batch_bytes=source.max_batch_bytes,
-        rows=row_format_of(job),
+        rows=row_format,
     )
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from rangeland.decode.payload.row_format import RowFormat
+from rangeland.decode.payload.schema_catalogue import SubjectVersion
+from rangeland.decode.payload.subject_formats import registered_as
 from rangeland.delta.ledger.events import LossEvent
+from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.landing.committer import CommittedPlan
 from rangeland.landing.target_state import LandingTarget
@@ -15,10 +19,15 @@ from rangeland.results import RunResult, State, WriterSchema
 
 
 def summed(
-    job: Job, target: LandingTarget, finished: Sequence[CommittedPlan], found: PlanDraft | None
+    job: Job,
+    target: LandingTarget,
+    finished: Sequence[CommittedPlan],
+    found: PlanDraft | None,
+    row_format: RowFormat | None = None,
+    warn: Callable[[str], None] = lambda _text: None,
 ) -> RunResult:
-    """``found`` is the last draft, if any. A plan whose partitions were held at their beginning
-    has landed nothing, although it is in the table."""
+    """``found`` is the last draft, if any. A plan whose partitions were held at their beginning has
+    landed nothing, although it is in the table."""
     ours = [f for f in finished if f.is_ours]
     met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
     asked = found.already if found is not None else ()
@@ -64,7 +73,7 @@ def summed(
         held=tuple(held.values()),
         losses=tuple(losses),
         added_columns=_added(ours) if job.decode.is_typed else None,
-        schemas=_schemas(ours) if job.decode.is_typed else None,
+        schemas=_schemas(ours, row_format, warn) if job.decode.is_typed else None,
         passed_over=found.left_behind if found is not None and finished else (),
     )
 
@@ -73,8 +82,19 @@ def _added(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for one in landed for name in one.landed.added))
 
 
-def _schemas(landed: Sequence[CommittedPlan]) -> tuple[WriterSchema, ...]:
+def _schemas(
+    landed: Sequence[CommittedPlan], row_format: RowFormat | None, warn: Callable[[str], None]
+) -> tuple[WriterSchema, ...]:
     total: dict[int, int] = {}
     for schema_id, count in (pair for one in landed for pair in one.outcome.schema_ids):
         total[schema_id] = total.get(schema_id, 0) + count
-    return tuple(WriterSchema(*pair) for pair in sorted(total.items()))
+    values = None if row_format is None else row_format.value
+    found = []
+    for schema_id, count in sorted(total.items()):
+        at: SubjectVersion | None = None
+        try:
+            at = registered_as(values, schema_id)
+        except RangelandError as error:  # what has landed is safe
+            warn(f"where schema {schema_id} is registered is unknown: {error}")
+        found.append(WriterSchema(schema_id, count, *((at.subject, at.version) if at else ())))
+    return tuple(found)

@@ -58,7 +58,7 @@ class SliceReader:
     def __init__(
         self, context: LandingContext, rows: pa.Schema, transform: Transform | None
     ) -> None:
-        self.spark, self.job, self.target, self.progress, self._warn = context
+        self.spark, self.job, self.target, self.progress, self._warn, self._row_format = context
         self.rows = rows
         self.transform = transform
         self.confirmation = Confirmation(self.job, lambda: self.target.history.clusters())
@@ -164,8 +164,13 @@ class SliceReader:
     def cluster(self, plan: Plan) -> ClusterSettings:
         """Where a plan is read from: the log, or the bytes kept in quarantine."""
         if plan.kind is PlanKind.REDRIVE:
-            return settings_of(self.job, plan, self.target)
-        cluster = replace(cluster_settings(self.job), isolation=plan.isolation, tags=plan.tags)
+            return settings_of(self.job, plan, self.target, self._row_format)
+        cluster = replace(
+            cluster_settings(self.job),
+            isolation=plan.isolation,
+            tags=plan.tags,
+            rows=self._row_format,
+        )
         cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
         if self.survey is not None:
             cluster = cluster.knowing(self.survey)

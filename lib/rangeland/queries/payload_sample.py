@@ -53,7 +53,7 @@ class SampleResult:
 def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     """The newest ``records`` of each partition. Raises whatever a survey and reading raise."""
     progress.step(f"asking {job.source.where} for the ends of the logs")
-    settings = replace(cluster_settings(job), rows=None)
+    settings = cluster_settings(job)
     survey = survey_of(job, wanted_of(job))
     progress.step("reading the newest records")
     values = newest(survey.logs.values(), settings.knowing(survey), records)

@@ -34,12 +34,29 @@ class ExecutorSchemas:
             return UnusableSchema(f"schema id {schema_id} is not known, and there is no registry")
         return _shared(self.catalogue.made_as, self.settings).of_id(schema_id)
 
-    def fetched(self) -> dict[int, tuple[SubjectVersion, ...]]:
-        """The ids that this process has fetched for this run, with their subjects: for the driver,
-        which has not seen them."""
-        with _lock:
-            here = _of_runs.get(self.catalogue.made_as)
-        return {} if here is None else here.versions()
+    def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
+        """Where an id is registered; nothing for one that is not. Raises as ``of_id`` does."""
+        if schema_id in self.catalogue.schemas or self.settings is None:
+            return self.catalogue.versions.get(schema_id, ())
+        return _shared(self.catalogue.made_as, self.settings).versions_of(schema_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectWriters:
+    """The schemas of one subject: an id that is only registered under others is refused."""
+
+    schemas: ExecutorSchemas
+    subject: str
+
+    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
+        found = self.schemas.of_id(schema_id)
+        if isinstance(found, UnusableSchema):
+            return found
+        subjects = {one.subject for one in self.schemas.versions_of(schema_id)}
+        if not subjects or self.subject in subjects:
+            return found
+        others = ", ".join(sorted(subjects)[:3])
+        return UnusableSchema(f"schema {schema_id} is registered as {others}, not {self.subject}")
 
 
 class _Fetched:
@@ -61,9 +78,9 @@ class _Fetched:
                 self._schemas[schema_id] = found
             return self._schemas[schema_id]
 
-    def versions(self) -> dict[int, tuple[SubjectVersion, ...]]:
-        with self._lock:
-            return dict(self._versions)
+    def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
+        self.of_id(schema_id)
+        return self._versions.get(schema_id, ())
 
 
 KEPT_RUNS = 4

@@ -254,12 +254,14 @@ def _refuse_alike(files: Iterable[Path]) -> None:
 def _tls_notes(job: Job, shipped: ShippedFiles) -> list[str]:
     pem = tls_files(job)
     notes = [
-        f"{path} of source.security.tls.{field} is not on this machine, so it is not shipped: it "
-        "must be on every host"
+        f"{path} of {field} is not on this machine, so it is not shipped: it must be on every host"
         for field, path in pem.items()
         if path not in shipped.files
     ]
-    if pem.get("key", pem.get("certificate")) in shipped.files:
+    # A key may be in the file of its certificate.
+    whole = {field.replace(".certificate", ".key"): path for field, path in pem.items()}
+    keys = [path for field, path in (whole | pem).items() if field.endswith(".key")]
+    if any(path in shipped.files for path in keys):
         notes.append("a private key is among the files that executors receive: trust their hosts")
     return notes
 

@@ -98,9 +98,13 @@ class PayloadFormat(ABC):
     def arrow_type(self) -> pa.DataType:
         """The type of decoded values; a struct for formats that have fields."""
 
+    def of_topic(self, topic: str) -> PayloadFormat:
+        """The format of payloads of this topic, with the same type."""
+        return self
+
     @abstractmethod
     def decoder(self) -> PayloadDecoder:
-        """A new decoder."""
+        """A new decoder, for payloads of one topic."""
 
 
 def one_line(reason: str) -> str:

@@ -9,7 +9,7 @@ All columns are nullable: a record without a value has a row, too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -94,12 +94,16 @@ class RowFormat:
             return []
         return [pa.field(f.name, relaxed(f.type)) for f in self.value.arrow_type]
 
-    def decoder(self) -> RowDecoder:
-        return RowDecoder(self)
+    def decoder(self, topic: str) -> RowDecoder:
+        """A new decoder, for records of this topic."""
+        key, value = (
+            None if one is None else one.of_topic(topic) for one in (self.key, self.value)
+        )
+        return RowDecoder(replace(self, key=key, value=value))
 
 
 class RowDecoder:
-    """Decodes the rows of one task."""
+    """Decodes rows of one topic."""
 
     def __init__(self, row_format: RowFormat) -> None:
         self._format = row_format

@@ -83,15 +83,3 @@ class SchemaCatalogue:
     versions: Mapping[int, tuple[SubjectVersion, ...]] = field(default_factory=dict)
     latest: Mapping[str, LatestSchema] = field(default_factory=dict)
     made_as: str = ""
-
-    def registered_as(self, schema_id: int, subject: str) -> SubjectVersion | None:
-        """Where the id is registered: the newest version in this subject, or else the first of
-        another subject; None if it is in none."""
-        known = self.versions.get(schema_id, ())
-        own = [one for one in known if one.subject == subject]
-        return max(own, default=None) or min(known, default=None)
-
-    def is_foreign(self, schema_id: int, subject: str) -> bool:
-        """Whether the id is registered, but only under other subjects."""
-        found = self.registered_as(schema_id, subject)
-        return found is not None and found.subject != subject

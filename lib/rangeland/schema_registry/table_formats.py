@@ -1,0 +1,148 @@
+"""The formats of a table's keys and values, from the schemas of a registry.
+
+The latest schema of a subject decides the columns, and what its records are read as. Topics that
+have other subjects share the table if their schemas agree on the types of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rangeland.decode.payload.avro_format import WriterSchemas
+from rangeland.decode.payload.payload_decoder import (
+    PayloadFormat,
+    PayloadSchemaError,
+    UnknownFields,
+)
+from rangeland.decode.payload.schema_catalogue import (
+    LatestSchema,
+    RecordField,
+    RegisteredSchema,
+    TopicField,
+)
+from rangeland.decode.payload.schema_ddl import print_type
+from rangeland.decode.payload.subject_formats import SubjectFormats, TypeConflict, merged
+from rangeland.errors import JobFileError, TableRefused
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
+from rangeland.schema_registry.registered_formats import registered_format
+from rangeland.schema_registry.registry_client import FIELD
+from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject_name
+
+
+@dataclass(frozen=True)
+class TableFormats:
+    """``seen``: the topics of a run, and the ids that their keys and values have."""
+
+    schemas: ExecutorSchemas
+    strategy: SubjectNameStrategy
+    seen: Mapping[TopicField, tuple[int, ...]]
+
+    def with_schema(
+        self, field: RecordField, made: Callable[[WriterSchemas], PayloadFormat]
+    ) -> PayloadFormat:
+        """The format of payloads that name their schemas, where the job file has the table's."""
+        any_subject = made(self.schemas)
+        topics: dict[str, dict[str, PayloadFormat]] = {}
+        for topic, subjects in self._subjects(field).items():
+            # With this strategy the subjects of a topic are not all known.
+            one_for_all = {"": any_subject} if self.strategy.names_the_record else {}
+            own = {one: made(SubjectWriters(self.schemas, one)) for one in subjects}
+            topics[topic] = one_for_all or own
+        return SubjectFormats(any_subject.name, any_subject.arrow_type, topics, self.schemas)
+
+    def registered(
+        self, field: RecordField, name: str, message: str, unknown: UnknownFields
+    ) -> PayloadFormat:
+        """The format of payloads that are read as the latest schemas of their subjects."""
+        topics = self._subjects(field)
+        latest = self.schemas.catalogue.latest
+        wanted = sorted({one for subjects in topics.values() for one in subjects})
+        formats = {
+            subject: self._made(subject, latest[subject], name, message, unknown)
+            for subject in wanted
+            if subject in latest
+        }
+        if not formats:
+            raise _no_schema(field, wanted)
+        kind = _together({subject: one.arrow_type for subject, one in formats.items()}, latest)
+        by_topic = {
+            topic: {one: formats[one] for one in subjects if one in formats}
+            for topic, subjects in topics.items()
+        }
+        return SubjectFormats(name, kind, by_topic, self.schemas)
+
+    def _subjects(self, field: RecordField) -> dict[str, list[str]]:
+        """The subjects of each topic."""
+        return {of.topic: self._subjects_of(of) for of in sorted(self.seen) if of.field == field}
+
+    def _subjects_of(self, of: TopicField) -> list[str]:
+        known = self.schemas.catalogue.schemas
+        written = (known.get(one) for one in self.seen[of])
+        usable = [one for one in written if isinstance(one, RegisteredSchema)]
+        schemas = usable if self.strategy.names_the_record else [None]
+        names = {subject_name(self.strategy, of, schema) for schema in schemas}
+        return sorted(name for name in names if name is not None)
+
+    def _made(
+        self, subject: str, latest: LatestSchema, name: str, message: str, unknown: UnknownFields
+    ) -> PayloadFormat:
+        writers = SubjectWriters(self.schemas, subject)
+        format_name = latest.schema.format.value.lower()
+        try:
+            if format_name != name:
+                raise PayloadSchemaError(f"it is {format_name}, and the job file says {name}")
+            return registered_format(
+                latest.schema, writers, message=message, unknown_fields=unknown
+            )
+        except PayloadSchemaError as error:
+            raise JobFileError(
+                f"the latest schema of {subject} cannot be used",
+                why=f"version {latest.version}, id {latest.id}: {error}",
+                do="correct it in the schema registry, or the section decode of the job file",
+                subject=subject,
+                id=latest.id,
+            ) from error
+
+
+def _together(kinds: Mapping[str, pa.DataType], latest: Mapping[str, LatestSchema]) -> pa.DataType:
+    """One type for all subjects. Raises TableRefused where two of them disagree."""
+    (kind, *_), *others = [(it, subject) for subject, it in kinds.items()]
+    for other, subject in others:
+        found = merged(kind, other)
+        if isinstance(found, TypeConflict):
+            conflicts = {one: merged(kinds[one], other) for one in kinds}
+            one = next(s for s, it in conflicts.items() if isinstance(it, TypeConflict))
+            raise _two_types(found, (one, latest[one]), (subject, latest[subject]))
+        kind = found
+    return kind
+
+
+def _two_types(
+    found: TypeConflict, one: tuple[str, LatestSchema], other: tuple[str, LatestSchema]
+) -> TableRefused:
+    (subject, first), (beside, second) = one, other
+    old, new = print_type(found.one), print_type(found.other)
+    return TableRefused(
+        f"the field {found.path} would have two types in one table",
+        why=f"it is {old} in schema {first.id}, the latest of {subject}, and {new} in schema "
+        f"{second.id}, the latest of {beside}",
+        do="land these topics in tables of their own, or name a schema for both in the job file",
+        field=found.path,
+        old_type=old,
+        new_type=new,
+        schema_ids=[first.id, second.id],
+    )
+
+
+def _no_schema(field: RecordField, subjects: list[str]) -> JobFileError:
+    named = ", ".join(subjects[:5])
+    return JobFileError(
+        f"the schema registry has no schema for the job's {field}s",
+        why=f"there is no subject {named}" if named else "no record shows which subject they have",
+        do=f"register a schema, correct {FIELD}.subject_name_strategy, or name a schema in "
+        f"decode.{field}.schema",
+        subjects=subjects[:100],
+    )

@@ -1,0 +1,184 @@
+"""Several subjects of a schema registry in one column, and in one table."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import struct
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from rangeland.decode.payload.payload_decoder import DecodedPayloads, UnknownFields
+from rangeland.decode.payload.schema_catalogue import (
+    LatestSchema,
+    RegisteredSchema,
+    SchemaCatalogue,
+    SchemaFormat,
+    SubjectVersion,
+    TopicField,
+)
+from rangeland.decode.payload.subject_formats import (
+    SubjectFormats,
+    TypeConflict,
+    fitted,
+    merged,
+    registered_as,
+)
+from rangeland.errors import JobFileError, TableRefused
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
+from rangeland.schema_registry.subject_names import SubjectNameStrategy
+from rangeland.schema_registry.table_formats import TableFormats
+
+TOPIC, RECORD, _ = SubjectNameStrategy
+
+
+def record(name: str, /, **fields: Any) -> dict[str, Any]:
+    listed = [{"name": field, "type": kind} for field, kind in fields.items()]
+    return {"type": "record", "name": name, "fields": listed}
+
+
+ORDER = record("Order", id="long", shop=record("Shop", city="string"))
+BILL = record("Bill", ID="long", cents="long", shop=record("Shop", open="boolean"))
+SCHEMAS = {1: ORDER, 2: BILL}
+
+
+def payload(schema_id: int, value: Any) -> bytes:
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, SCHEMAS[schema_id], value)
+    return b"\0" + struct.pack(">i", schema_id) + written.getvalue()
+
+
+FIRST = payload(1, {"id": 1, "shop": {"city": "Bern"}})
+SECOND = payload(2, {"ID": 2, "cents": 3, "shop": {"open": True}})
+
+
+def tables(
+    strategy: SubjectNameStrategy, subjects: dict[int, str], seen: dict[str, tuple[int, ...]]
+) -> TableFormats:
+    """A registry with these subjects, and topics whose values have these ids."""
+    schemas = {
+        one: RegisteredSchema(SchemaFormat.AVRO, json.dumps(SCHEMAS[one])) for one in SCHEMAS
+    }
+    catalogue = SchemaCatalogue(
+        schemas=schemas,
+        versions={one: (SubjectVersion(name, 1),) for one, name in subjects.items()},
+        latest={name: LatestSchema(one, 1, schemas[one]) for one, name in subjects.items()},
+    )
+    ids = {TopicField(topic, "value"): found for topic, found in seen.items()}
+    return TableFormats(ExecutorSchemas(catalogue), strategy, ids)
+
+
+def registered(made: TableFormats) -> SubjectFormats:
+    found = made.registered("value", "avro", "", UnknownFields.DROP)
+    assert isinstance(found, SubjectFormats)
+    return found
+
+
+def decoded(formats: SubjectFormats, topic: str, payloads: list[bytes | None]) -> DecodedPayloads:
+    sent = pickle.loads(pickle.dumps(formats))
+    found: DecodedPayloads = sent.of_topic(topic).decoder().decode(pa.array(payloads, pa.binary()))
+    assert found.values.type == formats.arrow_type
+    found.values.validate(full=True)
+    return found
+
+
+BOTH = {1: "orders-value", 2: "bills-value"}
+WANTED = [
+    {"ID": 1, "cents": None, "shop": {"open": None, "city": "Bern"}},
+    {"ID": 2, "cents": 3, "shop": {"open": True, "city": None}},
+]
+
+
+def test_two_topics_share_the_columns_of_both() -> None:
+    formats = registered(tables(TOPIC, BOTH, {"orders": (1,), "bills": (2,), "empty": ()}))
+    orders = decoded(formats, "orders", [FIRST, None, SECOND, b""])
+    assert orders.values.to_pylist() == [WANTED[0], None, None, None]
+    assert [(one.row, one.schema_id, one.reason) for one in orders.undecodable] == [
+        (2, 2, "schema 2 is registered as bills-value, not orders-value"),
+        (3, None, "it is too short for a magic byte and a schema id"),
+    ]
+    assert orders.schema_ids == {1: 1, 2: 1}
+    assert decoded(formats, "bills", [SECOND]).values.to_pylist() == [WANTED[1]]
+    empty = decoded(formats, "empty", [None, FIRST])
+    assert [(one.row, one.reason) for one in empty.undecodable] == [
+        (1, "the schema registry had no schema for empty when the run began")
+    ]
+    assert registered_as(formats, 2) == SubjectVersion("bills-value", 1)
+    assert registered_as(formats, 9) is None
+    assert registered_as(None, 1) is None
+
+
+def test_a_topic_has_records_of_several_subjects() -> None:
+    formats = registered(tables(RECORD, {1: "Order", 2: "Bill"}, {"all": (1, 2)}))
+    unknown = b"\0\0\0\0\x09"
+    found = decoded(formats, "all", [SECOND, unknown, FIRST, None, b"{}", SECOND])
+    assert found.values.to_pylist() == [WANTED[1], None, WANTED[0], None, None, WANTED[1]]
+    assert [(one.row, one.schema_id) for one in found.undecodable] == [(1, 9), (4, None)]
+    assert found.schema_ids == {1: 1, 2: 2, 9: 1}
+
+
+def test_types_that_disagree_are_refused_with_both_schemas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = record("Bill", id="long", shop=record("Shop", city="long"))
+    monkeypatch.setitem(SCHEMAS, 2, other)
+    with pytest.raises(TableRefused) as raised:
+        registered(tables(TOPIC, BOTH, {"orders": (), "bills": ()}))
+    assert str(raised.value).startswith(
+        "the field shop.city would have two types in one table: it is BIGINT in schema 2, the "
+        "latest of bills-value, and STRING in schema 1, the latest of orders-value."
+    )
+
+
+def test_what_has_no_schema_or_another_format_is_refused() -> None:
+    with pytest.raises(JobFileError, match="there is no subject others-value"):
+        registered(tables(TOPIC, BOTH, {"others": ()}))
+    with pytest.raises(JobFileError, match="no record shows which subject they have"):
+        registered(tables(RECORD, BOTH, {"orders": ()}))
+    made = tables(TOPIC, BOTH, {"orders": ()})
+    with pytest.raises(JobFileError, match="it is avro, and the job file says json"):
+        made.registered("value", "json", "", UnknownFields.DROP)
+
+
+TEXT, LONG = pa.string(), pa.int64()
+STRUCT = pa.struct([("a", LONG)])
+MORE = pa.struct([("A", LONG), ("b", TEXT)])
+LESS, FULL = {"a": 1}, {"a": 1, "b": None}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together", "value", "as_it_becomes"),
+    [
+        (STRUCT, MORE, pa.struct([("a", LONG), ("b", TEXT)]), LESS, FULL),
+        (pa.list_(STRUCT), pa.list_(MORE), None, [LESS], [FULL]),
+        (pa.map_(TEXT, STRUCT), pa.map_(TEXT, MORE), None, [("k", LESS)], [("k", FULL)]),
+    ],
+)
+def test_values_get_the_fields_that_they_lack(
+    one: pa.DataType, other: pa.DataType, together: Any, value: Any, as_it_becomes: Any
+) -> None:
+    kind = merged(one, other)
+    assert isinstance(kind, pa.DataType)
+    assert together is None or kind == together
+    given = pa.array([value, None, value], one)
+    assert fitted(given, kind).to_pylist() == [as_it_becomes, None, as_it_becomes]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "path"),
+    [
+        (STRUCT, pa.struct([("a", pa.int32())]), "a"),
+        (pa.struct([("l", pa.list_(STRUCT))]), pa.struct([("l", STRUCT)]), "l"),
+        (pa.struct([("l", pa.list_(STRUCT))]), pa.struct([("l", pa.list_(LONG))]), "l.element"),
+        (pa.map_(TEXT, LONG), pa.map_(TEXT, pa.bool_()), "value"),
+        (pa.map_(TEXT, LONG), pa.map_(LONG, LONG), ""),
+    ],
+)
+def test_other_types_are_in_conflict(one: pa.DataType, other: pa.DataType, path: str) -> None:
+    found = merged(one, other)
+    assert isinstance(found, TypeConflict)
+    assert found.path == path
