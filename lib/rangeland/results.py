@@ -278,9 +278,10 @@ class VerifyResult(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class Finding(JsonResult):
-    """The result of ``find``. ``state``: *landed* has a row; *no-row* was a marker, aborted,
-    compacted or lost; *missing* had a row; *no-row-or-missing* is one of the two, the ledger does
-    not know which; *not-landed*; *stranger* has a row that no landing brought."""
+    """The result of ``find``. ``state``: *landed* has a row; *no-row* was a marker, aborted or
+    compacted; *quarantined* and *lost* have no row because of a policy; *missing* had a row;
+    *no-row-or-missing* is one of these, the ledger does not know which; *not-landed*; *stranger*
+    has a row that no landing brought."""
 
     VIEW = (
         "*partition offset state job application sequence table_version file files leader "
@@ -300,7 +301,7 @@ class Finding(JsonResult):
     range: Range | None = None
     earlier: tuple[tuple[str, int], ...] = ()
     why: str = ""
-    """Why it is not landed, as far as the ledger knows."""
+    """Why it has no row, as far as the ledger knows."""
 
     @property
     def landed_at(self) -> str | None:

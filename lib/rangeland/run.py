@@ -155,8 +155,7 @@ class Runner:
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan based on what is known now, and the survey that it was made from."""
         found, self.reading.survey = self.planner.draft()
-        columns = self.reading.columns_to_add(found.plan)
-        found = replace(found, plan=replace(found.plan, columns=columns))
+        found = replace(found, plan=replace(found.plan, columns=self.reading.columns_to_add()))
         _log_made(found.plan)
         return found, self.reading.survey
 
@@ -301,7 +300,7 @@ class Runner:
         self.refuse_disagreement()
         if (same := self._entered(plan, self.target.history.unfinished())) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
-        if plan.columns != self.reading.columns_to_add(plan):
+        if plan.columns != self.reading.columns_to_add():
             raise outdated(plan, "it was made for rows with other columns")
         finished = self._finish_prepared()
         unfinished = self.target.history.unfinished()
@@ -355,7 +354,7 @@ class Runner:
     ) -> Plan | None:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
-        self.target.table.layout(self.rows, plan.kind)
+        self.target.table.layout(self.rows)
         self.reading.wait_for_workers()
         self.target.open_or_create(self.rows)
         if (warning := self.target.table.warning()) and warning not in self.warnings:

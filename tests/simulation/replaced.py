@@ -150,7 +150,9 @@ def _locked(uri: str) -> AbstractContextManager[None]:
     return STAGE.tables.locked(TablePath.parse(uri).key)
 
 
-def _replaced(new: sql.Frame, path: str, where: str, transaction: tuple[str, int]) -> None:
+def _replaced(
+    new: sql.Frame, path: str, where: str, transaction: tuple[str, int], *, evolves: bool
+) -> None:
     sql.replace_rows(STAGE.tables, new, path, where, transaction)
 
 

@@ -99,7 +99,7 @@ def table_frame(spark: SimulatedSpark, path: str, columns: LogColumns = PLAIN_CO
 
 
 def prepared_frame(
-    spark: SimulatedSpark, table: Frame, path: str, files: Sequence[DataFile]
+    spark: SimulatedSpark, table: Frame, path: str, files: Sequence[DataFile], schema: str = ""
 ) -> Frame:
     key = TablePath.parse(path).key
     names = tuple(f"{key}/{file.path}" for file in files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,7 @@ def test_a_record_that_cannot_be_decoded_ends_the_run_or_is_counted(
         (10, 15, 5)
     ]
     assert "5 records; the value at offset 10" in found[0]["evidence"]
+    assert table_queries.find(job, spark, Partition(topic, 0), 12, NoProgress()).state == "lost"
 
 
 @pytest.mark.parametrize("layout", ["nested", "flat"])
@@ -177,6 +179,9 @@ def test_what_is_in_quarantine_lands_once_with_another_schema(
     kept = stored_rows(f"{table}/_rangeland/quarantine")
     values = [one["value"] for row in kept for one in row["undecodable"]]
     assert sorted(values) == sorted([b'{"id": "x4"}', b"{", b'{"id": "x6"}'])
+    kept_one = table_queries.find(job, spark, Partition(topic, 0), 5, NoProgress())
+    assert kept_one.state == "quarantined"
+    assert kept_one.why.startswith("undecodable, 3 records; the value at offset 4: ")
     nothing = run.redrive(job, spark, NoProgress())
     assert nothing.done is not None
     assert (nothing.done.state, len(nothing.left)) == ("nothing", 1)
@@ -221,7 +226,20 @@ def test_new_fields_become_columns_in_the_commit_of_their_rows(
     less = rangeland.land(typed(kafka, table, topic, OLD, decode=FLAT), spark)
     assert (less.added_columns, less.landed) == ((), 1)
     assert rows_in(table, "_offset")[-1]["price"] is None
-    assert is_proved(spark, typed(kafka, table, topic, decode=FLAT))
+    # What is replaced brings its columns, too, and so does what was missing.
+    more = f"{DDL.partition(', sizes')[0]}, extra STRING"
+    part = typed(kafka, table, topic, more, decode=FLAT, range={"from": {topic: {0: 9}}})
+    swapped = run.backfill(part, spark, NoProgress(), PlanKind.REPLACE)
+    assert (swapped.added_columns, swapped.landed) == (("extra",), 1)
+    assert swapped.table_version == (less.table_version or 0) + 1
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE _offset = 0")
+    last = typed(kafka, table, topic, f"{more}, last INT", decode=FLAT)
+    again = run.backfill(last, spark, NoProgress(), PlanKind.MISSING)
+    assert (again.added_columns, again.landed) == (("last",), 1)
+    prices = [row["price"] for row in rows_in(table, "_offset")]
+    found = [0, *range(5, 10)]
+    assert prices == [Decimal(f"{n}.25") if n in found else None for n in range(10)]
+    assert is_proved(spark, last)
 
 
 def test_new_fields_inside_of_a_struct_and_fields_that_are_ignored(
@@ -239,8 +257,27 @@ def test_new_fields_inside_of_a_struct_and_fields_that_are_ignored(
     assert result.added_columns[:2] == ("value.price", "value.at")
     assert rows_in(table)[-1]["value"] == as_stored(3)
     produced(kafka, topic, orders([4]))
-    with pytest.raises(TableRefused, match="value"):
+    with pytest.raises(TableRefused, match=r"column value\.id .* is BIGINT: the rows have STRING"):
         rangeland.land(typed(kafka, table, topic, "id STRING"), spark)
+    wide = DDL.replace("STRING, INT", "STRING, BIGINT")
+    with pytest.raises(TableRefused, match=r"column value\.sizes\.value .* is INT") as caught:
+        rangeland.land(typed(kafka, table, topic, wide), spark)
+    (statement,) = re.findall("ALTER TABLE .*'true'\\)", str(caught.value))
+    spark.sql(statement)
+    widened = rangeland.land(typed(kafka, table, topic, wide), spark)
+    assert (widened.added_columns, widened.landed) == ((), 1)
+    produced(kafka, topic, orders([5]))
+    assert rangeland.land(typed(kafka, table, topic), spark).landed == 1
+    wider = wide.replace("(10,2)", "(12,2)")
+    part = typed(kafka, table, topic, wider, range={"from": {topic: {0: 4}}})
+    assert run.backfill(part, spark, NoProgress(), PlanKind.REPLACE).landed == 2
+    made = table_of(spark, table)
+    types = dict(made.select("value.price", "value.sizes").dtypes)
+    assert types == {"price": "decimal(12,2)", "sizes": "map<string,bigint>"}
+    sizes = made.orderBy("offset").select("value.sizes", "value.price").collect()
+    expected = [(None, None)] * 3 + [({"s": n, "m": 0}, Decimal(f"{n}.25")) for n in (3, 4, 5)]
+    assert [tuple(row) for row in sizes] == expected
+    assert is_proved(spark, part)
 
 
 def test_a_schema_that_was_planned_is_committed_by_whoever_finishes(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from rangeland.model import Partition, Range
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
 from rangeland.render.evidence_view import find_picture, verify_picture
@@ -84,6 +86,22 @@ def test_an_offset_that_was_never_landed_is_said_in_one_line() -> None:
     assert beyond.to_json()["why"] == "it has offsets 0 to 249 of orders/0"
     text = drawn(find_picture(Finding(P0, 150, "not-landed")))
     assert text.strip() == "orders/0 offset 150: not landed in this table"
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("quarantined", "in quarantine; `rangeland redrive JOB.yaml` lands it once it can be"),
+        ("lost", "left out by a policy: undecodable, the value at offset 150"),
+    ],
+)
+def test_an_offset_that_a_policy_has_left_out_is_said_with_the_reason(
+    state: str, words: str
+) -> None:
+    why = "undecodable, the value at offset 150: it is not JSON"
+    text = " ".join(drawn(find_picture(Finding(P0, 150, state, why=why))).split())
+    assert words in text
+    assert why in text
 
 
 def test_a_replaced_range_says_what_has_changed() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -134,6 +134,19 @@ def sql_type(delta: Any) -> str:
         inner = ", ".join(f"{f['name']}: {sql_type(f['type'])}" for f in delta["fields"])
         return f"STRUCT<{inner}>"
     return str(delta.get("type", delta))
+
+
+class DecimalType(NamedTuple):
+    """A decimal number's digits before and after the point."""
+
+    whole_digits: int
+    scale: int
+
+
+def decimal_of(delta: Any) -> DecimalType | None:
+    """None for any other type."""
+    found = _DECIMAL.fullmatch(delta) if isinstance(delta, str) else None
+    return found and DecimalType(int(found[1]) - int(found[2]), int(found[2]))
 
 
 def names_in(schema_text: str) -> frozenset[str]:

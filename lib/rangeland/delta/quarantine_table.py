@@ -77,10 +77,9 @@ class Quarantine:
             return
         transaction = (f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1)
         # A quarantine that an earlier version created lacks the newest columns.
-        schema, added = evolved(made.schema_json, schema_json(SCHEMA))
-        self._kernel.append(
-            made, outcome.kept, transaction, removed=stale, schema=schema if added else ""
-        )
+        change = evolved(made.schema_json, schema_json(SCHEMA))
+        schema = change.schema_json if change.is_any else ""
+        self._kernel.append(made, outcome.kept, transaction, removed=stale, schema=schema)
 
     def batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
         """The batches that are wanted, a file at a time: the bytes in other files are not read.

@@ -18,14 +18,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from rangeland.delta.arrow_schema import UTC_MICROS, arrow_type, delta_type, schema_json, sql_type
+from rangeland.delta.arrow_schema import (
+    UTC_MICROS,
+    arrow_type,
+    delta_field,
+    delta_type,
+    schema_json,
+    sql_type,
+)
 from rangeland.delta.file_statistics import INDEXED_COLUMNS, indexed_columns
+from rangeland.delta.schema_evolution import WIDENING_PROPERTY, Misfit, compared
 from rangeland.delta.table_features import check_features
 from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout, TableMetadata
 from rangeland.errors import JobFileError, TableRefused
 
 _CALL = re.compile(r"(date|hour)\(\s*([^()\s]+)\s*\)")
-_WIDER = ("byte", "short", "integer", "long")
 _PARTITION_TYPES = {Function.DATE: "date", Function.HOUR: "timestamp"}
 
 
@@ -148,47 +155,55 @@ def row_layout(
 
 def _placed(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
     """The field with the table's spelling and type."""
-    ours = delta_type(given.type)
     if column is None:
-        statement = f"ALTER TABLE {_sql_name(metadata)} ADD COLUMNS ({given.name} {sql_type(ours)})"
-        raise TableRefused(
-            f"table {metadata.path} has no column {given.name}",
-            why="the rows have it, and it would be lost",
-            do=f"Run {statement}",
-            column=given.name,
-            statement=statement,
-        )
-    theirs = column["type"]
-    kind = arrow_type(theirs)
-    if kind is None or not _goes_into(ours, theirs):
-        raise TableRefused(
-            f"column {column['name']} of table {metadata.path} is {sql_type(theirs)}",
-            why=f"the rows have {sql_type(ours)} there",
-            do="Convert it in a transform, or land in another table",
-            column=column["name"],
-        )
-    return pa.field(column["name"], kind, nullable=column["nullable"])
+        raise _no_column(metadata, given.name, delta_type(given.type))
+    change = compared(column, delta_field(given))
+    for misfit in change.misfits:
+        raise _misfit(metadata, misfit)
+    for name, kind in change.added.items():
+        raise _no_column(metadata, name, kind)
+    written = arrow_type(column["type"])
+    if written is None:
+        raise _misfit(metadata, Misfit(column["name"], column["type"], delta_type(given.type)))
+    return pa.field(column["name"], written, nullable=column["nullable"])
 
 
-def _goes_into(ours: Any, theirs: Any) -> bool:
-    """Whether every value of one Delta type is a value of the other, ignoring case in names."""
-    if isinstance(ours, str) or isinstance(theirs, str):
-        if ours in _WIDER and theirs in _WIDER:
-            return _WIDER.index(ours) <= _WIDER.index(theirs)
-        return bool(ours == theirs or (ours, theirs) == ("float", "double"))
-    if ours["type"] != theirs["type"]:
-        return False
-    if ours["type"] == "struct":
-        given = {f["name"].lower(): f for f in ours["fields"]}
-        fits = [
-            _goes_into(given.pop(f["name"].lower())["type"], f["type"])
-            if f["name"].lower() in given
-            else f["nullable"]  # it stays null
-            for f in theirs["fields"]
-        ]
-        return all(fits) and not given
-    parts = ("elementType",) if ours["type"] == "array" else ("keyType", "valueType")
-    return all(_goes_into(ours[part], theirs[part]) for part in parts)
+def _no_column(metadata: TableMetadata, name: str, kind: Any) -> TableRefused:
+    statement = f"ALTER TABLE {_sql_name(metadata)} ADD COLUMNS ({name} {sql_type(kind)})"
+    return TableRefused(
+        f"table {metadata.path} has no column {name}",
+        why="the rows have it, and it would be lost",
+        do=f"Run {statement}",
+        column=name,
+        statement=statement,
+    )
+
+
+def _misfit(metadata: TableMetadata, found: Misfit) -> TableRefused:
+    old = sql_type(found.old)
+    if found.new is None:
+        return TableRefused(
+            f"column {found.field} of table {metadata.path} is NOT NULL",
+            why="the rows have no such field",
+            do="Give it a value in a transform, or land in another table",
+            column=found.field,
+        )
+    new = sql_type(found.new)
+    do = "Convert it in a transform, or land in another table"
+    if found.is_widening:
+        on = f"SET TBLPROPERTIES ('{WIDENING_PROPERTY}' = 'true')"
+        do += (
+            f"; typed rows (`decode:` with `evolution: add`) make the column {new} once you have "
+            f"run ALTER TABLE {_sql_name(metadata)} {on}"
+        )
+    return TableRefused(
+        f"column {found.field} of table {metadata.path} is {old}",
+        why=f"the rows have {new} there",
+        do=do,
+        column=found.field,
+        old_type=old,
+        new_type=new,
+    )
 
 
 def _filled(

@@ -1,26 +1,29 @@
-"""How a table's schema follows its rows: new fields become nullable columns. Pure.
+"""How a table's schema follows its rows: new fields become nullable columns, and types are widened
+where the table allows it. Pure.
 
 Schemas are Delta's JSON. Names match ignoring case; what a table has stays as it is, also fields
-that the rows no longer have. A change of type is never made here: ``schema_compatibility`` refuses
-what does not fit.
+that the rows no longer have. Any other change of type is a misfit, and never made.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from rangeland.delta.arrow_schema import fields_of, schema_json
+from rangeland.delta.arrow_schema import decimal_of, fields_of, schema_json
 from rangeland.delta.table_metadata import TableMetadata
 
 Fields = Sequence[Mapping[str, Any]]
-_CHILDREN = {"array": ("elementType",), "map": ("keyType", "valueType")}
+WIDENING_PROPERTY = "delta.enableTypeWidening"
+TYPE_CHANGES = "delta.typeChanges"
+_PARTS = {"array": {"element": "elementType"}, "map": {"key": "keyType", "value": "valueType"}}
+_INTEGERS = ("byte", "short", "integer", "long")
 
 
 class Evolution(StrEnum):
@@ -31,57 +34,174 @@ class Evolution(StrEnum):
     IGNORE = "ignore"
 
 
-def evolved(table: str, rows: str) -> tuple[str, tuple[str, ...]]:
-    """The table's schema with the fields that only the rows have, and their names: ``a``, or
-    ``value.a`` for one inside. The same text if there are none."""
-    added: list[str] = []
-    fields = _merged(fields_of(table), fields_of(rows), "", added)
-    made = json.dumps({"type": "struct", "fields": fields})
-    return (made if added else table), tuple(added)
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A field whose values the table cannot take. ``new`` is None if the rows lack a field that is
+    NOT NULL in a struct of the table."""
+
+    field: str
+    old: Any
+    new: Any
+
+    @property
+    def is_widening(self) -> bool:
+        """The table could take them if its type were widened."""
+        return takes(self.new, self.old)
+
+
+@dataclass(slots=True)
+class SchemaChange:
+    """What rows change about a table's schema. ``schema_json`` is that of the table afterwards,
+    the same text if nothing changes. Fields are named ``a``, or ``value.a`` for one inside;
+    ``added`` has their types."""
+
+    schema_json: str = ""
+    added: dict[str, Any] = field(default_factory=dict)
+    widened: list[str] = field(default_factory=list)
+    misfits: list[Misfit] = field(default_factory=list)
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.added or self.widened)
+
+
+def takes(theirs: Any, ours: Any) -> bool:
+    """Whether each value of one plain type is a value of the other. From narrow to wide these are
+    the changes of type that Delta makes by itself when a schema evolves."""
+    if theirs == ours or (theirs, ours) == ("double", "float"):
+        return True
+    if theirs in _INTEGERS and ours in _INTEGERS:
+        return _INTEGERS.index(ours) <= _INTEGERS.index(theirs)
+    wide, narrow = decimal_of(theirs), decimal_of(ours)
+    if wide is None or narrow is None:
+        return False
+    return wide.scale >= narrow.scale and wide.whole_digits >= narrow.whole_digits
+
+
+def allows_widening(metadata: TableMetadata) -> bool:
+    """Whether the table's owner has allowed wider types. The feature's preview does not count: it
+    has another form."""
+    is_on = metadata.configuration.get(WIDENING_PROPERTY, "").lower() == "true"
+    return is_on and "typeWidening" in metadata.features
+
+
+def evolved(
+    table: str, rows: str, *, widens: bool = False, keeping: Collection[str] = ()
+) -> SchemaChange:
+    """What these rows change about a table. ``widens``: types may be widened, but not those of the
+    columns ``keeping``, which partition it."""
+    kept = frozenset(name.lower() for name in keeping)
+    merge = _Merge(SchemaChange(table), widens, kept)
+    fields = merge.fields(fields_of(table), fields_of(rows), "")
+    if merge.change.is_any:
+        merge.change.schema_json = json.dumps({"type": "struct", "fields": fields})
+    return merge.change
+
+
+def compared(column: Mapping[str, Any], given: Mapping[str, Any]) -> SchemaChange:
+    """What a field of rows would change about a column of the same name."""
+    merge = _Merge(SchemaChange(), False, frozenset())
+    merge.fields([column], [given], "")
+    return merge.change
 
 
 def follow(
     metadata: TableMetadata, rows: pa.Schema, evolution: Evolution, fixed: Collection[str]
-) -> tuple[TableMetadata, pa.Schema, tuple[str, ...]]:
-    """The table as it will be, the rows as they will be written, and the names of the fields that
-    are added. ``fixed``: columns that are never added or left out, because the table is of another
-    kind if it lacks them."""
+) -> tuple[TableMetadata, pa.Schema]:
+    """The table as it will be, and the rows as they will be written. ``fixed``: columns that are
+    never added or left out, because the table is of another kind if it lacks them."""
     if evolution is Evolution.FAIL:
-        return metadata, rows, ()
+        return metadata, rows
     names = {f["name"].lower() for f in fields_of(metadata.schema_json)}
     if any(name.lower() not in names for name in fixed if name in rows.names):
-        return metadata, rows, ()
-    schema, added = evolved(metadata.schema_json, schema_json(rows))
+        return metadata, rows
+    change = evolved(
+        metadata.schema_json,
+        schema_json(rows),
+        widens=allows_widening(metadata),
+        keeping=metadata.partition_columns,
+    )
     if evolution is Evolution.IGNORE:
-        return metadata, _without(rows, frozenset(added)), ()
-    return replace(metadata, schema_json=schema), rows, added
+        return metadata, _without(rows, change.added)
+    return replace(metadata, schema_json=change.schema_json), rows
 
 
-def _merged(theirs: Fields, ours: Fields, prefix: str, added: list[str]) -> list[Mapping[str, Any]]:
-    by_name = {field["name"].lower(): field for field in ours}
-    fields = []
-    for field in theirs:
-        mine = by_name.pop(field["name"].lower(), None)
-        if mine is not None:
-            name = prefix + field["name"]
-            field = {**field, "type": _merged_type(field["type"], mine["type"], name, added)}
-        fields.append(field)
-    for field in by_name.values():
-        added.append(prefix + field["name"])
-        fields.append({**field, "nullable": True})
-    return fields
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """Collects in ``change`` what it finds."""
 
+    change: SchemaChange
+    widens: bool
+    keeping: frozenset[str]
 
-def _merged_type(theirs: Any, ours: Any, name: str, added: list[str]) -> Any:
-    if not isinstance(theirs, Mapping) or not isinstance(ours, Mapping):
-        return theirs
-    if theirs["type"] != ours["type"]:
-        return theirs
-    if theirs["type"] == "struct":
-        return {**theirs, "fields": _merged(theirs["fields"], ours["fields"], f"{name}.", added)}
-    parts = _CHILDREN[theirs["type"]]
-    inner = {part: _merged_type(theirs[part], ours[part], name, added) for part in parts}
-    return {**theirs, **inner}
+    def fields(self, theirs: Fields, ours: Fields, prefix: str) -> list[Mapping[str, Any]]:
+        by_name = {field["name"].lower(): field for field in ours}
+        made = []
+        for entry in theirs:
+            mine = by_name.pop(entry["name"].lower(), None)
+            name = prefix + entry["name"]
+            if mine is not None:
+                entry = self._field(entry, mine, name)
+            elif prefix and not entry["nullable"]:
+                self.change.misfits.append(Misfit(name, entry["type"], None))
+            made.append(entry)
+        for entry in by_name.values():
+            self.change.added[prefix + entry["name"]] = entry["type"]
+            made.append({**entry, "nullable": True})
+        return made
+
+    def _field(
+        self, theirs: Mapping[str, Any], ours: Mapping[str, Any], name: str
+    ) -> Mapping[str, Any]:
+        """What was widened in a field is listed in its metadata, as Delta's protocol asks for."""
+        changes: list[dict[str, str]] = []
+        kind = self._type(theirs["type"], ours["type"], name, (), changes)
+        made = {**theirs, "type": kind}
+        if changes:
+            metadata = theirs.get("metadata", {})
+            before = metadata.get(TYPE_CHANGES, [])
+            made["metadata"] = {**metadata, TYPE_CHANGES: [*before, *changes]}
+        return made
+
+    def _type(
+        self,
+        theirs: Any,
+        ours: Any,
+        name: str,
+        path: tuple[str, ...],
+        changes: list[dict[str, str]],
+    ) -> Any:
+        if isinstance(theirs, str) or isinstance(ours, str):
+            return self._plain_type(theirs, ours, name, path, changes)
+        if theirs["type"] != ours["type"]:
+            self.change.misfits.append(Misfit(name, theirs, ours))
+            return theirs
+        if theirs["type"] == "struct":
+            return {**theirs, "fields": self.fields(theirs["fields"], ours["fields"], f"{name}.")}
+        inner = {
+            key: self._type(theirs[key], ours[key], f"{name}.{part}", (*path, part), changes)
+            for part, key in _PARTS[theirs["type"]].items()
+        }
+        return {**theirs, **inner}
+
+    def _plain_type(
+        self,
+        theirs: Any,
+        ours: Any,
+        name: str,
+        path: tuple[str, ...],
+        changes: list[dict[str, str]],
+    ) -> Any:
+        if takes(theirs, ours):
+            return theirs
+        found = Misfit(name, theirs, ours)
+        if not (self.widens and found.is_widening) or name.lower() in self.keeping:
+            self.change.misfits.append(found)
+            return theirs
+        self.change.widened.append(name)
+        where = {"fieldPath": ".".join(path)} if path else {}
+        changes.append({"fromType": theirs, "toType": ours, **where})
+        return ours
 
 
 def _without(rows: pa.Schema, names: Collection[str]) -> pa.Schema:
@@ -105,9 +225,10 @@ def _narrowed(kind: pa.DataType, name: str, names: Collection[str]) -> pa.DataTy
         inner = _kept(list(kind), f"{name}.", names)
         return pa.struct(inner) if inner else None
     if pt.is_map(kind):
-        key, item = (_narrowed(one, name, names) for one in (kind.key_type, kind.item_type))
+        parts = (("key", kind.key_type), ("value", kind.item_type))
+        key, item = (_narrowed(one, f"{name}.{part}", names) for part, one in parts)
         return None if key is None or item is None else pa.map_(key, item)
     if pt.is_list(kind):
-        element = _narrowed(kind.value_type, name, names)
+        element = _narrowed(kind.value_type, f"{name}.element", names)
         return None if element is None else pa.list_(pa.field("element", element))
     return kind

@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 
 from rangeland.delta.data_files import store_error
 from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.schema_evolution import evolved
+from rangeland.delta.schema_evolution import Misfit, SchemaChange, allows_widening, evolved
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
@@ -41,6 +41,17 @@ class FilesMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesUnfit:
+    """The table's columns have other types than the prepared files, which another commit has given
+    them: nothing was committed."""
+
+    misfit: Misfit
+
+
+NotCommitted = FilesMissing | FilesUnfit
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """A RESTORE removed landings that the table's transactions still have.
 
@@ -64,11 +75,11 @@ def land(
     removed: Sequence[AddedFile] = (),
     properties: Mapping[str, str] | None = None,
     columns: str = "",
-) -> CommittedOutcome | FilesMissing:
+) -> CommittedOutcome | NotCommitted:
     """Commits ``files`` with transaction (application, sequence), exactly once. If files are
     ``removed`` in the same commit, a concurrent commit is a Conflict. The table has
-    ``properties`` afterwards, and the ``columns`` of the files, a schema: those that it lacks are
-    added in the same commit.
+    ``properties`` afterwards, and the ``columns`` of the files, a schema: it follows them in the
+    same commit.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the commit of an earlier call."""
@@ -88,8 +99,10 @@ def land(
         return not missing
 
     to_set = _to_set(snapshot, properties or {})
-    schema, added = evolved(snapshot.schema_json, columns) if columns else ("", ())
-    schema = schema if added else ""
+    change = change_of(snapshot, columns)
+    if change.misfits and (snapshot.transaction_version(application) or 0) < sequence:
+        return FilesUnfit(change.misfits[0])
+    schema = change.schema_json if change.is_any else ""
     expected = snapshot.version if removed else None
     transaction = (application, sequence)
     try:
@@ -98,20 +111,36 @@ def land(
         )
     except Conflict:
         # Of two first landings in a table, one sets the properties and the other tries again; the
-        # same goes for new columns.
+        # same goes for a schema that another commit has changed, if the files still fit it.
         theirs = kernel.load(where)
-        if theirs is None or not _are_done(theirs, to_set, columns if schema else ""):
+        if theirs is None or theirs.table_id != snapshot.table_id:
+            raise
+        is_set = bool(to_set) and not _to_set(theirs, to_set)
+        is_evolved = bool(columns) and theirs.schema_json != snapshot.schema_json
+        if not is_set and (removed or not is_evolved):
             raise
         return land(kernel, theirs, *transaction, files, since, removed, properties, columns)
     match done:
         case NotReady():
             return FilesMissing(tuple(missing))
         case Committed(version=version):
-            return CommittedOutcome(version, is_new=True, added=added)
+            return CommittedOutcome(version, is_new=True, added=tuple(change.added))
         case AlreadyCommitted():
             return CommittedOutcome(
                 landed_at(kernel, where, application, sequence, since), is_new=False
             )
+
+
+def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
+    """What files with these columns, a schema or nothing, change about a table's schema."""
+    if not columns:
+        return SchemaChange()
+    change = evolved(snapshot.schema_json, columns)
+    if not change.misfits:
+        return change
+    now = snapshot.metadata  # dozens of calls to the JVM
+    widens, keeping = allows_widening(now), now.partition_columns
+    return evolved(snapshot.schema_json, columns, widens=widens, keeping=keeping)
 
 
 def refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:
@@ -130,13 +159,6 @@ def _to_set(snapshot: Snapshot, wanted: Mapping[str, str]) -> dict[str, str]:
     """The properties that the table does not have yet: a change of metadata fails concurrent
     writers, so it is made only once."""
     return {name: value for name, value in wanted.items() if snapshot.property(name) != value}
-
-
-def _are_done(snapshot: Snapshot, to_set: Mapping[str, str], columns: str) -> bool:
-    """Whether another commit has made these changes of metadata, of which there are some."""
-    wanted = bool(to_set or columns)
-    lacks = columns and evolved(snapshot.schema_json, columns)[1]
-    return wanted and not _to_set(snapshot, to_set) and not lacks
 
 
 def missing_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[str, ...]:

@@ -12,10 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.table_commit import CommittedOutcome, FilesMissing, landed_at
+from rangeland.delta.table_commit import (
+    CommittedOutcome,
+    FilesMissing,
+    FilesUnfit,
+    NotCommitted,
+    landed_at,
+)
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import (
     BadRecord,
+    Conflict,
     RangelandError,
     RangeLost,
     StorageFailed,
@@ -98,15 +105,11 @@ class PlanCommitter:
             recovered = recovered and not (shared and shared.with_others)
         refuse_other_plan(plan, outcome)
         landed = self._land(plan, outcome, since)
-        if isinstance(landed, FilesMissing):
+        if not isinstance(landed, CommittedOutcome):
             outcome = self._read_again(plan, outcome, landed)
             landed = self._land(plan, outcome, since)
-        if isinstance(landed, FilesMissing):
-            raise StorageFailed(
-                f"files of {plan.application} {plan.sequence} are gone again",
-                why=f"there are {len(landed.paths)}; the first is {landed.paths[0]}",
-                do="find out what removes files from the table's folder, then run again",
-            )
+        if not isinstance(landed, CommittedOutcome):
+            raise _not_committed_again(plan, landed)
         _log_committed(outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
@@ -116,7 +119,7 @@ class PlanCommitter:
 
     def _land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> CommittedOutcome | FilesMissing:
+    ) -> CommittedOutcome | NotCommitted:
         """Commits an outcome, in the way of its kind of plan, unless it is in the table."""
         if self.target.identity.landed_sequence(plan.application) >= plan.sequence:
             kernel, path = self.target.table.kernel, self.target.table.there()
@@ -139,12 +142,14 @@ class PlanCommitter:
 
     def _replace(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> CommittedOutcome | FilesMissing:
+    ) -> CommittedOutcome | NotCommitted:
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self.target.land(outcome, since)
         if gone := self.target.table.missing(outcome):
             return FilesMissing(gone)
+        if (unfit := self.replacement.unfit(outcome)) is not None:
+            return unfit
         self._compare(plan, outcome)
         self.progress.step("replacing rows")
         try:
@@ -194,13 +199,13 @@ class PlanCommitter:
             self._warn("another driver has read the same plan; its files are landed instead")
         return outcome
 
-    def _read_again(self, plan: Plan, outcome: OutcomeEvent, missing: FilesMissing) -> OutcomeEvent:
-        """Reads a plan again because prepared files are gone."""
-        n = len(missing.paths)
-        gone = (
-            "1 prepared file is gone and is" if n == 1 else f"{n} prepared files are gone and are"
-        )
-        self._warn(f"{gone} read from the log again")
+    def _read_again(self, plan: Plan, outcome: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:
+        """Reads a plan again because prepared files are gone, or because another commit has given
+        the table's columns other types. Raises TableRefused if this job's rows do not fit
+        either."""
+        self._warn(f"{_why_again(why)} read from the log again")
+        if isinstance(why, FilesUnfit):
+            self.target.table.follow_changes()
         try:
             found = self.reading.read(plan, is_new=False)
             outcomes = prove(plan, found.receipts)
@@ -220,7 +225,7 @@ class PlanCommitter:
     ) -> tuple[OutcomeEvent, bool]:
         """A plan that another job file had made is written with the columns of this one."""
         what = (found.files, found.receipts, found.regrown)
-        columns = self.reading.columns_to_add(plan)
+        columns = self.reading.columns_to_add()
         return self.target.prepare(plan, outcomes, *what, instead_of=instead_of, columns=columns)
 
     def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
@@ -235,6 +240,33 @@ class PlanCommitter:
             return outcome
         self.target.land(outcome, None)
         raise error
+
+
+def _why_again(found: NotCommitted) -> str:
+    match found:
+        case FilesUnfit(misfit=misfit):
+            return f"column {misfit.field} of the table has another type by now; the plan is"
+        case FilesMissing(paths=(_,)):
+            return "1 prepared file is gone and is"
+        case FilesMissing(paths=paths):
+            return f"{len(paths)} prepared files are gone and are"
+
+
+def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
+    name = f"{plan.application} {plan.sequence}"
+    match found:
+        case FilesUnfit(misfit=misfit):
+            return Conflict(
+                f"files of {name} do not fit the table again",
+                why=f"another writer has changed the type of column {misfit.field} meanwhile",
+                do="run again",
+            )
+        case FilesMissing(paths=paths):
+            return StorageFailed(
+                f"files of {name} are gone again",
+                why=f"there are {len(paths)}; the first is {paths[0]}",
+                do="find out what removes files from the table's folder, then run again",
+            )
 
 
 def _unreadable(plan: Plan, dead: Sequence[AddedFile], error: StorageFailed) -> TableRefused:

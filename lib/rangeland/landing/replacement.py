@@ -12,6 +12,7 @@ from typing import Any
 
 from rangeland.delta import table_commit
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
+from rangeland.delta.schema_evolution import SchemaChange
 from rangeland.delta.table_lock import locked
 from rangeland.errors import RangeLost, TableRefused
 from rangeland.landing.target_state import LandingTarget
@@ -32,7 +33,8 @@ class Replacement:
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
         """What replacing the table's rows with this outcome would change."""
-        table, new, where = self._swap(plan, outcome)
+        change = self._target.table.change_of(outcome)
+        table, new, where = self._swap(plan, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)
         columns = self._target.table.columns
         return compare(table.where(where), new, columns, by_broker=by_broker)
@@ -69,11 +71,16 @@ class Replacement:
                 do="let the transform keep these columns as they are",
             )
 
+    def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
+        """The files of an outcome, if they do not fit the table as it is now."""
+        misfits = self._target.table.change_of(outcome).misfits
+        return table_commit.FilesUnfit(misfits[0]) if misfits else None
+
     def land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> table_commit.CommittedOutcome | table_commit.FilesMissing:
+    ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
         """Replaces the table's rows of its ranges with an outcome that is not in the table yet, in
-        one commit."""
+        one commit, which also adds the columns that the table lacks."""
         table, transaction = self._target.table, (outcome.application, outcome.sequence)
         path = table.there()
         self._target.name_ledger()
@@ -82,17 +89,23 @@ class Replacement:
                 return table_commit.FilesMissing(gone)
             if table.snapshot is not None:
                 table_commit.refuse_another(table.kernel, table.snapshot)
-            _, new, where = self._swap(plan, outcome)
-            replace_rows(new, path, where, transaction)
+            change = table.change_of(outcome)
+            if change.misfits:
+                return table_commit.FilesUnfit(change.misfits[0])
+            _, new, where = self._swap(plan, outcome, change)
+            replace_rows(new, path, where, transaction, evolves=change.is_any)
         table.look_again()
         version = table_commit.landed_at(table.kernel, path, *transaction, since or 0)
-        return table_commit.CommittedOutcome(version, is_new=True)
+        return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
 
-    def _swap(self, plan: Plan, outcome: OutcomeEvent) -> tuple[Any, Any, str]:
+    def _swap(
+        self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange
+    ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
         path, table = self._target.table.there(), self._table()
         files = [entry.file for entry in outcome.files]
-        new = prepared_frame(self._spark, table, path, files)
+        schema = change.schema_json if change.is_any else ""
+        new = prepared_frame(self._spark, table, path, files, schema)
         return table, new, self._condition(table, plan)
 
     def _table(self) -> Any:

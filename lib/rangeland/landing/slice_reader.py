@@ -112,7 +112,8 @@ class SliceReader:
         if plan.job != self.job.job:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
-                why=f"{plan.application} {plan.sequence} is prepared, and its files are gone; "
+                why=f"{plan.application} {plan.sequence} is prepared, and its files "
+                "are gone or no longer fit the table; "
                 f"{self.job.job} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
             )
@@ -148,7 +149,7 @@ class SliceReader:
         """What the tasks need: their slices, the cluster, the writer, and the progress callback."""
         writer = WriterSettings(
             table=self.target.table.kernel.storage(str(self.target.table.path)),
-            layout=self.target.table.layout(self.rows, plan.kind),
+            layout=self.target.table.layout(self.rows),
             compression=self.job.sink.compression,
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
@@ -192,7 +193,7 @@ class SliceReader:
         sequence, and where this driver reads alone."""
         of_runs = plan.application == self.job.application and plan.kind is PlanKind.RUN
         # What several drivers write of a plan has the same columns.
-        of_runs = of_runs and plan.columns == self.columns_to_add(plan)
+        of_runs = of_runs and plan.columns == self.columns_to_add()
         if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
@@ -239,9 +240,9 @@ class SliceReader:
             return file_entries(results, plan)
         return [FileEntry(file) for unit in results for file in unit.files]
 
-    def columns_to_add(self, plan: Plan) -> str:
-        """The schema of what is written of a plan, if the table may have to follow it."""
-        return self.target.table.columns_to_add(self.rows, plan.kind)
+    def columns_to_add(self) -> str:
+        """The schema of what is written, if the table may have to follow it."""
+        return self.target.table.columns_to_add(self.rows)
 
     # --- helpers -------------------------------------------------------------------
 

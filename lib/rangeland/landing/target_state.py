@@ -198,7 +198,7 @@ class LandingTarget:
 
     def land(
         self, outcome: OutcomeEvent, since: int | None, dead: Sequence[AddedFile] = ()
-    ) -> table_commit.CommittedOutcome | table_commit.FilesMissing:
+    ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
         """Commits all files of an outcome at once; does nothing if it has landed already. ``dead``
         are files that the table names and its store has lost: the commit removes them."""
         table = self.table.snapshot or self.table.there()

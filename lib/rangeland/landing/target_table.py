@@ -22,7 +22,7 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine_table import Quarantine, QuarantinedBatch, Wanted
 from rangeland.delta.quarantine_writer import QuarantineWriterSettings
 from rangeland.delta.schema_compatibility import RowLayout, new_table, row_layout
-from rangeland.delta.schema_evolution import Evolution, follow
+from rangeland.delta.schema_evolution import Evolution, SchemaChange, follow
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.store_probe import try_store
 from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
@@ -31,7 +31,7 @@ from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import Bug, Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.model import DataFile
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
 from rangeland.spark.catalog_names import QUARANTINE_SUFFIX, literal, quoted
 
 RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
@@ -63,6 +63,12 @@ class TargetTable:
         """Loads a new snapshot of the table, and leaves the ledger as it was read."""
         self.snapshot = self.kernel.load(self.path) if self.path else None
 
+    def follow_changes(self) -> None:
+        """Loads a new snapshot of the same table. Raises Conflict if another one is there now."""
+        if self.snapshot is not None:
+            table_commit.refuse_another(self.kernel, self.snapshot)
+        self.look_again()
+
     @property
     def metadata(self) -> TableMetadata | None:
         """None if there is no table yet."""
@@ -84,33 +90,32 @@ class TargetTable:
 
     # --- rows --------------------------------------------------------------------------
 
-    def columns_to_add(self, rows: pa.Schema, kind: PlanKind = PlanKind.RUN) -> str:
-        """The schema that a table follows when a plan of this kind lands, as Delta's JSON; empty
-        where it stays as it is."""
-        return schema_json(rows) if self._evolution(kind) is Evolution.ADD else ""
+    def columns_to_add(self, rows: pa.Schema) -> str:
+        """The schema that a table follows when such rows land, as Delta's JSON; empty where it
+        stays as it is."""
+        return schema_json(rows) if self._job.evolution is Evolution.ADD else ""
 
-    def _evolution(self, kind: PlanKind) -> Evolution:
-        """Spark's own commits, which replace rows, cannot add columns in the same commit."""
-        adds = self._job.evolution is Evolution.ADD
-        replaces = kind in (PlanKind.REPLACE, PlanKind.MISSING)
-        return Evolution.FAIL if adds and replaces else self._job.evolution
+    def change_of(self, outcome: OutcomeEvent) -> SchemaChange:
+        """What an outcome changes about the schema of the table as it is now."""
+        now = self.kernel.load(self.there()) if outcome.columns else None
+        return SchemaChange() if now is None else table_commit.change_of(now, outcome.columns)
 
-    def _row_layout(self, metadata: TableMetadata, rows: pa.Schema, kind: PlanKind) -> RowLayout:
+    def _row_layout(self, metadata: TableMetadata, rows: pa.Schema) -> RowLayout:
         fixed = [self.columns.named(f.name) for f in rows_of(self._job.source.dialect)]
-        found, written, _ = follow(metadata, rows, self._evolution(kind), fixed)
+        found, written = follow(metadata, rows, self._job.evolution, fixed)
         return row_layout(found, written, self._job.sink.partition_by)
 
-    def layout(self, rows: pa.Schema, kind: PlanKind = PlanKind.RUN) -> TableLayout:
+    def layout(self, rows: pa.Schema) -> TableLayout:
         """How these rows are written. Raises TableRefused where they do not fit."""
         if self.snapshot is None or self.snapshot.is_own:
             # A table that was created here fits, as a test proves.
             return new_table(rows, self._job.sink.partition_by).layout
-        return self._row_layout(self.snapshot.metadata, rows, kind).layout
+        return self._row_layout(self.snapshot.metadata, rows).layout
 
     def notes(self, rows: pa.Schema) -> tuple[str, ...]:
         """Warnings about how these rows fit."""
-        metadata, kind = self.metadata, PlanKind.RUN
-        found = () if metadata is None else self._row_layout(metadata, rows, kind).notes
+        metadata = self.metadata
+        found = () if metadata is None else self._row_layout(metadata, rows).notes
         store = None if self.path is None else self.kernel.store(self.path)
         single = [store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []
         return (*found, *single, *self.warnings())
@@ -162,7 +167,7 @@ class TargetTable:
         if (
             not created.is_own
         ):  # another driver created it: check that it fits before a plan is entered
-            self._row_layout(created.metadata, rows, PlanKind.RUN)
+            self._row_layout(created.metadata, rows)
         self.snapshot = created
 
     def _create_in_catalog(self, rows: pa.Schema) -> None:

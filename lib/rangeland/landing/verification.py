@@ -20,7 +20,7 @@ from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage_rule import common, coverage_of
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss
+from rangeland.planning.policy import Action, Loss
 from rangeland.planning.table_audit import (
     Audit,
     LandedPiece,
@@ -42,6 +42,7 @@ from rangeland.spark.table_offsets import (
     table_frame,
 )
 
+_LEFT_OUT = {Action.QUARANTINE: "quarantined", Action.SKIP: "lost"}
 Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 
 
@@ -210,8 +211,11 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
     entry = next(e for e in outcome.ranges if _inside(e.range, partition, offset))
+    why = ""
     if files:
         state = "landed"
+    elif (loss := _loss_of(target, plan, partition, offset)) is not None:
+        state, why = _LEFT_OUT[loss.action], f"{loss.verdict}, {loss.evidence}"
     elif any(start <= offset < end for start, end in entry.gaps or ()):
         state = "no-row"
     elif entry.in_bytes:
@@ -235,6 +239,24 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
         landed_at_ms=outcome.written_at_ms if commit is None else commit.committed_at_ms,
         range=entry.range,
         earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
+        why=why,
+    )
+
+
+def _loss_of(
+    target: LandingTarget, plan: PlanEvent, partition: Partition, offset: int
+) -> Loss | None:
+    """What a plan has skipped or quarantined at an offset."""
+    losses = (event.loss for event in target.history.losses(plan.application, plan.sequence))
+    return next(
+        (
+            loss
+            for loss in losses
+            if loss.action in _LEFT_OUT
+            and loss.partition == partition
+            and loss.from_offset <= offset < loss.until_offset
+        ),
+        None,
     )
 
 

@@ -107,8 +107,10 @@ def _lines(ranges: Sequence[Range]) -> list[str]:
 
 _STATES = {
     "landed": "landed",
-    "no-row": "accounted for without a row: a marker, an aborted or compacted record, inside an "
-    "entry that begins before it, or lost",
+    "no-row": "accounted for without a row: a marker, an aborted or compacted record, or inside "
+    "an entry that begins before it",
+    "quarantined": "in quarantine; `rangeland redrive JOB.yaml` lands it once it can be decoded",
+    "lost": "left out by a policy",
     "missing": "landed, but its row is missing from the table",
     "no-row-or-missing": "landed without a row, or its row is missing: the ledger only has counts",
     "not-landed": "not landed in this table",

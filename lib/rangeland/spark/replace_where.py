@@ -17,6 +17,7 @@ from rangeland.errors import Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal
+from rangeland.untrusted import parse_json
 
 logger = logging.getLogger(__name__)
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
@@ -46,25 +47,31 @@ def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_C
     return " OR ".join(pieces)
 
 
-def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile]) -> Any:
-    """The rows of uncommitted files, with the table's columns."""
+def prepared_frame(
+    spark: Any, table: Any, path: str, files: Sequence[DataFile], schema_json: str = ""
+) -> Any:
+    """The rows of uncommitted files, with the table's columns, or with this schema: the one that
+    the table will have."""
     from pyspark.sql import functions as f
 
+    schema = table.schema
+    if schema_json:
+        schema = type(schema).fromJson(parse_json(schema_json))
     groups: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
     for file in files:
         values = tuple(sorted(file.partition_values.items()))
         groups.setdefault(values, []).append(str(TablePath.parse(path).child(file.path)))
-    union = spark.createDataFrame([], table.schema)
+    union = spark.createDataFrame([], schema)
     for values, paths in groups.items():
         given = dict(values)
-        stored = type(table.schema)([c for c in table.schema.fields if c.name not in given])
+        stored = type(schema)([c for c in schema.fields if c.name not in given])
         # Otherwise Spark would treat [, {, * and ? in a path as a pattern.
         rows = spark.read.schema(stored).option("__globPaths__", "false").parquet(*paths)
         columns = [
             f.lit(given[c.name]).cast(c.dataType).alias(c.name)
             if c.name in given
             else f.col(c.name)
-            for c in table.schema.fields
+            for c in schema.fields
         ]
         union = union.unionByName(rows.select(*columns))
     return union
@@ -73,15 +80,23 @@ def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile])
 def compare(
     old: Any, new: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
 ) -> ReplacedRange:
-    """What a replacement changes, offset by offset. Both sides have the same columns in the
-    same order; an offset with several rows is the same only if all of them are. Raises
-    StorageFailed if Spark cannot compare or read them."""
+    """What a replacement changes, offset by offset. The new rows may have more columns; an offset
+    with several rows is the same only if all of them are. Raises StorageFailed if Spark cannot
+    compare or read them."""
     from pyspark.errors import PySparkException
 
     try:
+        old = _with_columns_of(new, old)
         return ReplacedRange(**comparison(old, new, by_broker, columns).first().asDict())
     except PySparkException as error:  # such as a column of a type that has no order
         raise StorageFailed("comparing new rows with old", why=_first_line(error)) from error
+
+
+def _with_columns_of(new: Any, old: Any) -> Any:
+    """The old rows with the columns that the new ones bring: they are null there."""
+    if old.dtypes == new.dtypes:
+        return old
+    return new.limit(0).unionByName(old, allowMissingColumns=True)
 
 
 def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_COLUMNS) -> Any:
@@ -107,14 +122,17 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
     return both.agg(*counts)
 
 
-def replace_rows(new: Any, path: str, where: str, transaction: tuple[str, int]) -> None:
-    """Commits ``new`` instead of the rows of ``where``. Raises Conflict if another writer has
-    changed them meanwhile."""
+def replace_rows(
+    new: Any, path: str, where: str, transaction: tuple[str, int], *, evolves: bool = False
+) -> None:
+    """Commits ``new`` instead of the rows of ``where``. ``evolves``: the table's schema follows
+    theirs. Raises Conflict if another writer has changed the rows meanwhile."""
     application, sequence = transaction
     try:
         (
             new.write.format("delta")
             .mode("overwrite")
+            .options(**({"mergeSchema": "true"} if evolves else {}))
             .option("replaceWhere", where)
             .option("txnAppId", application)
             .option("txnVersion", sequence)
