@@ -18,7 +18,7 @@ from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Address, Counts
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
-from rangeland.wire.encoding import Array, Bool, Int16, Int32, Int64, String, message, struct
+from rangeland.wire.declarations import Array, Bool, Int16, Int32, Int64, String, message, struct
 from tests.brokers.reading import log_of, read, settings_of
 from tests.brokers.surveys import slice_of
 

@@ -25,7 +25,8 @@ from confluent_kafka.cimpl import NewTopic
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
-from rangeland.wire.encoding import encode, spec_of
+from rangeland.wire.declarations import spec_of
+from rangeland.wire.encoding import encode
 from rangeland.wire.framing import FrameReader, frame
 from tests.golden.capture_groups import ask_as_member, ask_newer_groups
 

@@ -16,7 +16,8 @@ import pytest
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
-from rangeland.wire.encoding import decode, decode_from, encode, spec_of
+from rangeland.wire.declarations import spec_of
+from rangeland.wire.encoding import decode, decode_from, encode
 from tests.contract.readers import read_three_ways
 
 HOME = Path(__file__).parent / "kafka"

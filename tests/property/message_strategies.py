@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from rangeland.wire.encoding import FieldSpec, field_spec
+from rangeland.wire.declarations import FieldSpec, field_spec
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 

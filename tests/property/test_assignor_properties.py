@@ -19,7 +19,8 @@ from rangeland.groups.kafka.subscriptions import (
     subscription_bytes,
 )
 from rangeland.model import Partition
-from rangeland.wire.encoding import decode, decode_from, encode, spec_of
+from rangeland.wire.declarations import spec_of
+from rangeland.wire.encoding import decode, decode_from, encode
 from tests.contract.readers import read_anything, read_three_ways
 from tests.examples import tried
 from tests.property.message_strategies import values_of

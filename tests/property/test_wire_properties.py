@@ -12,7 +12,8 @@ from rangeland.dialects.kafka.messages import REQUESTS, RequestHeader, ResponseH
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RemoteProtocolError
 from rangeland.wire import arrays, primitives
-from rangeland.wire.encoding import decode, decode_from, encode, spec_of
+from rangeland.wire.declarations import spec_of
+from rangeland.wire.encoding import decode, decode_from, encode
 from rangeland.wire.framing import FrameReader, frame
 from tests.contract.readers import read_anything, read_three_ways
 from tests.examples import tried

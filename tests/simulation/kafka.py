@@ -11,7 +11,8 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.messages.headers import RequestHeader, ResponseHeader
 from rangeland.dialects.kafka.messages.headers import request_header_version as header_of_request
 from rangeland.dialects.kafka.messages.headers import response_header_version as header_of_answer
-from rangeland.wire.encoding import decode, decode_from, encode, spec_of
+from rangeland.wire.declarations import spec_of
+from rangeland.wire.encoding import decode, decode_from, encode
 from tests.simulation.clusters import BROKERS, SimulatedCluster
 from tests.simulation.logs import Log
 from tests.simulation.world import EPOCH_MS, World

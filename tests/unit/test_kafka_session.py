@@ -25,7 +25,8 @@ from rangeland.dialects.kafka.messages import (
 )
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire.encoding import decode, decode_from, encode, spec_of
+from rangeland.wire.declarations import spec_of
+from rangeland.wire.encoding import decode, decode_from, encode
 
 FOUR_ONE = {0: (0, 13), 1: (4, 18), 2: (1, 10), 3: (0, 13), 18: (0, 4)}
 

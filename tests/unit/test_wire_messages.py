@@ -15,22 +15,20 @@ from rangeland.dialects.kafka.messages import (
     MetadataTopic,
 )
 from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
-from rangeland.wire.encoding import (
+from rangeland.wire.declarations import (
     Array,
     Int8,
     Int16,
     Int32,
     Records,
     String,
-    decode,
-    decode_from,
-    encode,
     message,
     since,
     spec_of,
     struct,
     tagged,
 )
+from rangeland.wire.encoding import decode, decode_from, encode
 from tests.contract.readers import read_three_ways
 
 

@@ -1,9 +1,8 @@
 """Encodes and decodes any declared message in any of its versions.
 
 ``declarations`` has the types with which messages are declared, and ``codec_compiler`` compiles the
-declarations into codecs. Modules that declare or use messages import both from here. A field that a
-version lacks is read as its default. Writing another value in such a version is an error, unless
-the field is declared as ignorable.
+declarations into codecs. A field that a version lacks is read as its default. Writing another value
+in such a version is an error, unless the field is declared as ignorable.
 
 For any bytes, ``decode`` returns a value or raises ``RemoteProtocolError`` with the facts
 ``message, version, field, offset, size, reason``. A value that cannot be sent raises
@@ -16,66 +15,9 @@ from typing import Any, NoReturn, TypeVar
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire.codec_compiler import compiled
-from rangeland.wire.declarations import (
-    Array,
-    Bool,
-    Bytes,
-    FieldSpec,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    LegacyString,
-    MessageSpec,
-    Records,
-    String,
-    UInt16,
-    UInt32,
-    Uuid,
-    UVarint,
-    Varint,
-    Varlong,
-    field_spec,
-    message,
-    since,
-    spec_of,
-    struct,
-    tagged,
-)
+from rangeland.wire.declarations import spec_of
 from rangeland.wire.malformed import LEFT_OVER, refusal
 from rangeland.wire.primitives import FieldCodec, Part
-
-__all__ = [
-    "Array",
-    "Bool",
-    "Bytes",
-    "FieldSpec",
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "LegacyString",
-    "MessageSpec",
-    "Records",
-    "String",
-    "UInt16",
-    "UInt32",
-    "UVarint",
-    "Uuid",
-    "Varint",
-    "Varlong",
-    "codec_of",
-    "decode",
-    "decode_from",
-    "encode",
-    "encode_parts",
-    "field_spec",
-    "message",
-    "since",
-    "spec_of",
-    "struct",
-    "tagged",
-]
 
 T = TypeVar("T")
 

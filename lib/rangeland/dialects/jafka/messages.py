@@ -15,18 +15,17 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire.encoding import (
+from rangeland.wire.declarations import (
     Array,
     Int32,
     Int64,
     Records,
     String,
-    decode_from,
-    encode,
     message,
     since,
     spec_of,
 )
+from rangeland.wire.encoding import decode_from, encode
 from rangeland.wire.fixed_layouts import I8, I16, I32, U32, StructLayout
 from rangeland.wire.malformed import BAD_LENGTH, LEFT_OVER, refusal, take
 from rangeland.wire.primitives import Part

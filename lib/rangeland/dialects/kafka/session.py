@@ -36,7 +36,8 @@ from rangeland.dialects.kafka.messages import (
 )
 from rangeland.dialects.protocol_session import NoCommonVersion, ProtocolSession, UnsupportedRequest
 from rangeland.errors import LocalProtocolError, RemoteProtocolError, Unreachable
-from rangeland.wire.encoding import decode, decode_from, encode_parts, spec_of
+from rangeland.wire.declarations import spec_of
+from rangeland.wire.encoding import decode, decode_from, encode_parts
 from rangeland.wire.framing import frame
 from rangeland.wire.primitives import Part
 

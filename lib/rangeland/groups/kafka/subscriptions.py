@@ -14,7 +14,8 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RemoteProtocolError
 from rangeland.groups.kafka.assignment import SubscribedMember
 from rangeland.model import Partition
-from rangeland.wire.encoding import decode, decode_from, encode, spec_of
+from rangeland.wire.declarations import spec_of
+from rangeland.wire.encoding import decode, decode_from, encode
 
 OWNER_PREFIX = "rangeland/"
 

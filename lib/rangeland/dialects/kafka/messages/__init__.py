@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rangeland.dialects.kafka.messages.cluster import *  # noqa: F403
-from rangeland.dialects.kafka.messages.configs import *  # noqa: F403
-from rangeland.dialects.kafka.messages.consumer_protocol import *  # noqa: F403
-from rangeland.dialects.kafka.messages.fetching import *  # noqa: F403
-from rangeland.dialects.kafka.messages.group_membership import *  # noqa: F403
-from rangeland.dialects.kafka.messages.headers import *  # noqa: F403
-from rangeland.dialects.kafka.messages.leader_epochs import *  # noqa: F403
-from rangeland.dialects.kafka.messages.list_offsets import *  # noqa: F403
-from rangeland.dialects.kafka.messages.produce import *  # noqa: F403
-from rangeland.dialects.kafka.messages.producers import *  # noqa: F403
-from rangeland.dialects.kafka.messages.sasl import *  # noqa: F403
+from rangeland.dialects.kafka.messages.cluster import *
+from rangeland.dialects.kafka.messages.configs import *
+from rangeland.dialects.kafka.messages.consumer_protocol import *
+from rangeland.dialects.kafka.messages.fetching import *
+from rangeland.dialects.kafka.messages.group_membership import *
+from rangeland.dialects.kafka.messages.headers import *
+from rangeland.dialects.kafka.messages.leader_epochs import *
+from rangeland.dialects.kafka.messages.list_offsets import *
+from rangeland.dialects.kafka.messages.produce import *
+from rangeland.dialects.kafka.messages.producers import *
+from rangeland.dialects.kafka.messages.sasl import *
 from rangeland.wire.declarations import requests_in
 
 REQUESTS: Final[tuple[type[Any], ...]] = requests_in(globals())

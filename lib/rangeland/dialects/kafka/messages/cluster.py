@@ -6,20 +6,7 @@ DescribeLogDirsRequest.json and their responses, as of Kafka 4.1.
 
 from __future__ import annotations
 
-from rangeland.wire.encoding import (
-    Array,
-    Bool,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    String,
-    Uuid,
-    message,
-    since,
-    struct,
-    tagged,
-)
+from rangeland.wire.declarations import *
 
 NOT_ASKED = -(2**31)
 """The value of a bit field of authorized operations that was not requested."""

@@ -5,7 +5,7 @@ Upstream: DescribeConfigsRequest.json and its response, as of Kafka 4.1.
 
 from __future__ import annotations
 
-from rangeland.wire.encoding import Array, Bool, Int8, Int16, Int32, String, message, since, struct
+from rangeland.wire.declarations import *
 
 TOPIC = 2
 """The resource type of a topic."""

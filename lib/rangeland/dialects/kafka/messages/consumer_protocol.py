@@ -7,7 +7,7 @@ StickyAssignor's user data, as of Kafka 4.1. None of them is a request.
 
 from __future__ import annotations
 
-from rangeland.wire.encoding import Array, Bytes, Int16, Int32, String, message, since, struct
+from rangeland.wire.declarations import *
 
 PROTOCOL_TYPE = "consumer"
 

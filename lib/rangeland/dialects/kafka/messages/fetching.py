@@ -8,20 +8,7 @@ topic that was created again is not mistaken for the old one.
 
 from __future__ import annotations
 
-from rangeland.wire.encoding import (
-    Array,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Records,
-    String,
-    Uuid,
-    message,
-    since,
-    struct,
-    tagged,
-)
+from rangeland.wire.declarations import *
 
 NO_SESSION_EPOCH = -1
 """A full fetch without a fetch session, which does not open one either."""

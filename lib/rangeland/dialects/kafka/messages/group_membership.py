@@ -12,20 +12,7 @@ not static, but others may be, so the field is read.
 from __future__ import annotations
 
 from rangeland.dialects.kafka.messages.cluster import NOT_ASKED
-from rangeland.wire.encoding import (
-    Array,
-    Bool,
-    Bytes,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    String,
-    Uuid,
-    message,
-    since,
-    struct,
-)
+from rangeland.wire.declarations import *
 
 NO_GENERATION = -1
 """For a commit by a client that is not a member."""

@@ -10,13 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangeland.wire.encoding import (
-    Int16,
-    Int32,
-    LegacyString,
-    message,
-    spec_of,
-)
+from rangeland.wire.declarations import *
 
 API_VERSIONS_KEY = 18
 

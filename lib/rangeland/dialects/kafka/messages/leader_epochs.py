@@ -6,7 +6,7 @@ for brokers of 0.11 to 3, which require the permissions of another broker.
 
 from __future__ import annotations
 
-from rangeland.wire.encoding import Array, Int16, Int32, Int64, String, message, since, struct
+from rangeland.wire.declarations import *
 
 CONSUMER = -1
 """The replica id of a client."""

@@ -6,18 +6,7 @@ The dialect's answers do not contain the special values of these messages.
 
 from __future__ import annotations
 
-from rangeland.wire.encoding import (
-    Array,
-    Bool,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    String,
-    message,
-    since,
-    struct,
-)
+from rangeland.wire.declarations import *
 
 LATEST_TIMESTAMP = -1
 """The end: the last stable offset with isolation 1, the high watermark with 0."""

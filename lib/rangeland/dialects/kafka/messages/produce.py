@@ -7,17 +7,7 @@ bound cannot be trusted.
 
 from __future__ import annotations
 
-from rangeland.wire.encoding import (
-    Array,
-    Int16,
-    Int32,
-    Int64,
-    Records,
-    String,
-    message,
-    since,
-    struct,
-)
+from rangeland.wire.declarations import *
 
 
 @struct

@@ -6,7 +6,7 @@ Upstream: DescribeProducersRequest.json and its response, as of Kafka 4.1; broke
 
 from __future__ import annotations
 
-from rangeland.wire.encoding import Array, Int16, Int32, Int64, String, message, struct
+from rangeland.wire.declarations import *
 
 NO_TRANSACTION = -1
 """Instead of the start of a transaction: the producer has none open in this partition."""

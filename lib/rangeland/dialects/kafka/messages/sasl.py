@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rangeland.wire.encoding import Array, Bytes, Int16, Int64, String, message, since, struct
+from rangeland.wire.declarations import *
 
 
 @struct
