@@ -43,6 +43,7 @@ from rangeland.landing.planner import Planner
 from rangeland.landing.redrive import in_quarantine, kept_schema_ids
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.landing.run_result import summed
+from rangeland.landing.schema_change import naming_schemas
 from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
@@ -354,7 +355,8 @@ class Runner:
     ) -> Plan | None:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
-        self.target.table.layout(self.rows)
+        with naming_schemas(self.target, self.row_format):
+            self.target.table.layout(self.rows)
         self.reading.wait_for_workers()
         self.target.open_or_create(self.rows)
         if (warning := self.target.table.warning()) and warning not in self.warnings:

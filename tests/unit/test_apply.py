@@ -54,6 +54,7 @@ class Driving(run.Runner):
         self.target = target
         self.progress = NoProgress()
         self.spark = self.rows = cast(Any, None)
+        self.row_format = None
         self.warnings, self.started = [], 0.0
         self.planner = cast(
             Any, SimpleNamespace(logs={}, forget=lambda: None, refuse_gone=lambda plan: None)

@@ -12,13 +12,16 @@ import pyarrow as pa
 import pytest
 
 from rangeland.decode.payload.row_format import FLAT_COLUMNS
+from rangeland.decode.payload.schema_catalogue import TopicField
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.payload_formats import row_format_of
+from tests.scripted_http import answer, scripted
 
+URL = {"url": "http://registry:8081"}
 DDL = "id BIGINT NOT NULL, name STRING"
-AVRO = {
+AVRO: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}],
@@ -95,6 +98,9 @@ def test_the_log_has_other_columns_where_fields_are_columns() -> None:
             "decode.unknown_fields",
             "drop",
         ),
+        ({"key": {"format": "avro"}, **value(schema=DDL)}, "decode.key.schema", "decode.registry"),
+        ({"value": {"format": "string"}, "registry": URL}, "decode.registry", "neither keys nor"),
+        ({**value(), "registry": {"url": "x"}}, "decode.registry.url", "http://registry:8081"),
         ({"values": {}}, "decode.values", "did you mean decode.value"),
     ],
 )
@@ -137,6 +143,42 @@ def test_schemas_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.skipif(
     importlib.util.find_spec("grpc_tools") is None, reason="the extra typed is not installed"
 )
+def test_schemas_of_a_registry_make_the_columns(tmp_path: Path) -> None:
+    """Keys are read by a file. Its subjects need not exist, and those of values are not asked
+    for twice."""
+    at = {"subject": "orders-value", "version": 3, "id": 7, "schema": json.dumps(AVRO)}
+    replies = {
+        "/schemas/ids/7": answer(at),
+        "/schemas/ids/7/versions": answer([{"subject": "orders-value", "version": 3}]),
+        "/subjects/orders-value/versions/latest": answer(at),
+    }
+    file = tmp_path / "key.avsc"
+    file.write_text(json.dumps({**AVRO, "fields": AVRO["fields"][:1]}))
+    with scripted(replies) as server:
+        decode = {
+            "key": {"format": "avro", "schema": str(file)},
+            "value": {"format": "avro"},
+            "registry": {"url": server.url},
+        }
+        seen = {TopicField("orders", "key"): [7], TopicField("orders", "value"): [7]}
+        made = row_format_of(job(decode), seen)
+        assert sorted(server.paths) == sorted(replies)
+    rows = typed_rows("kafka", made)
+    assert rows.field("key").type == pa.struct([("id", pa.int64())])
+    assert rows.field("value").type == pa.struct([("id", pa.int64()), ("name", pa.string())])
+    assert made is not None
+    record = {"key": b"\0\0\0\0\7\2\0", "value": b"\0\0\0\0\7\4\2\2x"}
+    columns = {name: pa.array([data], pa.binary()) for name, data in record.items()}
+    decoded = pickle.loads(pickle.dumps(made)).decoder("orders").decode(pa.record_batch(columns))
+    assert decoded.schema_ids == {7: 1}
+    (bad,) = decoded.undecodable
+    assert (bad.part, bad.reason) == (
+        "key",
+        "schema 7 is registered as orders-value, not orders-key",
+    )
+    assert decoded.batch.column("value").to_pylist() == [{"id": 2, "name": "x"}]
+
+
 def test_a_proto_file_is_compiled_with_what_it_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,22 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.decode.columns import VALUE
+from rangeland.decode.payload.json_format import JsonFormat
+from rangeland.decode.payload.row_format import RowFormat
+from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.errors import UsageError
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
-from rangeland.queries.payload_sample import described, newest, shown_rows, write_schema
+from rangeland.queries.payload_sample import SampleResult, newest, shown_rows, write_schema
 from rangeland.render.sample_view import sample_picture
 from tests.unit.test_render import drawn
 
 JSON = [b'{"id": 1, "name": "a"}', b'{"id": 2}']
 FRAMED = b"\0\0\0\0\x07body"
+
+
+def batch(values: list[bytes | None]) -> pa.RecordBatch:
+    """Rows of one topic, without the columns that a sample does not need."""
+    topics = pa.array(["t"] * len(values))
+    return pa.record_batch(
+        {
+            "key": pa.nulls(len(values), pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "topic": topics,
+        }
+    )
+
+
+def described(values: list[bytes | None], row_format: RowFormat | None = None) -> SampleResult:
+    return payload_sample.described([batch(values)] if values else [], row_format)
+
+
+def values_of(rows: list[pa.RecordBatch]) -> list[Any]:
+    return [value for one in rows for value in one.column("value").to_pylist()]
 
 
 def test_values_are_counted_by_what_they_are() -> None:
@@ -43,19 +66,21 @@ def test_logs_are_read_together_unless_their_newest_records_cannot_be_found(
         asked.append([(one.from_offset, one.until_offset) for one in slices])
         for one in slices:
             values = [b"%d" % n for n in range(one.from_offset, min(one.until_offset, 20))]
-            rows = pa.record_batch({VALUE.name: pa.array(values, pa.binary())})
             counts = Counts(landed=len(values))
-            yield SliceChunk(one.index, one.from_offset, one.until_offset, counts, rows)
+            yield SliceChunk(one.index, one.from_offset, one.until_offset, counts, batch(values))
 
     monkeypatch.setattr(payload_sample, "read_slices", read)
     leader = Leader(Address("b", 1))
     whole = [LogState(Partition("t", n), leader, n, 10 * n) for n in range(3)]
     cut = [replace(log, borders=(log.start_offset,)) for log in whole]
     settings = ClusterSettings("kafka", (Address("b", 1),))
-    assert newest(whole, settings, 4) == [b"6", b"7", b"8", b"9", b"16", b"17", b"18", b"19"]
+    assert values_of(newest(whole, settings, 4)) == [
+        *(b"6", b"7", b"8", b"9"),
+        *(b"16", b"17", b"18", b"19"),
+    ]
     assert asked == [[(6, 10), (16, 20)]]
     asked.clear()
-    assert newest(cut, settings, 2) == [b"1", b"2", b"2", b"3"]
+    assert values_of(newest(cut, settings, 2)) == [b"1", b"2", b"2", b"3"]
     assert asked == [[(1, 10)], [(2, 20)]]
 
 
@@ -85,3 +110,14 @@ def test_values_are_shown_escaped_and_cut() -> None:
     assert lines[0] == "\\x1b[31m"
     assert lines[1] == "null"
     assert len(lines[2]) == 100
+
+
+def test_values_are_shown_as_the_job_decodes_them() -> None:
+    for is_flat in (False, True):
+        form = RowFormat(value=JsonFormat(parse_ddl("id BIGINT NOT NULL")), is_flat=is_flat)
+        found = described([JSON[1], None, b"{}"], form)
+        assert found.rows[0] == '{"id": 2}'
+        assert found.rows[2].startswith("undecodable value: ")
+        assert found.undecodable == 1
+        assert "undecodable: 1 record" in drawn(sample_picture(found))
+    assert described([b"x"], RowFormat(value=form.value)).schema == "id BIGINT NOT NULL"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -12,7 +14,7 @@ from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.registry_section import SchemaRegistry
-from rangeland.job.source_settings import registry_exposed, registry_settings
+from rangeland.job.source_settings import exposed, registry_exposed, registry_settings, tls_files
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 
@@ -125,6 +127,24 @@ def test_a_secret_in_the_clear_is_a_warning() -> None:
     assert warned == (
         "the password of decode.registry is sent to registry:8081 in the clear: use https"
     )
+
+
+def test_a_job_warns_of_it_and_ships_the_files_of_both_connections() -> None:
+    document = Job.parse(JOB).model_dump(include={"job"}) | {
+        "source": {"servers": ["b:1"], "topics": ["t"], "security": {"tls": {"ca": "/b.pem"}}},
+        "sink": {"table": "t"},
+        "decode": {
+            "value": {"format": "avro"},
+            "registry": {"url": [URL, "https://x"], "token": REF, "tls": {"ca": "/r.pem"}},
+        },
+    }
+    job = Job.parse(json.dumps(document))
+    (warned,) = exposed(job)
+    assert warned.startswith("the token of decode.registry is sent to registry:8081")
+    assert tls_files(job) == {
+        "source.security.tls.ca": Path("/b.pem"),
+        "decode.registry.tls.ca": Path("/r.pem"),
+    }
 
 
 def test_the_json_schema_agrees_with_the_parser() -> None:

@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from rangeland.decode.payload.payload_decoder import DecodedPayloads, UnknownFields
+from rangeland.decode.payload.payload_decoder import DecodedPayloads, Undecodable, UnknownFields
 from rangeland.decode.payload.schema_catalogue import (
     LatestSchema,
     RegisteredSchema,
@@ -119,6 +119,15 @@ def test_a_topic_has_records_of_several_subjects() -> None:
     assert found.values.to_pylist() == [WANTED[1], None, WANTED[0], None, None, WANTED[1]]
     assert [(one.row, one.schema_id) for one in found.undecodable] == [(1, 9), (4, None)]
     assert found.schema_ids == {1: 1, 2: 2, 9: 1}
+
+
+def test_a_field_that_cannot_be_read_is_named_with_both_schemas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(SCHEMAS, 2, record("Order", id="int", shop=ORDER["fields"][1]["type"]))
+    made = tables(TOPIC, {1: "orders-value", 2: "orders-value"}, {"orders": (1, 2)})
+    (bad,) = decoded(registered(made), "orders", [FIRST]).undecodable
+    assert bad == Undecodable(0, "long cannot be read as int in schema 2 (byte 5, field id)", 1)
 
 
 def test_types_that_disagree_are_refused_with_both_schemas(

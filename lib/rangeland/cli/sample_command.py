@@ -21,11 +21,12 @@ def sample(
     ] = 100,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the fields of JSON values as Spark DDL."),
+        typer.Option("--out", metavar="FILE", help="Write the fields of values as Spark DDL."),
     ] = None,
     settings: Settings = None,
 ) -> None:
-    """Look at the newest records: their formats, and the fields of JSON. Lands nothing.
+    """Look at the newest records: their formats, schemas and fields, decoded as the job says. Lands
+    nothing.
 
     The file of --out can be named in the job file, as decode.value.schema. Needs no Spark.
 

@@ -74,7 +74,8 @@ def _schemas(job: Job, seen: SeenIds) -> TableFormats | None:
     settings = registry_settings(job, registry)
     client = RegistryClient(settings, first_answer_ms=FIRST_ANSWER_MS)
     strategy = registry.subject_name_strategy
-    catalogue = make_catalogue(client, strategy, seen)
+    without_schema = [f for f in job.decode.registered if not job.decode.payload(f).schema_]
+    catalogue = make_catalogue(client, strategy, seen, without_schema)
     ids = {of: tuple(found) for of, found in seen.items()}
     return TableFormats(ExecutorSchemas(catalogue, settings), strategy, ids)
 

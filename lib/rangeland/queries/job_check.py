@@ -10,8 +10,9 @@ from typing import Any
 
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
-from rangeland.groups.job_survey import survey_of
+from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
 from rangeland.job import Job
+from rangeland.job.payload_formats import row_format_of
 from rangeland.job.source_settings import exposed
 from rangeland.progress_events import Progress
 from rangeland.results import CheckResult
@@ -39,6 +40,8 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
     findings += [("security", True, f"warning: {text}") for text in exposed(job)]
     look("dialect", lambda: _dialect(job))
     answered = look("brokers", lambda: _brokers(job))
+    if answered and job.decode.is_typed:
+        look("schemas", lambda: _schemas(job))
     opened: list[Any] = []
 
     def start_spark() -> str:
@@ -78,6 +81,12 @@ def _brokers(job: Job) -> str:
         f"{counted(records, 'offset')}"
     )
     return f"{seen}; missing: {', '.join(gone)}" if gone else seen
+
+
+def _schemas(job: Job) -> str:
+    made = row_format_of(job, schema_ids_in_logs(job))
+    formats = {} if made is None else {"keys": made.key, "values": made.value}
+    return ", ".join(f"{name} are {one.name}" for name, one in formats.items() if one is not None)
 
 
 def _table(job: Job, spark: Any, progress: Progress) -> str:

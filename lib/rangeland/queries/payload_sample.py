@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,13 +13,18 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.decode.columns import VALUE
+from rangeland.decode.columns import TOPIC, VALUE
 from rangeland.decode.payload.confluent_framing import count_schema_ids
 from rangeland.decode.payload.json_inference import InferredField, infer_json_schema
+from rangeland.decode.payload.row_format import RowFormat
+from rangeland.decode.payload.schema_catalogue import TopicField
+from rangeland.decode.payload.schema_ddl import print_ddl
+from rangeland.decode.payload.subject_formats import registered_as
 from rangeland.errors import UsageError
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
+from rangeland.job.payload_formats import row_format_of
 from rangeland.job.source_settings import cluster_settings, wanted_of
 from rangeland.model import LogState, Slice
 from rangeland.progress_events import Progress
@@ -30,15 +36,17 @@ SHOWN_ROWS = 5
 @dataclass(frozen=True, slots=True)
 class SampleResult:
     """``formats``: how many values are JSON objects, framed with a schema id, other text, other
-    bytes, or null. ``schema``: for JSON, as Spark DDL; empty without any. ``rows`` are some values
-    as they are."""
+    bytes, or null. ``schema``: as Spark DDL, of bare JSON as it is, or else of the job's format;
+    empty without any. ``rows`` are some values, as the job decodes them. ``undecodable``: how many
+    records it cannot decode."""
 
     records: int
     formats: dict[str, int]
     schemas: tuple[WriterSchema, ...]
     schema: str
     fields: tuple[InferredField, ...] = ()
-    rows: tuple[bytes | None, ...] = ()
+    rows: tuple[str, ...] = ()
+    undecodable: int = 0
 
     def to_json(self) -> dict[str, Any]:
         schemas = [{"id": s.id, "subject": s.subject, "records": s.records} for s in self.schemas]
@@ -56,12 +64,28 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     settings = cluster_settings(job)
     survey = survey_of(job, wanted_of(job))
     progress.step("reading the newest records")
-    values = newest(survey.logs.values(), settings.knowing(survey), records)
-    return described(values)
+    rows = newest(survey.logs.values(), settings.knowing(survey), records)
+    topics = {partition.topic for partition in survey.logs}
+    return described(rows, row_format_of(job, schema_ids_of(job, topics, rows)))
 
 
-def newest(logs: Iterable[LogState], settings: ClusterSettings, records: int) -> list[bytes | None]:
-    """The values of the newest records of each log; of the oldest where offsets are bytes."""
+def schema_ids_of(
+    job: Job, topics: Iterable[str], rows: Iterable[pa.RecordBatch]
+) -> dict[TopicField, Counter[int]]:
+    """Which schemas the keys and values of these rows name; of all topics."""
+    fields = job.decode.registered
+    found = {TopicField(topic, field): Counter[int]() for topic in topics for field in fields}
+    for batch in rows:
+        for field in fields:
+            counts = count_schema_ids(batch.column(field)).schema_ids
+            found[TopicField(_topic_of(batch), field)].update(counts)
+    return found
+
+
+def newest(
+    logs: Iterable[LogState], settings: ClusterSettings, records: int
+) -> list[pa.RecordBatch]:
+    """The newest records of each log; the oldest where offsets are bytes."""
     together: list[Slice] = []
     alone: list[list[Slice]] = []
     for index, log in enumerate(logs):
@@ -82,23 +106,28 @@ def newest(logs: Iterable[LogState], settings: ClusterSettings, records: int) ->
             # Where the newest begin is unknown, so the reading stops early, which ends all slices.
             alone.append([piece])
     groups = [together, *alone] if together else alone
-    return [value for slices in groups for value in _values(slices, settings, records)]
+    return [batch for slices in groups for batch in _rows(slices, settings, records)]
 
 
-def _values(slices: list[Slice], settings: ClusterSettings, records: int) -> list[bytes | None]:
+def _rows(slices: list[Slice], settings: ClusterSettings, records: int) -> Iterator[pa.RecordBatch]:
     """At most ``records`` of each slice, in order."""
-    found: dict[int, list[bytes | None]] = {piece.index: [] for piece in slices}
+    found: dict[int, list[pa.RecordBatch]] = {piece.index: [] for piece in slices}
+    left = dict.fromkeys(found, records)
     with closing(read_slices(slices, settings)) as chunks:
         for chunk in chunks:
-            if chunk.batch is not None:
-                found[chunk.slice_index] += chunk.batch.column(VALUE.name).to_pylist()
-            if all(len(values) >= records for values in found.values()):
+            if chunk.batch is not None and left[chunk.slice_index]:
+                taken = chunk.batch.slice(0, left[chunk.slice_index])
+                found[chunk.slice_index].append(taken)
+                left[chunk.slice_index] -= taken.num_rows
+            if not any(left.values()):
                 break
-    return [value for values in found.values() for value in values[:records]]
+    for batches in found.values():
+        yield from (batch for batch in batches if batch.num_rows)
 
 
-def described(values: list[bytes | None]) -> SampleResult:
-    """What these values are."""
+def described(rows: list[pa.RecordBatch], row_format: RowFormat | None = None) -> SampleResult:
+    """What the values of these records are, and what becomes of them."""
+    values = [value for batch in rows for value in batch.column(VALUE.name).to_pylist()]
     census = count_schema_ids(pa.array(values, pa.binary()))
     framed = sum(census.schema_ids.values())
     kinds = Counter(_kind(value) for value in values)
@@ -111,14 +140,66 @@ def described(values: list[bytes | None]) -> SampleResult:
         "bytes": kinds["framed"] + kinds["bytes"] - framed,
         "null": kinds["null"],
     }
+    shown, undecodable = _shown(rows, row_format)
     return SampleResult(
         records=len(values),
         formats={name: count for name, count in formats.items() if count},
-        schemas=tuple(WriterSchema(*pair) for pair in sorted(census.schema_ids.items())),
-        schema=inferred.ddl,
+        schemas=_schemas(census.schema_ids, row_format),
+        schema=inferred.ddl or _ddl(row_format),
         fields=tuple(inferred.fields),
-        rows=tuple(values[:SHOWN_ROWS]),
+        rows=tuple(shown),
+        undecodable=undecodable,
     )
+
+
+def _schemas(counts: Mapping[int, int], row_format: RowFormat | None) -> tuple[WriterSchema, ...]:
+    values = None if row_format is None else row_format.value
+    found = []
+    for schema_id, count in sorted(counts.items()):
+        at = registered_as(values, schema_id)
+        found.append(WriterSchema(schema_id, count, None if at is None else at.subject))
+    return tuple(found)
+
+
+def _ddl(row_format: RowFormat | None) -> str:
+    """The fields of values; empty if they have none."""
+    kind = None if row_format is None or row_format.value is None else row_format.value.arrow_type
+    return print_ddl(kind) if kind is not None and pa.types.is_struct(kind) else ""
+
+
+def _shown(rows: list[pa.RecordBatch], row_format: RowFormat | None) -> tuple[list[str], int]:
+    """Some values as text, and how many records cannot be decoded."""
+    lines: list[str] = []
+    undecodable = 0
+    for batch in rows:
+        values, reasons = batch.column(VALUE.name), dict[int, str]()
+        if row_format is not None:
+            decoded = row_format.decoder(_topic_of(batch)).decode(batch)
+            values = _values_of(decoded.batch, row_format)
+            reasons = {one.row: f"{one.part}: {one.reason}" for one in decoded.undecodable}
+        undecodable += len(reasons)
+        for row in range(min(batch.num_rows, SHOWN_ROWS - len(lines))):
+            text = _text(values[row].as_py())
+            lines.append(f"undecodable {reasons[row]}" if row in reasons else text)
+    return lines, undecodable
+
+
+def _values_of(rows: pa.RecordBatch, row_format: RowFormat) -> pa.Array:
+    if not row_format.is_flat or row_format.value is None:
+        return rows.column(row_format.columns.named(VALUE.name))
+    return rows.select(row_format.value.arrow_type.names).to_struct_array()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        return repr(value)[2:-1]
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _topic_of(rows: pa.RecordBatch) -> str:
+    return str(rows.column(TOPIC.name)[0].as_py())
 
 
 def _kind(value: bytes | None) -> str:
@@ -138,7 +219,8 @@ def write_schema(result: SampleResult, path: Path) -> None:
     if not result.schema:
         raise UsageError(
             f"--out {path}: there is no schema to write",
-            why="none of the records that were read is a JSON object with fields",
+            why="none of the records that were read is a JSON object with fields, and the job's "
+            "values have none either",
             do="Read more of them with --records",
         )
     try:
@@ -152,7 +234,6 @@ def write_schema(result: SampleResult, path: Path) -> None:
 
 
 def shown_rows(result: SampleResult, width: int = 100) -> Iterator[str]:
-    """The first values, escaped and cut."""
-    for value in result.rows:
-        text = "null" if value is None else repr(value)[2:-1]
+    """The first values, cut."""
+    for text in result.rows:
         yield text if len(text) <= width else f"{text[: width - 3]}..."

@@ -16,7 +16,12 @@ def sample_picture(result: SampleResult) -> RenderableType:
         Text(counted(result.records, "record"), style="bold").append(f": {kinds or 'none'}")
     ]
     for one in result.schemas:
-        parts.append(Text(f"schema {one.id}: {counted(one.records, 'record')}"))
+        subject = safe_text(f" of {one.subject}" if one.subject else "")
+        parts.append(
+            Text(f"schema {one.id}").append(subject).append(f": {counted(one.records, 'record')}")
+        )
+    if result.undecodable:
+        parts.append(Text(f"undecodable: {counted(result.undecodable, 'record')}", style="red"))
     if result.fields:
         table = table_of("field", "column", ">present", ">null", "types")
         for field in result.fields:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 
 from rangeland.decode.payload.schema_catalogue import (
     LatestSchema,
+    RecordField,
     RegisteredSchema,
     SchemaCatalogue,
     SubjectVersion,
@@ -53,9 +54,11 @@ def make_catalogue(
     registry: RegistryClient,
     strategy: SubjectNameStrategy,
     seen: Mapping[TopicField, Iterable[int]],
+    with_latest: Collection[RecordField] = ("key", "value"),
 ) -> SchemaCatalogue:
     """``seen``: the ids that keys or values have, as far as they are known; none if nothing is
-    known. The latest schemas are those of the subjects that these keys and values have."""
+    known. The latest schemas are those of the subjects that these keys and values have, for the
+    fields ``with_latest``: others do not need them."""
     schemas = RegistrySchemas(registry)
     ids = {of: sorted(set(found)) for of, found in seen.items()}
     found = {one: schemas.of_id(one) for one in sorted({one for of in ids.values() for one in of})}
@@ -63,6 +66,7 @@ def make_catalogue(
     subjects = {
         subject_name(strategy, of, schema)
         for of, numbers in ids.items()
+        if of.field in with_latest
         for schema in (None, *(usable[one] for one in numbers if one in usable))
     }
     latest = {one: schemas.latest(one) for one in sorted(filter(None, subjects))}

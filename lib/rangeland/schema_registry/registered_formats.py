@@ -27,13 +27,14 @@ def registered_format(
     *,
     message: str = "",
     unknown_fields: UnknownFields = UnknownFields.DROP,
+    schema_id: int | None = None,
 ) -> PayloadFormat:
-    """``schema``: the table's. ``message``: the one that is meant, for a Protobuf file with
-    several. ``unknown_fields``: for JSON. Raises PayloadSchemaError for a schema that cannot be
-    used, UsageError if there is no compiler for Protobuf."""
+    """``schema``: the table's, with this id. ``message``: the one that is meant, for a Protobuf
+    file with several. ``unknown_fields``: for JSON. Raises PayloadSchemaError for a schema that
+    cannot be used, UsageError if there is no compiler for Protobuf."""
     match schema.format:
         case SchemaFormat.AVRO:
-            return AvroFormat(schema.text, writers)
+            return AvroFormat(schema.text, writers, schema_id=schema_id)
         case SchemaFormat.PROTOBUF:
             files = {one.name: one.text for one in schema.references}
             if MAIN_FILE in files:

@@ -72,7 +72,8 @@ class TableFormats:
             topic: {one: formats[one] for one in subjects if one in formats}
             for topic, subjects in topics.items()
         }
-        return SubjectFormats(name, kind, by_topic, self.schemas)
+        ids = {subject: latest[subject].id for subject in formats}
+        return SubjectFormats(name, kind, by_topic, self.schemas, ids)
 
     def _subjects(self, field: RecordField) -> dict[str, list[str]]:
         """The subjects of each topic."""
@@ -95,7 +96,11 @@ class TableFormats:
             if format_name != name:
                 raise PayloadSchemaError(f"it is {format_name}, and the job file says {name}")
             return registered_format(
-                latest.schema, writers, message=message, unknown_fields=unknown
+                latest.schema,
+                writers,
+                message=message,
+                unknown_fields=unknown,
+                schema_id=latest.id,
             )
         except PayloadSchemaError as error:
             raise JobFileError(

@@ -43,11 +43,13 @@ class WriterSchemas(Protocol):
 @dataclass(frozen=True)
 class AvroFormat(PayloadFormat):
     """``schema``: the table's, as JSON. ``writers``: for payloads that are framed with a schema id;
-    without it payloads are bare, and written with ``writer_schema``, by default the table's."""
+    without it payloads are bare, and written with ``writer_schema``, by default the table's.
+    ``schema_id``: that of the table's schema, for messages."""
 
     schema: str
     writers: WriterSchemas | None = None
     writer_schema: str = ""
+    schema_id: int | None = None
     name = "avro"
 
     def __post_init__(self) -> None:
@@ -84,6 +86,7 @@ class AvroDecoder(PayloadDecoder):
         self._compiler = AvroCompiler(reader)
         self._mismatches: dict[int, Mismatch] = {}
         self._roots: dict[int, int | str] = {}
+        self._reader = "" if form.schema_id is None else f" in schema {form.schema_id}"
         self._bare = -1
         if self._writers is None:
             writer = parse_avro_schema(form.writer_schema) if form.writer_schema else reader
@@ -143,7 +146,7 @@ class AvroDecoder(PayloadDecoder):
         path = self._compiler.paths[place] if place >= 0 else ""
         detail = ""
         if found.faults[row] == PayloadFault.UNRESOLVED and place in self._mismatches:
-            detail = str(self._mismatches[place])
+            detail = f"{self._mismatches[place]}{self._reader}"
         if found.faults[row] == PayloadFault.UNKNOWN_SCHEMA_ID:
             detail = str(self._roots[schema_id])
         return Undecodable(row, found.reason(row, path, detail), schema_id or None)

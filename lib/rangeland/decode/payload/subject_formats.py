@@ -7,7 +7,7 @@ make the type of the column: a field that only one of them has is null in the va
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -44,12 +44,14 @@ class TypeConflict(NamedTuple):
 
 @dataclass(frozen=True)
 class SubjectFormats(PayloadFormat):
-    """``topics``: the formats of each topic by subject. ``kind``: what they are together."""
+    """``topics``: the formats of each topic by subject. ``kind``: what they are together.
+    ``latest``: the ids of the schemas that they were made from, by subject."""
 
     name: str
     kind: pa.DataType
     topics: Mapping[str, Mapping[str, PayloadFormat]]
     lookup: SubjectLookup
+    latest: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def arrow_type(self) -> pa.DataType:
