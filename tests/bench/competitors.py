@@ -30,6 +30,7 @@ from rangeland.job import Job
 from rangeland.planning.slices import pack
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.spark.executor_tasks import WriterSettings, land_slices
+from tests.bench.cpu_time import cpu_seconds
 from tests.bench.peers import BareProcesses, land_with_client
 
 
@@ -220,25 +221,26 @@ SIDES = {
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """One landing: its time, and the bytes of its files."""
+    """One landing: its time, that of the processors, and the bytes of its files."""
 
     seconds: float
+    cpu_seconds: float
     bytes_written: int
 
 
 def measure(side: Side, ground: Ground, out: Path, *, count: bool = True) -> Landing:
     """Lands once into a place that is not there yet, counts, and removes it. Raises
     RuntimeError where the count is not that of the ground."""
-    started = time.perf_counter()
+    used, started = cpu_seconds(), time.perf_counter()
     side.land(ground, out)
-    seconds = time.perf_counter() - started
+    seconds, used = time.perf_counter() - started, cpu_seconds() - used
     if count:
         rows = side.count(ground, out)
         if rows != ground.records:
             raise RuntimeError(f"{side.label} gave {rows} rows of {ground.records}")
     written = bytes_of(out) if out.exists() else 0
     shutil.rmtree(out, ignore_errors=True)
-    return Landing(seconds, written)
+    return Landing(seconds, used, written)
 
 
 def tasks_of(ground: Ground, out: Path) -> list[list[int]]:

@@ -63,7 +63,8 @@ class Bench:
 
 def warm(bench: Bench, ground: Ground, sides: Iterable[Side] = tuple(SIDES.values())) -> Found:
     """All sides in one session. Round 0 warms up and is dropped; it is counted like all."""
-    found: Found = {"load": [load_average()], "samples": {}, "bytes": {}, "phases": [], "peaks": []}
+    found: Found = {"load": [load_average()]}
+    found |= {"samples": {}, "cpu": {}, "bytes": {}, "phases": [], "peaks": []}
     for number in range(bench.rounds + 1):
         for side in sides:
             bench.say(f"warm {ground.topic}, round {number} of {bench.rounds}: {side.label}")
@@ -83,6 +84,7 @@ def _one_warm(bench: Bench, ground: Ground, side: Side, number: int, found: Foun
     if number == 0:
         return
     found["samples"].setdefault(side.name, []).append(round(landing.seconds, 3))
+    found["cpu"].setdefault(side.name, []).append(round(landing.cpu_seconds, 3))
     found["bytes"][side.name] = landing.bytes_written
     if side.shows_phases:
         found["phases"].append(phases.taken)

@@ -84,12 +84,16 @@ def _show_landings(
     compared_with: Callable[[str], str],
     console: Console,
 ) -> None:
-    table = _table(title, found["load"], "side", "s", "times ours", "MB written")
-    for name, taken in found["samples"].items():
-        ours = compared_with(name)
-        times = "1" if name == ours else str(ratio(taken, found["samples"][ours]))
+    columns = ("side", "s", "times ours", "CPU s", "times ours", "MB written")
+    table = _table(title, found["load"], *columns)
+    for name in found["samples"]:
+        ours, cells = compared_with(name), [labels[name]]
+        for kind in ("samples", "cpu"):
+            taken = found[kind]
+            times = "1" if name == ours else str(ratio(taken[name], taken[ours]))
+            cells += [spread(taken[name]), times]
         written = found["bytes"][name] / 1e6
-        table.add_row(labels[name], spread(taken), times, f"{written:.0f}" if written else "-")
+        table.add_row(*cells, f"{written:.0f}" if written else "-")
     console.print(table)
     _show_phases(f"Where the time goes: {title}", found, console)
 

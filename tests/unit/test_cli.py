@@ -343,6 +343,27 @@ def test_a_bad_job_file_ends_with_78_before_spark(
     assert runs.sparks == 0
 
 
+@pytest.mark.parametrize(
+    "command", [["run"], ["plan"], ["redrive"], ["backfill", "--missing"]], ids=" ".join
+)
+def test_a_schema_that_cannot_be_used_ends_with_78_before_spark(
+    runs: Runs, called: Called, tmp_path: Path, command: list[str]
+) -> None:
+    path = tmp_path / "typed.yaml"
+    schema = tmp_path / "orders.ddl"
+    path.write_text(
+        "job: orders\nsource: {servers: [b:9092], topics: [orders]}\nsink: {table: lake/orders}\n"
+        f"decode: {{value: {{format: json, schema: {schema}}}}}\n"
+    )
+    _, out, _ = called(command[0], str(path), *command[1:], "--json")
+    assert f"the schema file {schema} cannot be read" in json.loads(out)["message"]
+    schema.write_text("id BIGNT")
+    code, out, _ = called(command[0], str(path), *command[1:], "--json")
+    assert (code, json.loads(out)["error"]) == (78, "JobFileError")
+    assert "BIGNT is not a type" in json.loads(out)["message"]
+    assert runs.sparks == 0
+
+
 def test_a_check_that_is_not_well_ends_with_the_code_of_what_it_found(
     runs: Runs, job: str, called: Called
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from rangeland.cli import command_line
 from rangeland.errors import JobFileError
 from rangeland.job import Job, reference_page
+from rangeland.job.decode_section import PayloadSpec
 from rangeland.job.job_schema import job_schema, schema_text, size_text
 from rangeland.job.located_values import parse_job_text
 from rangeland.job.source_settings import cluster_settings
@@ -81,6 +82,20 @@ def test_what_the_files_mean() -> None:
     assert set(listed) == {Partition("orders", 0), Partition("orders", 1)}
     assert Job.load(CONFIGS / "clicks-by-hour.yaml").sink.partition_by == ("hour(timestamp)",)
     assert Job.load(CONFIGS / "orders-prod.yaml").sink.is_catalog_name
+
+
+def test_there_is_a_file_for_each_format_of_values() -> None:
+    formats = {path.stem: Job.load(path).decode.value.format for path in JOBS}
+    kinds = get_args(PayloadSpec.model_fields["format"].annotation)
+    assert set(formats.values()) == set(kinds)
+    typed = {name: kind for name, kind in formats.items() if kind != "bytes"}
+    assert typed == {
+        "logs-text": "string",
+        "orders-typed": "json",
+        "orders-avro": "avro",
+        "payments-protobuf": "protobuf",
+    }
+    assert Job.load(CONFIGS / "orders-avro.yaml").decode.registry is not None
 
 
 def test_secrets_are_looked_up_after_files_are_merged(

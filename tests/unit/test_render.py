@@ -16,6 +16,7 @@ from rangeland.render.plan_view import plan_picture
 from rangeland.render.result_view import closing_sum, result_picture
 from rangeland.render.status_view import check_picture, status_picture
 from rangeland.render.text_drawing import LogBar, console_for, plain
+from rangeland.results import WriterSchema
 from rangeland.wording import duration, size
 from tests import sample_results as made
 
@@ -119,6 +120,19 @@ def test_a_result_without_landing_says_so() -> None:
     assert "nothing to land in lake/orders (version 34)" in nothing
     assert "already landed before" in before
     assert "orders/0 [0, 100)" in before
+
+
+def test_a_typed_result_names_new_columns_and_the_schemas_of_its_values() -> None:
+    typed = replace(
+        made.a_result(),
+        added_columns=("coupon", "note"),
+        schemas=(WriterSchema(12, 1_000, "orders-value", 3), WriterSchema(7, 1)),
+    )
+    text = drawn(result_picture(typed))
+    assert "columns added to the table: coupon, note" in text
+    lines = [line.strip() for line in text.splitlines()]
+    assert "12, version 3 of orders-value: 1,000 records" in lines
+    assert "7: 1 record" in lines
 
 
 def test_status_shows_checkpoint_end_lag_and_group() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import From, JobPath, Settings, Until, command, spark_for
+from rangeland.cli.options import From, JobPath, Settings, Until, command, spark_for_rows
 from rangeland.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def run(
 
     from rangeland.run import run as run_job
 
-    _answer_run(output, run_job(job, spark_for(output, job), output.progress()))
+    _answer_run(output, run_job(job, spark_for_rows(output, job), output.progress()))
 
 
 @command
@@ -118,7 +118,7 @@ def apply(
 
     from rangeland.run import apply as apply_job
 
-    spark = spark_for(output, job)
+    spark = spark_for_rows(output, job)
     _answer_run(output, apply_job(job, reviewed.plan, reviewed.seen, spark, output.progress()))
 
 
@@ -174,7 +174,7 @@ def backfill(
     if dry_run:
         _preview(output, job, kind)
         return
-    _answer_run(output, backfill_job(job, spark_for(output, job), output.progress(), kind))
+    _answer_run(output, backfill_job(job, spark_for_rows(output, job), output.progress(), kind))
 
 
 # --- shared --------------------------------------------------------------------
@@ -184,7 +184,7 @@ def _preview(output: CommandOutput, job: Job, kind: PlanKind | None = None) -> P
     from rangeland.render.plan_view import plan_picture
     from rangeland.run import preview
 
-    result = preview(job, spark_for(output, job), output.progress(), kind)
+    result = preview(job, spark_for_rows(output, job), output.progress(), kind)
     output.answer(result.to_json(), plan_picture(result))
     return result
 

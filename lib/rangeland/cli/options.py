@@ -89,6 +89,14 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
     return run
 
 
+def spark_for_rows(output: CommandOutput, job: Job) -> Any:
+    """For commands that read records: a schema that cannot be used is refused at once."""
+    from rangeland.job.payload_formats import refuse_unusable_schemas
+
+    refuse_unusable_schemas(job)
+    return spark_for(output, job)
+
+
 def spark_for(output: CommandOutput, job: Job) -> Any:
     from rangeland.spark.spark_session import open_spark
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import JobPath, Settings, command, spark_for
+from rangeland.cli.options import JobPath, Settings, command, spark_for_rows
 from rangeland.errors import UsageError
 
 
@@ -34,7 +34,9 @@ def redrive(
 
     With `policy.corrupt: quarantine` a run stores the bytes of a batch that cannot be decoded, and
     continues after it. A later version may be able to decode them, or a new leader may have an
-    undamaged copy. What cannot be decoded stays in quarantine; nothing is landed twice.
+    undamaged copy. With `policy.undecodable: quarantine` it stores records that do not fit the
+    schema: correct the schema in the job file first. What cannot be decoded stays in quarantine;
+    nothing is landed twice.
 
     \b
     Examples:
@@ -59,7 +61,7 @@ def redrive(
     from rangeland.render.result_view import result_picture
     from rangeland.run import redrive as redrive_job
 
-    spark = spark_for(output, job)
+    spark = spark_for_rows(output, job)
     result = redrive_job(job, spark, output.progress(), from_log=from_log, dry_run=dry_run)
     done = None if result.done is None else result_picture(result.done)
     output.answer(result.to_json(), redrive_picture(result, done))

@@ -66,6 +66,19 @@ def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
     return made
 
 
+def refuse_unusable_schemas(job: Job) -> None:
+    """Raises JobFileError for a schema in the job file, or in a file that it names, that cannot be
+    read or used. Asks no server, so it is cheap to do first."""
+    decode = job.decode
+    if decode.registry is None:
+        row_format_of(job)
+        return
+    if decode.key.schema_:
+        _format(decode.key, UnknownFields.DROP, "key", None)
+    if decode.value.schema_:
+        _format(decode.value, UnknownFields.DROP, "value", None)
+
+
 def _schemas(job: Job, seen: SeenIds) -> TableFormats | None:
     """The schemas of a registry, frozen; None without one."""
     registry = job.decode.registry

@@ -17,7 +17,7 @@ from rangeland.model import COUNT_NAMES, Counts
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.render.loss_view import loss_lines
 from rangeland.render.text_drawing import biggest, listed, named, safe_text, table_of
-from rangeland.results import RunResult
+from rangeland.results import RunResult, WriterSchema
 from rangeland.wording import counted, duration, number, size
 
 COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
@@ -30,6 +30,9 @@ def result_picture(result: RunResult) -> RenderableType:
         parts += [Text(), _result_table(result), Text(), closing_sum(result), _landing(result)]
     if result.replaced is not None:
         parts.append(_replaced(result.replaced))
+    added = [", ".join(result.added_columns)] if result.added_columns else []
+    parts += listed("columns added to the table", added, "green")
+    parts += listed("schemas of the values", [_schema(one) for one in result.schemas or ()], "dim")
     recovered = [f"plan {sequence}" for sequence in result.recovered]
     parts += listed("finished from an earlier run", recovered, "yellow")
     parts += listed("already landed, left out", [str(r) for r in result.already], "cyan")
@@ -39,6 +42,13 @@ def result_picture(result: RunResult) -> RenderableType:
     parts += loss_lines(result.losses)
     parts += listed("warning", result.warnings, "yellow")
     return Group(*parts)
+
+
+def _schema(one: WriterSchema) -> str:
+    """``12, version 3 of orders-value: 1,000 records``."""
+    version = "" if one.version is None else f"version {one.version} of "
+    subject = f", {version}{one.subject}" if one.subject else ""
+    return f"{one.id}{subject}: {counted(one.records, 'record')}"
 
 
 def adopt_picture(result: AdoptResult) -> RenderableType:

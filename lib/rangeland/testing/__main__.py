@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from rangeland.jvm.jars import JAR_SETS, fetch_jars
 from rangeland.testing import jafka_clients, rocketmq_clients
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
-from rangeland.testing.producing import CODECS, fill
+from rangeland.testing.producing import CODECS, Record, fill, produce
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.wording import counted
 
@@ -62,6 +63,10 @@ def _parser() -> argparse.ArgumentParser:
     rocketmq.add_argument("--queues", type=int, default=4, metavar="N", help="of each broker")
     rocketmq.add_argument("--name-servers", type=int, default=1, metavar="N")
     rocketmq.add_argument("--slaves", action="store_true", help="each broker gets a slave")
+    lines = commands.add_parser("produce", help="write the lines of a file to a Kafka topic")
+    lines.add_argument("server", metavar="HOST:PORT")
+    lines.add_argument("topic")
+    lines.add_argument("file", type=Path, help="each line becomes the value of a record")
     fetch = commands.add_parser("fetch", help="fetch jars into the cache, for use without network")
     fetch.add_argument("sets", nargs="*", metavar="SET", help=", ".join(JAR_SETS))
     return parser
@@ -82,6 +87,12 @@ def _add(
     made.add_argument("--topic", default=records_of, help="the topic that --records go to")
     made.add_argument("--records", type=int, default=0, metavar="N", help="fill a topic first")
     return made
+
+
+def _produce(chosen: argparse.Namespace) -> None:
+    values = chosen.file.read_bytes().splitlines()
+    produce(chosen.server, chosen.topic, [Record(value) for value in values])
+    _say(f"Topic {chosen.topic}: {counted(len(values), 'record')} more.")
 
 
 def _fetch(chosen: argparse.Namespace) -> None:
@@ -154,6 +165,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "kafka": _kafka,
     "jafka": _jafka,
     "rocketmq": _rocketmq,
+    "produce": _produce,
     "fetch": _fetch,
 }
 
