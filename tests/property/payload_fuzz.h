@@ -1,5 +1,5 @@
 /* The decoders of payloads under the fuzzer; the tables of their schemas are in payload_tables.h, which
- * test_kernel_fuzz.py writes. Columns are exactly as large as the first pass has counted. */
+ * test_kernel_fuzz.py writes. Columns begin with little room and grow by little. */
 
 #include "payload_tables.h"
 
@@ -24,24 +24,27 @@ static void cut_payloads(cut_t *cut, const uint8_t *data, int64_t size) {
                               cut->faults, cut->positions, cut->places};
 }
 
-static void allocate_columns(column_t *columns, int64_t count) {
+/* A column with room for so many rows and bytes; what it holds is kept. */
+static void make_column(column_t *column, int64_t rows, int64_t size) {
     static const int64_t widths[] = {0, 0, 4, 8, 4, 8, 16, 4, 4, 4, 0};
-    for (int64_t i = 0; i < count; i++) {
-        column_t *column = &columns[i];
-        int has_offsets = column->kind >= BINARY_COLUMN && column->kind <= LIST_COLUMN;
-        int64_t size = (column->rows + has_offsets) * widths[column->kind];
-        column->row_capacity = column->rows;
-        column->byte_capacity = column->bytes;
-        column->valid = room(column->rows / 8 + 1);
-        column->data = room(column->kind == BOOL_COLUMN ? column->rows / 8 + 1 : size);
-        column->text = room(column->bytes + SLACK);
-    }
+    int64_t begin = column->valid ? column->row_capacity / 8 + 1 : 0;
+    int64_t values = (rows + is_with_offsets(column)) * widths[column->kind];
+    column->valid = realloc(column->valid, (uint64_t)(rows / 8 + 1));
+    memset(column->valid + begin, 0xff, (uint64_t)(rows / 8 + 1 - begin));
+    int first = !column->data && is_with_offsets(column);
+    if (column->kind == BOOL_COLUMN) values = rows / 8 + 1;
+    column->data = realloc(column->data, (uint64_t)(values ? values : 1));
+    if (first) memset(column->data, 0, 4);
+    column->text = realloc(column->text, (uint64_t)(size + SLACK));
+    column->row_capacity = rows;
+    column->byte_capacity = size;
 }
 
-static int32_t decode_once(int is_avro, const cut_t *cut, sink_t *sink, int64_t *decoded) {
+static int32_t decode_once(int is_avro, const cut_t *cut, const sink_t *sink,
+                           progress_t *progress) {
     if (is_avro)
         return rangeland_decode_avro(&cut->table, (const avro_node_t *)avro_nodes, avro_children,
-                                     avro_constants, sink, decoded);
+                                     avro_constants, sink, progress);
     int64_t longest = 0;
     for (int64_t i = 0; i < cut->table.count; i++)
         if (cut->ends[i] - cut->starts[i] > longest) longest = cut->ends[i] - cut->starts[i];
@@ -52,30 +55,38 @@ static int32_t decode_once(int is_avro, const cut_t *cut, sink_t *sink, int64_t 
                                4 * longest + 8};
     memset(program.slots, 0, PROTO_FIELD_COUNT * sizeof(proto_slot_t));
     memset(program.cases, 0, 8 * PROTO_ONEOF_COUNT + 8);
-    int32_t fault = rangeland_decode_protobuf(&cut->table, &program, sink, decoded);
+    int32_t fault = rangeland_decode_protobuf(&cut->table, &program, sink, progress);
     free(program.slots), free(program.cases), free(program.spare);
     return fault;
 }
 
 static void decode_columns(const uint8_t *data, int64_t size, int is_avro) {
-    int64_t bytes = is_avro ? sizeof avro_columns : sizeof proto_columns, counted, filled;
+    int64_t bytes = is_avro ? sizeof avro_columns : sizeof proto_columns, begin = 0;
     column_t *columns = room(bytes);
     memcpy(columns, is_avro ? avro_columns : proto_columns, (uint64_t)bytes);
     int64_t count = bytes / (int64_t)sizeof(column_t);
     cut_t cut;
     cut_payloads(&cut, data, size);
     for (int64_t i = 0; i < cut.table.count; i++) cut.roots[i] = is_avro ? AVRO_ROOT : 0;
-    sink_t sink = {columns, count, 0, room(count * (int64_t)sizeof(column_mark_t)), 0, 0};
-    if (decode_once(is_avro, &cut, &sink, &counted)) abort();
-    if (columns[0].rows != cut.table.count) abort();
-    allocate_columns(columns, count);
-    sink.is_filling = 1;
-    if (decode_once(is_avro, &cut, &sink, &filled) || counted != filled) abort();
-    for (int64_t i = 0; i < count; i++) {
-        if (columns[i].rows != columns[i].row_capacity) abort();
-        free(columns[i].valid), free(columns[i].data), free(columns[i].text);
+    for (int64_t i = 0; i < count; i++) make_column(&columns[i], next() % 4, next() % 16);
+    int64_t most = next() % 4 ? INT64_MAX : 1 + (int64_t)(next() % 2000);
+    sink_t sink = {columns, 1 << 14, most, 0, 0, 0, 0, 0, 0};
+    progress_t progress;
+    int32_t fault;
+    while ((fault = decode_once(is_avro, &cut, &sink, &progress)) == COLUMN_FULL) {
+        column_t *full = &columns[progress.full];
+        int64_t rows = full->row_capacity, wanted = full->byte_capacity + progress.wanted;
+        make_column(full, progress.wanted ? rows : rows + 1 + (int64_t)(next() % 8),
+                    progress.wanted ? wanted : full->byte_capacity);
+        if (progress.next < begin) abort();
+        sink.next = begin = progress.next;
+        sink.taken = progress.taken;
     }
-    free(columns), free(sink.marks);
+    if (fault || columns[0].rows != progress.next) abort();
+    if (progress.next < cut.table.count && (most == INT64_MAX || !progress.next)) abort();
+    for (int64_t i = 0; i < count; i++)
+        free(columns[i].valid), free(columns[i].data), free(columns[i].text);
+    free(columns);
 }
 
 static int has_offsets(const json_node_t *node) {
@@ -106,7 +117,7 @@ static void decode_json(const uint8_t *data, int64_t size) {
     for (int64_t i = 0; i < cut.table.count; i++) offsets[i + 1] = cut.ends[i];
     json_call_t call = {data, offsets, 0, 0, cut.table.count, size, nodes, all - 2, json_names,
                         json_slots, json_powers, room(size + SLACK), room(4 * (size + SLACK)),
-                        (int64_t)(next() % 3), edge(), faults};
+                        (int64_t)(next() % 3), edge(), faults, INT64_MAX};
     json_result_t result;
     int64_t found = 0;
     while (rangeland_decode_json(&call, &result) == JSON_GROW) {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.payload.raw_formats import StringFormat
+from rangeland.decode.payload.row_format import RowFormat
 from rangeland.errors import BadRecord
-from rangeland.model import Partition, QuarantinedBytes, Slice
+from rangeland.model import Counts, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.plan_frames import frame_batches
@@ -48,3 +50,18 @@ def test_with_receipts_the_policy_holds(action: Action, rows: int) -> None:
     batches = frame_batches([PIECE], settings(action), receipts)
     assert sum(b.num_rows for b in batches) == rows
     assert receipts.found[0].counts.landed == rows
+
+
+def test_a_piece_without_a_decodable_record_has_no_rows() -> None:
+    """All of its records are skipped, and their slice is still read to its end."""
+    stored = encode(Batch(0, [Record(b"k", b"\xff")] * 12))
+    typed = ClusterSettings(
+        "kafka",
+        (),
+        policy=Policy(undecodable=Action.SKIP),
+        kept={0: QuarantinedBytes(stored, (), "")},
+        rows=RowFormat(value=StringFormat()),
+    )
+    receipts = Receipts()
+    assert list(frame_batches([PIECE], typed, receipts)) == []
+    assert receipts.found[0].counts == Counts(lost=12)

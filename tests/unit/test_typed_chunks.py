@@ -67,12 +67,13 @@ BAD = b"\xff\xfe"
 MIXED = {100: b"a", 101: BAD, 102: BAD, 104: BAD, 105: b"b", 119: BAD}
 
 
-def typing(action: Action, row_format: RowFormat = TEXT) -> TypedChunks:
-    return TypedChunks(row_format, Policy(undecodable=action), [PIECE])
+def typed(given: SliceChunk, action: Action, row_format: RowFormat = TEXT) -> SliceChunk:
+    [found] = TypedChunks(row_format, Policy(undecodable=action), [PIECE]).typed(given)
+    return found
 
 
 def test_good_records_become_text_and_counts_stay() -> None:
-    found = typing(Action.FAIL).typed(chunk({100: b"a", 103: None, 104: b""}))
+    found = typed(chunk({100: b"a", 103: None, 104: b""}), Action.FAIL)
     assert found.batch.column("value").to_pylist() == ["a", None, ""]
     assert found.batch.schema == TEXT.schema(columns.row_schema())
     assert found.batch.schema.field("key").type == pa.binary()
@@ -82,7 +83,7 @@ def test_good_records_become_text_and_counts_stay() -> None:
 
 def test_a_bad_record_ends_the_reading_and_is_named() -> None:
     with pytest.raises(UndecodablePayload) as caught:
-        typing(Action.FAIL).typed(chunk(MIXED))
+        typed(chunk(MIXED), Action.FAIL)
     error = pickle.loads(pickle.dumps(caught.value))
     assert error.exit_code == 65
     assert error.what == "orders/3: the value of the record at offset 101 cannot be decoded"
@@ -100,13 +101,13 @@ def test_a_bad_record_ends_the_reading_and_is_named() -> None:
 def test_a_bad_key_is_named_as_one() -> None:
     both = RowFormat(key=StringFormat(), value=StringFormat())
     with pytest.raises(UndecodablePayload, match="the key of the record at offset 100"):
-        typing(Action.FAIL, both).typed(chunk({100: BAD}, key=BAD))
+        typed(chunk({100: BAD}, key=BAD), Action.FAIL, both)
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
 def test_the_counts_of_a_slice_close_per_record(action: Action) -> None:
     receipts = ReceiptBuilder([PIECE])
-    found = typing(action).typed(chunk(MIXED))
+    found = typed(chunk(MIXED), action)
     receipts.add(found)
     (receipt,) = receipts.receipts()
     name = "lost" if action is Action.SKIP else "quarantined"
@@ -123,8 +124,8 @@ def test_the_counts_of_a_slice_close_per_record(action: Action) -> None:
 
 
 def test_only_quarantined_records_are_kept_with_all_that_they_have() -> None:
-    assert all(one.kept is None for one in typing(Action.SKIP).typed(chunk(MIXED)).records)
-    first = typing(Action.QUARANTINE).typed(chunk(MIXED)).records[0].kept
+    assert all(one.kept is None for one in typed(chunk(MIXED), Action.SKIP).records)
+    first = typed(chunk(MIXED), Action.QUARANTINE).records[0].kept
     assert first is not None
     assert first.rows.column("offset").to_pylist() == [101, 102]
     assert first.rows.column("value").to_pylist() == [BAD, BAD]
@@ -133,7 +134,7 @@ def test_only_quarantined_records_are_kept_with_all_that_they_have() -> None:
 
 
 def test_a_chunk_that_is_held_has_no_width_and_no_rows() -> None:
-    found = typing(Action.HOLD).typed(chunk(MIXED))
+    found = typed(chunk(MIXED), Action.HOLD)
     assert (found.from_offset, found.until_offset, found.batch) == (100, 100, None)
     assert found.loss is not None
     assert (found.loss.from_offset, found.loss.until_offset) == (100, 120)
@@ -145,7 +146,7 @@ def test_a_chunk_that_is_held_has_no_width_and_no_rows() -> None:
 def test_too_many_losses_end_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed_chunks, "MAX_LOSSES", 2)
     with pytest.raises(UndecodablePayload, match="more than 2 places"):
-        typing(Action.SKIP).typed(chunk(MIXED))
+        typed(chunk(MIXED), Action.SKIP)
 
 
 # --- from the quarantine ------------------------------------------------------------------
@@ -153,7 +154,7 @@ def test_too_many_losses_end_the_reading(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def kept_in(folder: Path) -> QuarantinedBytes:
     """As it is read from the quarantine that it was written to."""
-    lost = typing(Action.QUARANTINE).typed(chunk(MIXED)).records[0]
+    lost = typed(chunk(MIXED), Action.QUARANTINE).records[0]
     assert lost.kept is not None
     settings = QuarantineWriterSettings(StoreSettings(str(folder)), "j", "a", 1, "hash")
     writer = QuarantineWriter(settings)
@@ -245,7 +246,7 @@ def test_a_flat_table_has_the_fields_after_the_columns_of_the_log() -> None:
         *("a", "b", "_rescued_data"),
     ]
     assert all(f.nullable for f in typed_rows("kafka", flat))
-    found = typing(Action.SKIP, flat).typed(chunk({100: b"x,1", 101: b"-", 102: None}))
+    found = typed(chunk({100: b"x,1", 101: b"-", 102: None}), Action.SKIP, flat)
     assert found.batch.schema.equals(typed_rows("kafka", flat))
     assert found.batch.select(["_offset", "a", "b", "_rescued_data"]).to_pylist() == [
         {"_offset": 100, "a": "x", "b": 1, "_rescued_data": "{}"},
@@ -266,7 +267,7 @@ def test_a_nested_table_has_a_struct_whose_fields_may_be_null() -> None:
     assert schema.field("value").type == pa.struct([("a", pa.string()), ("b", pa.int32())])
     assert schema.names[-1] == "bornTimestamp"
     assert RESCUED.name not in schema.names
-    found = typing(Action.SKIP, nested).typed(chunk({100: b"x,1", 102: None}))
+    found = typed(chunk({100: b"x,1", 102: None}), Action.SKIP, nested)
     assert found.batch.column("value").to_pylist() == [{"a": "x", "b": 1}, None]
 
 
@@ -282,6 +283,6 @@ def test_text_cannot_be_flat() -> None:
 
 
 def test_losses_are_those_of_the_ledger() -> None:
-    lost = typing(Action.SKIP).typed(chunk(MIXED)).records[0].loss
+    lost = typed(chunk(MIXED), Action.SKIP).records[0].loss
     assert isinstance(lost, Loss)
     assert lost.cause == "their keys or values are not what the schema in the job file says"

@@ -98,10 +98,9 @@ def _read(
             if batch is not None:
                 batch = with_partition(batch, partition)
             chunk = replace(chunk, batch=batch, bytes_read=size)
-            if typing is not None:
-                chunk = typing.typed(chunk)
-            held |= _held(chunk)
-            yield chunk
+            for one in [chunk] if typing is None else typing.typed(chunk):
+                held |= _held(one)
+                yield one
             size = 0
             if chunk.slice_index in held:
                 break

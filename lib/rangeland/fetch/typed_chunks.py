@@ -26,12 +26,12 @@ from rangeland.decode.columns import (
     VALUE,
     with_partition,
 )
-from rangeland.decode.payload.row_format import RowDecoder, RowFormat, UndecodableRow
+from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
 from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import UndecodablePayload
 from rangeland.fetch.damage_policy import log_loss
 from rangeland.fetch.receipt_builder import LostRecords, SliceChunk
-from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Slice
+from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.wording import counted
 
@@ -52,14 +52,24 @@ class TypedChunks:
         self._slices: Mapping[int, Slice] = {s.index: s for s in slices}
         self._losses: dict[int, int] = {}
 
-    def typed(self, chunk: SliceChunk) -> SliceChunk:
-        """The chunk with typed rows. Where the policy is to hold, it has none: its slice ends where
-        the chunk begins. Raises UndecodablePayload where the policy is to fail."""
-        rows: pa.RecordBatch | None = chunk.batch
-        if rows is None:
-            return chunk
+    def typed(self, chunk: SliceChunk) -> Iterator[SliceChunk]:
+        """The chunk with typed rows, in several chunks if they take much memory. Where the policy
+        is to hold, the last one has none: its slice ends where that chunk begins. Raises
+        UndecodablePayload where the policy is to fail."""
+        if chunk.batch is None:
+            yield chunk
+            return
+        decoder = self._decoder(self._slices[chunk.slice_index].partition.topic)
+        for decoded in decoder.decode(chunk.batch):
+            first, chunk = _split(chunk, decoded.batch.num_rows)
+            found = self._typed(first, decoded)
+            yield found
+            if found.loss is not None:
+                return
+
+    def _typed(self, chunk: SliceChunk, decoded: DecodedRows) -> SliceChunk:
+        rows: pa.RecordBatch = chunk.batch
         piece = self._slices[chunk.slice_index]
-        decoded = self._decoder(piece.partition.topic).decode(rows)
         typed = replace(chunk, batch=decoded.batch, schema_ids=decoded.schema_ids)
         if not decoded.undecodable:
             return typed
@@ -106,6 +116,28 @@ class TypedChunks:
         )
 
 
+def _split(chunk: SliceChunk, rows: int) -> tuple[SliceChunk, SliceChunk]:
+    """The first rows of a chunk with the offsets up to the next row, and the rest."""
+    batch: pa.RecordBatch = chunk.batch
+    if rows == batch.num_rows:
+        rest = replace(chunk, from_offset=chunk.until_offset, counts=Counts(), batch=None)
+        return chunk, rest
+    end = _offset(batch, rows)
+    width = end - chunk.from_offset
+    # Of which class an offset without a row is, only matters for the sum of all pieces.
+    others = width - rows if chunk.taken_up is None else 0
+    taken = {"landed": rows}
+    for name in COUNT_NAMES[1:]:
+        taken[name] = min(others, getattr(chunk.counts, name))
+        others -= taken[name]
+    counts = Counts(**{name: getattr(chunk.counts, name) - n for name, n in taken.items()})
+    first = replace(chunk, until_offset=end, counts=Counts(**taken), batch=batch.slice(0, rows))
+    rest = replace(chunk, from_offset=end, counts=counts, batch=batch.slice(rows), bytes_read=0)
+    if chunk.taken_up is None:
+        return first, rest
+    return replace(first, taken_up=width), replace(rest, taken_up=chunk.taken_up - width)
+
+
 def kept_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[SliceChunk]:
     """The chunks of slices whose records are intact in quarantine."""
     schema = rows_of(settings.dialect)
@@ -117,7 +149,7 @@ def kept_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[Sl
         batch = with_partition(rows.select(_records(schema)), piece.partition)
         ends = (piece.from_offset, piece.until_offset)
         chunk = SliceChunk(piece.index, *ends, Counts(landed=batch.num_rows), batch)
-        yield chunk if typing is None else typing.typed(chunk)
+        yield from [chunk] if typing is None else typing.typed(chunk)
 
 
 def inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.RecordBatch:
@@ -135,10 +167,13 @@ def decodable(
     reason why not."""
     rows = inside(kept, where.from_offset, where.until_offset)
     batch = with_partition(rows.select(_records(rows_of(dialect))), where.partition)
-    found: Sequence[UndecodableRow] = ()
+    reasons: dict[int, str] = {}
     if row_format is not None:
-        found = row_format.decoder(where.partition.topic).decode(batch).undecodable
-    reasons = {_offset(batch, one.row): f"{one.part}: {_reason(one)}" for one in found}
+        begin = 0
+        for decoded in row_format.decoder(where.partition.topic).decode(batch):
+            for one in decoded.undecodable:
+                reasons[_offset(batch, begin + one.row)] = f"{one.part}: {_reason(one)}"
+            begin += decoded.batch.num_rows
     offsets = range(where.from_offset, where.until_offset)
     pieces = []
     for is_bad, group in groupby(offsets, reasons.__contains__):

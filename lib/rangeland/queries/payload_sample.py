@@ -172,16 +172,24 @@ def _shown(rows: list[pa.RecordBatch], row_format: RowFormat | None) -> tuple[li
     lines: list[str] = []
     undecodable = 0
     for batch in rows:
-        values, reasons = batch.column(VALUE.name), dict[int, str]()
-        if row_format is not None:
-            decoded = row_format.decoder(_topic_of(batch)).decode(batch)
-            values = _values_of(decoded.batch, row_format)
-            reasons = {one.row: f"{one.part}: {one.reason}" for one in decoded.undecodable}
-        undecodable += len(reasons)
-        for row in range(min(batch.num_rows, SHOWN_ROWS - len(lines))):
-            text = _text(values[row].as_py())
-            lines.append(f"undecodable {reasons[row]}" if row in reasons else text)
+        for values, reasons in _decoded(batch, row_format):
+            undecodable += len(reasons)
+            for row in range(min(len(values), SHOWN_ROWS - len(lines))):
+                text = _text(values[row].as_py())
+                lines.append(f"undecodable {reasons[row]}" if row in reasons else text)
     return lines, undecodable
+
+
+def _decoded(
+    batch: pa.RecordBatch, row_format: RowFormat | None
+) -> Iterator[tuple[pa.Array, dict[int, str]]]:
+    """Values, and why some of them cannot be decoded; in pieces, by their memory."""
+    if row_format is None:
+        yield batch.column(VALUE.name), {}
+        return
+    for decoded in row_format.decoder(_topic_of(batch)).decode(batch):
+        reasons = {one.row: f"{one.part}: {one.reason}" for one in decoded.undecodable}
+        yield _values_of(decoded.batch, row_format), reasons
 
 
 def _values_of(rows: pa.RecordBatch, row_format: RowFormat) -> pa.Array:

@@ -113,7 +113,7 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in slices of about ``FRAME_BATCH_BYTES``."""
     pieces = max(1, -(-batch.nbytes // FRAME_BATCH_BYTES))
     rows = -(-batch.num_rows // pieces)
-    for start in range(0, batch.num_rows, rows):
+    for start in range(0, batch.num_rows, max(rows, 1)):
         yield batch.slice(start, rows)
 
 

@@ -240,38 +240,26 @@ static int avro_walk(avro_t *avro, int64_t index) {
     return fault;
 }
 
-/* One pass over all payloads: the first finds faults, in the second there are no new ones.
- * A payload must end with its last value. */
+/* A payload must end with its last value. */
+static int avro_payload(void *decoder, const payloads_t *payloads, int64_t at) {
+    avro_t *avro = decoder;
+    const uint8_t *from = payloads->data + payloads->starts[at];
+    avro->at = from;
+    avro->end = payloads->data + payloads->ends[at];
+    avro->empty_items = 0;
+    avro->place = -1;
+    int fault = avro_walk(avro, payloads->roots[at]);
+    if (!fault && UNLIKELY(avro->at != avro->end)) fault = PAYLOAD_TRAILING;
+    if (UNLIKELY(fault)) {
+        payloads->positions[at] = avro->at - from;
+        payloads->places[at] = avro->place;
+    }
+    return fault;
+}
+
 EXPORT int32_t rangeland_decode_avro(const payloads_t *payloads, const avro_node_t *nodes,
                                      const int64_t *children, const uint8_t *constants,
-                                     const sink_t *sink, int64_t *decoded) {
+                                     const sink_t *sink, progress_t *progress) {
     avro_t avro = {*sink, nodes, children, constants, 0, 0, 0, -1};
-    *decoded = 0;
-    if (sink->is_filling) begin_filling(&avro.sink);
-    for (int64_t i = 0; i < payloads->count; i++) {
-        const uint8_t *from = payloads->data + payloads->starts[i];
-        int64_t length = payloads->ends[i] - payloads->starts[i];
-        begin_payload(&avro.sink, length);
-        if (!payloads->faults[i]) {
-            avro.at = from;
-            avro.end = from + length;
-            avro.empty_items = 0;
-            avro.place = -1;
-            int fault = avro_walk(&avro, payloads->roots[i]);
-            if (!fault && UNLIKELY(avro.at != avro.end)) fault = PAYLOAD_TRAILING;
-            if (!fault) {
-                ++*decoded;
-                continue;
-            }
-            if (sink->is_filling) return CAPACITY;
-            take_back(&avro.sink);
-            payloads->faults[i] = fault;
-            payloads->positions[i] = avro.at - from;
-            payloads->places[i] = avro.place;
-            begin_payload(&avro.sink, length);
-        }
-        int fault = put_null(&avro.sink, 0);
-        if (UNLIKELY(fault)) return fault;
-    }
-    return OK;
+    return decode_payloads(payloads, &avro.sink, &avro, avro_payload, progress);
 }

@@ -3,7 +3,8 @@
  * Part of kernel.c, whose rules apply here too; decode/payload/json_reference.py is what it must
  * equal. A payload that does not fit the schema is taken back out of all columns, gets a null row
  * and a line in the table of faults. One that finds a column full is taken back too, and the call ends:
- * the caller makes room and goes on with that payload. */
+ * the caller makes room and goes on with that payload. The call also ends once the columns take
+ * `most_taken` bytes, give or take those of a few payloads. */
 
 typedef struct {
     const uint8_t *payloads;
@@ -19,11 +20,22 @@ typedef struct {
     int32_t *map_slots;
     int64_t unknown, seed;
     int64_t *faults; /* row, fault, position, node */
+    int64_t most_taken;
 } json_call_t;
 
 typedef struct {
     int64_t row, faults, grow_node, grow_bytes;
 } json_result_t;
+
+enum { JSON_ROWS_UNSEEN = 64, JSON_BYTES_UNSEEN = 1 << 16 };
+
+/* What all columns take in memory, in bytes. */
+static int64_t json_taken(const json_state_t *s) {
+    int64_t sum = 0;
+    for (const json_node_t *node = s->nodes; node <= s->rescued; node++)
+        sum += node->length * (node->width + 1) + node->bytes;
+    return sum;
+}
 
 /* Takes back all items from `length` on. */
 static void json_take_back(json_state_t *s, json_node_t *node, int64_t length) {
@@ -44,7 +56,8 @@ static int json_row(json_reader_t *r, const uint8_t *payload, int64_t length) {
     t->end = payload + length;
     t->depth = 0;
     s->fault_node = 0;
-    s->cells += JSON_CELLS_PER_BYTE * length;
+    s->cells = JSON_FREE_CELLS + JSON_CELLS_PER_BYTE * length;
+    if (s->cells > JSON_MOST_CELLS) s->cells = JSON_MOST_CELLS;
     json_skip_space(t);
     if (t->p == t->end) return JSON_ENDS;
     if (*t->p != '{') return JSON_WRONG_TYPE;
@@ -79,10 +92,16 @@ EXPORT int32_t rangeland_decode_json(const json_call_t *call, json_result_t *res
     s->text.limit = call->payloads + call->payload_bytes;
     s->text.scratch = call->scratch;
     int fault = OK;
+    int64_t seen_row = call->row, seen_bytes = call->offsets[call->row];
     for (s->row = call->row; s->row < call->rows; s->row++) {
+        if (s->row - seen_row >= JSON_ROWS_UNSEEN ||
+            call->offsets[s->row] - seen_bytes >= JSON_BYTES_UNSEEN) {
+            if (json_taken(s) >= call->most_taken) break;
+            seen_row = s->row;
+            seen_bytes = call->offsets[s->row];
+        }
         int64_t undecided = s->undecided->length;
         int is_null = call->valid && !call->valid[s->row];
-        s->cells = JSON_FREE_CELLS;
         if (!is_null)
             fault = json_row(&r, call->payloads + call->offsets[s->row],
                              call->offsets[s->row + 1] - call->offsets[s->row]);

@@ -31,7 +31,8 @@ enum json_fault {
 };
 
 /* As in decode/payload/json_rules.py. */
-enum { JSON_MAX_DEPTH = 64, JSON_CELLS_PER_BYTE = 8, JSON_FREE_CELLS = 20000 };
+enum { JSON_MAX_DEPTH = 64, JSON_CELLS_PER_BYTE = 8, JSON_FREE_CELLS = 20000,
+       JSON_MOST_CELLS = 1 << 24 };
 
 /* `depth` counts the arrays and objects that are open around `p`. */
 typedef struct {

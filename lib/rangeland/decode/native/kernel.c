@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-#define KERNEL_ABI 11
+#define KERNEL_ABI 12
 #define SLACK 64
 
 #if defined(_WIN32)

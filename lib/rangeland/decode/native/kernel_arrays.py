@@ -14,6 +14,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns
@@ -88,6 +89,39 @@ def check_size(size: int) -> None:
 
 def allocate(*sizes: int) -> list[pa.Buffer]:
     return [pa.allocate_buffer(size, resizable=True) for size in sizes]
+
+
+class GrowingBuffers:
+    """Three buffers for each row of a table of columns: validity, values, data. Their addresses are
+    numbers of the row from ``first`` on."""
+
+    def __init__(self, numbers: Any, first: int) -> None:
+        self._numbers, self._first = numbers, first
+        self._buffers: list[list[Any]] = [[None, None, None] for _ in numbers]
+
+    def resize(self, index: int, which: int, size: int) -> int:
+        """Keeps what is in a buffer; returns the size that it had."""
+        buffer, begin = self._buffers[index][which], 0
+        if buffer is None:
+            buffer = self._buffers[index][which] = pa.allocate_buffer(size, resizable=True)
+        else:
+            begin = buffer.size
+            buffer.resize(size)
+        self._numbers[index, self._first + which] = buffer.address
+        return begin
+
+    def as_array(self, index: int, which: int, kind: Any) -> Any:
+        """What is in a buffer, to be changed in place."""
+        return np.frombuffer(self._buffers[index][which], kind)
+
+    def cut(self, index: int, which: int, size: int) -> pa.Buffer:
+        """A buffer that does not grow any more."""
+        return cut(self._buffers[index][which], size)
+
+
+def with_room(count: int) -> int:
+    """A first guess, from how much it was the last time."""
+    return int(count) + int(count) // 4
 
 
 def cut(buffer: pa.Buffer, size: int) -> pa.Buffer:

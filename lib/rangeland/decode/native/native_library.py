@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rangeland.errors import StorageFailed, UsageError
 
-KERNEL_ABI = 11
+KERNEL_ABI = 12
 """As in ``kernel.c``: increased with every change of its structs or functions."""
 
 

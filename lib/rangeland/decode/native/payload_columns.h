@@ -1,12 +1,12 @@
 /* Columns that the decoders of payloads fill: any Arrow type, as a table in preorder.
  *
- * Part of kernel.c, whose rules apply here too. A decoder walks its payloads twice: the first pass
- * counts what each column needs and finds the payloads that cannot be decoded; the caller allocates;
- * the second pass writes. What a payload that fails has put is taken back.
- * A column is followed by the columns inside it, up to `end`: the fields of a struct, or the items
- * of a list. What a payload may take in memory is bounded by its length (see `most_slots`).
- * A payload that cannot be decoded is a null, as is one that is null itself.
- * The struct is mirrored in decode/payload/column_buffers.py, the faults in payload_faults.py. */
+ * Part of kernel.c, whose rules apply here too. A column is followed by the columns inside it, up to
+ * `end`: the fields of a struct, or the items of a list. A payload that does not fit the schema is
+ * taken back out of all columns and becomes a null, as one does that is null itself. One that finds a
+ * column full is taken back too, and the call ends: the caller makes room and goes on with that payload.
+ * What a payload may take in memory is bounded by its length and by LARGEST_PAYLOAD; once all of them
+ * together take `most_taken`, the call ends after the payload.
+ * The structs are mirrored in decode/payload/column_buffers.py, the faults in payload_faults.py. */
 
 enum column_kind {
     BOOL_COLUMN = 1,
@@ -42,20 +42,19 @@ enum payload_fault {
     REQUIRED_MISSING = 81,
     TOO_DEEP = 82,
     MERGE_TOO_LARGE = 83,
+    PAYLOAD_TOO_LARGE = 84,
+    COLUMN_FULL = 99, /* the caller makes room and calls again */
 };
 
 typedef struct {
-    int64_t kind, end, limit_low, limit_high; /* limit: 10 to the power of a decimal's precision */
-    int64_t rows, bytes, nulls;
+    int64_t kind, end, cost;       /* cost: what a row takes in memory, in bytes */
+    int64_t limit_low, limit_high; /* 10 to the power of a decimal's precision */
+    int64_t rows, bytes;
     int64_t row_capacity, byte_capacity;
-    uint8_t *valid;
-    void *data; /* values, or offsets */
+    uint8_t *valid; /* ones after the last row */
+    void *data;     /* values, or offsets */
     uint8_t *text;
 } column_t;
-
-typedef struct {
-    int64_t rows, bytes, nulls;
-} column_mark_t;
 
 /* For each payload: where it is, where its schema begins, and what is wrong with it: the byte and
  * the place in the schema. Those that have a fault to begin with are not looked at. */
@@ -68,66 +67,62 @@ typedef struct {
 
 typedef struct {
     column_t *columns;
-    int64_t column_count, is_filling;
-    column_mark_t *marks;
-    int64_t slots, most_slots;
+    int64_t basic_cost; /* what any payload may take */
+    int64_t most_taken; /* by all payloads together */
+    int64_t next, taken; /* the payload to go on with, and the memory of those before it */
+    int64_t used, most; /* of one payload: what it takes and may take */
+    int64_t full, wanted;
 } sink_t;
+
+typedef struct {
+    int64_t next, taken;
+    int64_t full, wanted; /* the column that is full, and the bytes that it needs: 0 for a row */
+} progress_t;
 
 typedef unsigned __int128 wide_t;
 
-enum { SLOTS_PER_BYTE = 256, SLOTS_AT_LEAST = 1024, BYTES_PER_SLOT = 64 };
+enum { COST_PER_BYTE = 2048, LARGEST_PAYLOAD = 1 << 28 };
 
-INLINE void begin_payload(sink_t *sink, int64_t length) {
-    sink->slots = 0;
-    sink->most_slots = SLOTS_AT_LEAST + 2 * sink->column_count + SLOTS_PER_BYTE * length;
-    if (sink->is_filling) return;
-    for (int64_t i = 0; i < sink->column_count; i++) {
-        const column_t *column = &sink->columns[i];
-        sink->marks[i] = (column_mark_t){column->rows, column->bytes, column->nulls};
-    }
+INLINE int is_with_offsets(const column_t *column) {
+    return column->kind >= BINARY_COLUMN && column->kind <= LIST_COLUMN;
 }
 
-/* Nothing remains of what the payload has put so far. */
-static void take_back(sink_t *sink) {
-    for (int64_t i = 0; i < sink->column_count; i++) {
-        column_t *column = &sink->columns[i];
-        column->rows = sink->marks[i].rows;
-        column->bytes = sink->marks[i].bytes;
-        column->nulls = sink->marks[i].nulls;
-    }
+/* Nothing remains of rows from `rows` on. */
+static void take_back(sink_t *sink, int64_t index, int64_t rows) {
+    column_t *column = &sink->columns[index];
+    for (int64_t row = rows; row < column->rows; row++) json_put_bit(column->valid, row, 1);
+    column->rows = rows;
+    int64_t inside = is_with_offsets(column) ? ((int32_t *)column->data)[rows] : rows;
+    if (column->kind == BINARY_COLUMN || column->kind == TEXT_COLUMN) column->bytes = inside;
+    for (int64_t child = index + 1; child < column->end; child = sink->columns[child].end)
+        take_back(sink, child, inside);
 }
 
-/* Before the second pass. */
-static void begin_filling(sink_t *sink) {
-    for (int64_t i = 0; i < sink->column_count; i++) {
-        column_t *column = &sink->columns[i];
-        column->rows = column->bytes = column->nulls = 0;
-        set_all_bits(column->valid, column->row_capacity);
-        if (column->kind == BOOL_COLUMN) {
-            uint8_t *bits = column->data;
-            for (int64_t at = 0; at < (column->row_capacity + 7) / 8; at++) bits[at] = 0;
-        }
-        if (column->kind >= BINARY_COLUMN && column->kind <= LIST_COLUMN)
-            ((int32_t *)column->data)[0] = 0;
-    }
+static int too_much(const sink_t *sink) {
+    return sink->most == LARGEST_PAYLOAD ? PAYLOAD_TOO_LARGE : TOO_MUCH_MEMORY;
 }
 
-/* The next row of a column, which the caller then writes if the pass is the second. */
+static int column_full(sink_t *sink, const column_t *column, int64_t wanted) {
+    sink->full = column - sink->columns;
+    sink->wanted = wanted;
+    return COLUMN_FULL;
+}
+
+/* The next row of a column, which the caller writes. */
 INLINE int next_row(sink_t *sink, column_t *column, int64_t *row) {
+    sink->used += column->cost;
+    if (UNLIKELY(sink->used > sink->most)) return too_much(sink);
+    if (UNLIKELY(column->rows >= column->row_capacity)) return column_full(sink, column, 0);
     *row = column->rows++;
-    if (UNLIKELY(++sink->slots > sink->most_slots)) return TOO_MUCH_MEMORY;
-    if (sink->is_filling && UNLIKELY(*row >= column->row_capacity)) return CAPACITY;
     return OK;
 }
 
 INLINE int put_number(sink_t *sink, column_t *column, int64_t value) {
     int64_t row;
     int fault = next_row(sink, column, &row);
-    if (UNLIKELY(fault) || !sink->is_filling) return fault;
+    if (UNLIKELY(fault)) return fault;
     switch (column->kind) {
-    case BOOL_COLUMN:
-        if (value) ((uint8_t *)column->data)[row >> 3] |= (uint8_t)(1u << (row & 7));
-        break;
+    case BOOL_COLUMN: json_put_bit(column->data, row, value != 0); break;
     case INT32_COLUMN: ((int32_t *)column->data)[row] = (int32_t)value; break;
     case INT64_COLUMN: ((int64_t *)column->data)[row] = value; break;
     case FLOAT_COLUMN: ((float *)column->data)[row] = (float)value; break;
@@ -144,7 +139,7 @@ INLINE int put_number(sink_t *sink, column_t *column, int64_t value) {
 INLINE int put_double(sink_t *sink, column_t *column, double value) {
     int64_t row;
     int fault = next_row(sink, column, &row);
-    if (UNLIKELY(fault) || !sink->is_filling) return fault;
+    if (UNLIKELY(fault)) return fault;
     if (column->kind == FLOAT_COLUMN)
         ((float *)column->data)[row] = (float)value;
     else
@@ -160,25 +155,23 @@ static int put_null(sink_t *sink, int64_t index) {
         int64_t row;
         int fault = next_row(sink, column, &row);
         if (UNLIKELY(fault)) return fault;
-        column->nulls++;
         int is_list = column->kind == LIST_COLUMN;
-        if (sink->is_filling) {
-            clear_bit(column->valid, row);
-            switch (column->kind) {
-            case INT32_COLUMN:
-            case FLOAT_COLUMN: ((int32_t *)column->data)[row] = 0; break;
-            case INT64_COLUMN:
-            case DOUBLE_COLUMN: ((int64_t *)column->data)[row] = 0; break;
-            case DECIMAL_COLUMN:
-                ((int64_t *)column->data)[2 * row] = ((int64_t *)column->data)[2 * row + 1] = 0;
-                break;
-            case BINARY_COLUMN:
-            case TEXT_COLUMN: ((int32_t *)column->data)[row + 1] = (int32_t)column->bytes; break;
-            case LIST_COLUMN:
-                ((int32_t *)column->data)[row + 1] = (int32_t)sink->columns[index + 1].rows;
-                break;
-            default: break;
-            }
+        clear_bit(column->valid, row);
+        switch (column->kind) {
+        case BOOL_COLUMN: json_put_bit(column->data, row, 0); break;
+        case INT32_COLUMN:
+        case FLOAT_COLUMN: ((int32_t *)column->data)[row] = 0; break;
+        case INT64_COLUMN:
+        case DOUBLE_COLUMN: ((int64_t *)column->data)[row] = 0; break;
+        case DECIMAL_COLUMN:
+            ((int64_t *)column->data)[2 * row] = ((int64_t *)column->data)[2 * row + 1] = 0;
+            break;
+        case BINARY_COLUMN:
+        case TEXT_COLUMN:
+        case LIST_COLUMN:
+            ((int32_t *)column->data)[row + 1] = ((int32_t *)column->data)[row];
+            break;
+        default: break;
         }
         index = is_list ? column->end : index + 1;
     }
@@ -190,7 +183,7 @@ INLINE int put_list(sink_t *sink, int64_t index) {
     column_t *column = &sink->columns[index];
     int64_t row;
     int fault = next_row(sink, column, &row);
-    if (UNLIKELY(fault) || !sink->is_filling) return fault;
+    if (UNLIKELY(fault)) return fault;
     ((int32_t *)column->data)[row + 1] = (int32_t)sink->columns[index + 1].rows;
     return OK;
 }
@@ -218,7 +211,7 @@ static int put_decimal(sink_t *sink, column_t *column, const uint8_t *from, int6
     if (UNLIKELY((sign ? -value : value) >= limit)) return DECIMAL_RANGE;
     int64_t row;
     int fault = next_row(sink, column, &row);
-    if (UNLIKELY(fault) || !sink->is_filling) return fault;
+    if (UNLIKELY(fault)) return fault;
     ((uint64_t *)column->data)[2 * row] = (uint64_t)value;
     ((uint64_t *)column->data)[2 * row + 1] = (uint64_t)(value >> 64);
     return OK;
@@ -239,15 +232,48 @@ static void write_uuid(uint8_t *to, const uint8_t *from) {
 INLINE int put_bytes(sink_t *sink, column_t *column, const uint8_t *from, int64_t length,
                      int64_t room) {
     if (column->kind == DECIMAL_COLUMN) return put_decimal(sink, column, from, length);
-    if (column->kind == TEXT_COLUMN && !sink->is_filling && UNLIKELY(!is_utf8(from, length)))
-        return NOT_UTF8;
+    if (column->kind == TEXT_COLUMN && UNLIKELY(!is_utf8(from, length))) return NOT_UTF8;
     int64_t row, begin = column->bytes;
-    sink->slots += length / BYTES_PER_SLOT; /* of a default, which is not in the payload */
+    sink->used += length;
     int fault = next_row(sink, column, &row);
+    if (UNLIKELY(fault)) return fault;
+    if (UNLIKELY(length > column->byte_capacity - begin)) return column_full(sink, column, length);
     column->bytes += length;
-    if (UNLIKELY(fault) || !sink->is_filling) return fault;
-    if (UNLIKELY(column->bytes > column->byte_capacity)) return CAPACITY;
     copy_bytes(column->text + begin, from, length, room);
     ((int32_t *)column->data)[row + 1] = (int32_t)column->bytes;
     return OK;
+}
+
+/* Reads one payload. What it has reached when it fails is noted in `payloads`. */
+typedef int decode_payload_t(void *decoder, const payloads_t *payloads, int64_t at);
+
+/* All payloads from `sink->next` on, as far as there is memory. `sink` is the decoder's own. */
+INLINE int decode_payloads(const payloads_t *payloads, sink_t *sink, void *decoder,
+                           decode_payload_t *decode, progress_t *progress) {
+    int64_t at = sink->next, taken = sink->taken;
+    int fault = OK;
+    for (; at < payloads->count && taken < sink->most_taken; at++) {
+        int64_t length = payloads->ends[at] - payloads->starts[at];
+        int64_t most = sink->basic_cost + COST_PER_BYTE * length;
+        sink->used = 0;
+        sink->most = most < LARGEST_PAYLOAD ? most : LARGEST_PAYLOAD;
+        if (!payloads->faults[at]) {
+            fault = decode(decoder, payloads, at);
+            if (UNLIKELY(fault)) take_back(sink, 0, at);
+            if (UNLIKELY(fault >= COLUMN_FULL)) break;
+            if (UNLIKELY(fault)) payloads->faults[at] = fault;
+        }
+        if (payloads->faults[at]) {
+            sink->used = 0;
+            sink->most = INT64_MAX;
+            fault = put_null(sink, 0);
+            if (UNLIKELY(fault)) {
+                take_back(sink, 0, at);
+                break;
+            }
+        }
+        taken += sink->used;
+    }
+    *progress = (progress_t){at, taken, sink->full, sink->wanted};
+    return fault;
 }

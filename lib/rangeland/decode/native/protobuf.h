@@ -371,7 +371,7 @@ INLINE const proto_field_t *proto_find(const proto_field_t *fields, int64_t coun
 
 /* google.protobuf.Struct, Value and ListValue, which contain each other. An entry of a struct is
  * checked as one: its key is its first field, its value the second. */
-enum { JSON_ENTRY = 8 };
+enum { JSON_ENTRY = 8, JSON_TEXT_PER_BYTE = 8 };
 
 static int proto_json(const uint8_t *at, const uint8_t *end, int form, int depth) {
     if (UNLIKELY(depth == DEEPEST_JSON)) return TOO_DEEP;
@@ -411,6 +411,7 @@ static int proto_message(proto_t *proto, int64_t index, const uint8_t *at, const
         int fault = proto_json(at, end, (int)message->form, 0);
         if (UNLIKELY(fault)) return fault;
         column_t *column = &proto->sink.columns[message->column];
+        proto->sink.used += (end - at) * JSON_TEXT_PER_BYTE;
         return put_bytes(&proto->sink, column, at, end - at, end - at);
     }
     for (int64_t i = 0; i < message->fields; i++)
@@ -442,39 +443,27 @@ static int proto_message(proto_t *proto, int64_t index, const uint8_t *at, const
     return proto_flush(proto, message);
 }
 
-/* As rangeland_decode_avro. */
-EXPORT int32_t rangeland_decode_protobuf(const payloads_t *payloads,
-                                         const proto_program_t *program, const sink_t *sink,
-                                         int64_t *decoded) {
-    proto_t proto = {*sink, program, 0, 0, -1, 0};
-    *decoded = 0;
-    if (sink->is_filling) begin_filling(&proto.sink);
-    for (int64_t i = 0; i < payloads->count; i++) {
-        const uint8_t *from = payloads->data + payloads->starts[i];
-        int64_t length = payloads->ends[i] - payloads->starts[i];
-        begin_payload(&proto.sink, length);
-        if (!payloads->faults[i]) {
-            proto.at = from;
-            proto.spare_used = 0;
-            /* By its own length, so that it does not matter which payloads are beside it. */
-            proto.spare_room = SPARE_PER_BYTE * length;
-            if (UNLIKELY(proto.spare_room > program->spare_size)) return CAPACITY;
-            proto.place = -1;
-            int fault = proto_message(&proto, payloads->roots[i], from, from + length);
-            if (!fault) {
-                ++*decoded;
-                continue;
-            }
-            if (sink->is_filling) return CAPACITY;
-            take_back(&proto.sink);
-            payloads->faults[i] = fault;
-            int is_inside = proto.at >= from && proto.at <= from + length;
-            payloads->positions[i] = is_inside ? proto.at - from : -1;
-            payloads->places[i] = proto.place;
-            begin_payload(&proto.sink, length);
-        }
-        int fault = put_null(&proto.sink, 0);
-        if (UNLIKELY(fault)) return fault;
+static int proto_payload(void *decoder, const payloads_t *payloads, int64_t at) {
+    proto_t *proto = decoder;
+    const uint8_t *from = payloads->data + payloads->starts[at];
+    int64_t length = payloads->ends[at] - payloads->starts[at];
+    proto->at = from;
+    proto->spare_used = 0;
+    /* By its own length, so that it does not matter which payloads are beside it. */
+    proto->spare_room = SPARE_PER_BYTE * length;
+    if (UNLIKELY(proto->spare_room > proto->program->spare_size)) return CAPACITY;
+    proto->place = -1;
+    int fault = proto_message(proto, payloads->roots[at], from, from + length);
+    if (UNLIKELY(fault)) {
+        int is_inside = proto->at >= from && proto->at <= from + length;
+        payloads->positions[at] = is_inside ? proto->at - from : -1;
+        payloads->places[at] = proto->place;
     }
-    return OK;
+    return fault;
+}
+
+EXPORT int32_t rangeland_decode_protobuf(const payloads_t *payloads,
+                                         const proto_program_t *program, const sink_t *sink, progress_t *progress) {
+    proto_t proto = {*sink, program, 0, 0, -1, 0};
+    return decode_payloads(payloads, &proto.sink, &proto, proto_payload, progress);
 }

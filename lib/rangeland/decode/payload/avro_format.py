@@ -98,15 +98,14 @@ class AvroDecoder(PayloadDecoder):
         found = payload_bytes(payloads)
         ids = np.zeros(found.count, np.int64)
         roots = np.full(found.count, self._bare, np.int64)
-        counts: dict[int, int] = {}
         if self._writers is not None:
             ids = read_schema_ids(found)
-            counts = count_ids(ids)
-            self._look_up(list(counts), found, ids, roots)
+            self._look_up(list(count_ids(ids)), found, ids, roots)
         self._kernel = self._kernel or PayloadKernel()
         values = self._kernel.decode_avro(found, roots, self._program, self._compiler.columns)
-        undecodable = [self._judged(found, row, int(ids[row])) for row in found.bad_rows()]
-        return DecodedPayloads(values, undecodable, schema_ids=counts)
+        count = len(values)
+        bad = [self._judged(found, row, int(ids[row])) for row in found.bad_rows(count)]
+        return DecodedPayloads(values, bad, schema_ids=count_ids(ids[:count]))
 
     def _look_up(
         self, wanted: list[int], found: PayloadBytes, ids: np.ndarray, roots: np.ndarray

@@ -2,12 +2,11 @@
 
 A table of columns is in preorder, as in ``payload_columns.h``: a struct is followed by its fields,
 a list by its items, a map by its entries (a struct of key and value). It is made once per schema;
-the buffers are allocated per array of payloads, after the kernel's first pass has counted.
+the buffers are allocated per array of payloads, and grow while the kernel fills them.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rangeland.decode.native.kernel_arrays import MAX_BYTES, SLACK
-from rangeland.decode.payload.payload_decoder import PayloadSchemaError
-from rangeland.errors import Bug
+from rangeland.decode.native.kernel_arrays import SLACK, GrowingBuffers, with_room
+from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES, PayloadSchemaError
 
 MAX_COLUMNS = 10_000
 MAX_DEPTH = 64
@@ -63,7 +61,8 @@ _WIDTHS = {
     ColumnKind.DECIMAL: 16,
 }
 _FIELDS = 12  # of column_t
-_ROWS, _BYTES, _NULLS, _ROW_CAPACITY, _BYTE_CAPACITY, _VALID, _DATA, _TEXT = range(4, 12)
+_COST, _ROWS, _BYTES, _ROW_CAPACITY, _BYTE_CAPACITY, _VALID = 2, 5, 6, 7, 8, 9
+_FEWEST_ROWS, _FEWEST_BYTES = 64, 1024
 
 
 @dataclass
@@ -75,6 +74,22 @@ class PayloadColumn:
     text_of: Callable[[bytes], str] | None = None
     """For values that the kernel writes as bytes and that are shown as text."""
     end: int = 0
+    level: int = -1
+    """The list whose items it belongs to: columns of one level have as many rows."""
+
+    @property
+    def has_bytes(self) -> bool:
+        return self.kind in (ColumnKind.BINARY, ColumnKind.TEXT)
+
+    @property
+    def has_offsets(self) -> bool:
+        return self.has_bytes or self.kind is ColumnKind.LIST
+
+    @property
+    def cost(self) -> int:
+        """What a row takes in memory, in bytes, with its validity and the longest symbol."""
+        longest = max((len(one.encode()) for one in (self.symbols or {}).values()), default=0)
+        return 1 + _data_bytes(self.kind, 1) + longest
 
 
 @dataclass
@@ -82,7 +97,8 @@ class ColumnTable:
     """``add`` a column, then those inside it, then ``close`` it."""
 
     columns: list[PayloadColumn] = field(default_factory=list)
-    depth: int = 0
+    open: list[int] = field(default_factory=list)
+    """The columns that are not closed yet."""
 
     def add(
         self,
@@ -91,20 +107,22 @@ class ColumnTable:
         text_of: Callable[[bytes], str] | None = None,
     ) -> int:
         index = len(self.columns)
-        self.depth += 1
         if index >= MAX_COLUMNS:
             raise PayloadSchemaError(f"the schema has more than {MAX_COLUMNS} columns")
-        if self.depth > MAX_DEPTH:
+        if len(self.open) >= MAX_DEPTH:
             raise PayloadSchemaError(f"the schema is nested more than {MAX_DEPTH} levels deep")
         kind = ColumnKind.INT32 if symbols is not None else _kind(arrow_type)
         if text_of is not None:
             kind = ColumnKind.BINARY
-        self.columns.append(PayloadColumn(kind, arrow_type, symbols, text_of))
+        lists = (one for one in reversed(self.open) if self.columns[one].kind is ColumnKind.LIST)
+        level = next(lists, -1)
+        self.columns.append(PayloadColumn(kind, arrow_type, symbols, text_of, level=level))
+        self.open.append(index)
         return index
 
     def close(self, index: int) -> None:
         self.columns[index].end = len(self.columns)
-        self.depth -= 1
+        self.open.pop()
 
     @contextmanager
     def entries_of(self, index: int) -> Iterator[None]:
@@ -140,78 +158,83 @@ class ColumnTable:
             if column.kind is ColumnKind.DECIMAL:
                 limit = 10**column.arrow_type.precision
             low = np.uint64(limit & ((1 << 64) - 1)).astype(np.int64)
-            row[:4] = (column.kind, column.end, low, limit >> 64)
+            row[:_ROWS] = (column.kind, column.end, column.cost, low, limit >> 64)
         return rows
 
-    def buffers(self) -> ColumnBuffers:
-        return ColumnBuffers(self, self._template.copy())
+    @cached_property
+    def cost(self) -> int:
+        """Of a row in every column."""
+        return sum(one.cost for one in self.columns)
+
+    def buffers(self, rows: int, payload_bytes: int, last: np.ndarray | None) -> ColumnBuffers:
+        """For so many payloads. ``last``: the numbers of another array, for the first guess."""
+        least = sum(one.cost for one in self.columns if one.level < 0)
+        rows = min(rows, MAX_DECODED_BYTES // least + 1)
+        return ColumnBuffers(self, rows, payload_bytes, self._template if last is None else last)
 
 
 class ColumnBuffers:
-    """One use of a table: what the kernel counts, and the memory that it fills."""
+    """One use of a table: the memory that the kernel fills."""
 
-    def __init__(self, table: ColumnTable, numbers: np.ndarray) -> None:
-        self._table = table
-        self._numbers = numbers
-        self._kept: list[list[pa.Buffer]] = []
-        self._marks = np.zeros((len(table.columns), 3), np.int64)
+    def __init__(self, table: ColumnTable, rows: int, payload_bytes: int, last: np.ndarray) -> None:
+        self._columns = table.columns
+        self._fields_of = table.fields_of
+        self.numbers = table._template.copy()
+        """Rows of ``column_t``."""
+        self._buffers = GrowingBuffers(self.numbers, _VALID)
+        for index, column in enumerate(self._columns):
+            guess = rows if column.level < 0 else with_room(last[index, _ROWS])
+            self._set_rows(index, max(guess, _FEWEST_ROWS))
+            if column.has_bytes:
+                size = max(payload_bytes // 16, with_room(last[index, _BYTES]), _FEWEST_BYTES)
+                self._set_bytes(index, size)
+            if column.has_offsets:
+                self._buffers.as_array(index, 1, np.int32)[0] = 0
 
-    def sink(self) -> ctypes.Array[ctypes.c_int64]:
-        """``sink_t``: for the first pass before ``allocate``, for the second after it."""
-        fields = (
-            self._numbers.ctypes.data,
-            len(self._table.columns),
-            int(bool(self._kept)),
-            self._marks.ctypes.data,
-            0,
-            0,
-        )
-        return (ctypes.c_int64 * len(fields))(*fields)
+    def grow(self, index: int, wanted: int) -> None:
+        """Room for so many more bytes, or for more rows in all columns of the same level: a
+        payload that is read again for each of them would take long."""
+        row = self.numbers[index]
+        if wanted:
+            size = int(row[_BYTE_CAPACITY])
+            self._set_bytes(index, size + max(size, wanted))
+            return
+        rows = 2 * int(row[_ROW_CAPACITY])
+        level = self._columns[index].level
+        for at, column in enumerate(self._columns):
+            if column.level == level and self.numbers[at, _ROW_CAPACITY] < rows:
+                self._set_rows(at, rows)
 
-    def allocate(self) -> None:
-        """Memory for what the first pass has counted."""
-        for row, column in zip(self._numbers, self._table.columns, strict=True):
-            rows, size = int(row[_ROWS]), int(row[_BYTES])
-            if max(rows, size) >= MAX_BYTES:
-                raise Bug(
-                    f"a column of payloads would have {rows} rows and {size} bytes",
-                    why="Arrow can address 2 GiB of them",
-                )
-            row[_ROW_CAPACITY], row[_BYTE_CAPACITY] = rows, size
-            sizes = [rows // 8 + 1, _data_bytes(column.kind, rows)]
-            if column.kind in (ColumnKind.BINARY, ColumnKind.TEXT):
-                sizes.append(size + SLACK)
-            kept = [pa.allocate_buffer(n) for n in sizes]
-            row[_VALID : _VALID + len(kept)] = [buffer.address for buffer in kept]
-            self._kept.append(kept)
+    def _set_rows(self, index: int, rows: int) -> None:
+        valid = rows // 8 + 1
+        begin = self._buffers.resize(index, 0, valid)
+        self._buffers.as_array(index, 0, np.uint8)[begin:valid] = 0xFF
+        self._buffers.resize(index, 1, _data_bytes(self._columns[index].kind, rows))
+        self.numbers[index, _ROW_CAPACITY] = rows
+
+    def _set_bytes(self, index: int, size: int) -> None:
+        self._buffers.resize(index, 2, size + SLACK)
+        self.numbers[index, _BYTE_CAPACITY] = size
 
     def array(self, index: int = 0) -> pa.Array:
-        """The values of a column, after the second pass."""
-        column, kept = self._table.columns[index], self._kept[index]
-        numbers = self._numbers[index]
-        rows, nulls = int(numbers[_ROWS]), int(numbers[_NULLS])
-        valid = kept[0] if nulls else None
-        match column.kind:
-            case ColumnKind.STRUCT:
-                arrays = [self.array(at) for at in self._table.fields_of(index)]
-                return pa.Array.from_buffers(column.arrow_type, rows, [valid], nulls, 0, arrays)
-            case ColumnKind.LIST:
-                items = [self.array(index + 1)]
-                found = pa.Array.from_buffers(
-                    column.arrow_type, rows, [valid, kept[1]], nulls, 0, items
-                )
-                return last_of_each_key(found) if pa.types.is_map(column.arrow_type) else found
-            case ColumnKind.BINARY | ColumnKind.TEXT:
-                text = kept[2].slice(0, int(numbers[_BYTES]))
-                buffers = [valid, kept[1], text]
-                if column.text_of is not None:
-                    found = pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
-                    return _as_text(found, column.text_of)
-                return pa.Array.from_buffers(column.arrow_type, rows, buffers, nulls)
-        if column.symbols is None:
-            return pa.Array.from_buffers(column.arrow_type, rows, [valid, kept[1]], nulls)
-        found = pa.Array.from_buffers(pa.int32(), rows, [valid, kept[1]], nulls)
-        return _as_symbols(found, column.symbols)
+        """The values of a column."""
+        column, numbers = self._columns[index], self.numbers[index]
+        rows = int(numbers[_ROWS])
+        buffers = [self._buffers.cut(index, 0, rows // 8 + 1)]
+        if column.kind is not ColumnKind.STRUCT:
+            buffers.append(self._buffers.cut(index, 1, _data_bytes(column.kind, rows)))
+        if column.has_bytes:
+            buffers.append(self._buffers.cut(index, 2, int(numbers[_BYTES])))
+        children = [self.array(at) for at in self._fields_of(index)]
+        stored = column.arrow_type
+        if column.symbols is not None or column.text_of is not None:
+            stored = pa.int32() if column.text_of is None else pa.binary()
+        found = pa.Array.from_buffers(stored, rows, buffers, children=children)
+        if pa.types.is_map(stored):
+            return last_of_each_key(found)
+        if column.text_of is not None:
+            return _as_text(found, column.text_of)
+        return found if column.symbols is None else _as_symbols(found, column.symbols)
 
 
 def last_of_each_key(maps: pa.MapArray) -> pa.MapArray:

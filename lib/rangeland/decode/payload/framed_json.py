@@ -56,20 +56,21 @@ class FramedJsonDecoder(PayloadDecoder):
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
         found = payload_bytes(payloads)
         ids = read_schema_ids(found)
-        counts = count_ids(ids)
-        for schema_id in counts:
+        for schema_id in count_ids(ids):
             if self._reason(schema_id):
                 found.fail(np.flatnonzero(ids == schema_id), PayloadFault.UNKNOWN_SCHEMA_ID)
+        decoded = self._body.decode(_without_frames(found, payloads.type))
+        count = len(decoded.values)
         bad = {
             row: Undecodable(
                 row, found.reason(row, detail=self._refused.get(int(ids[row]), "")), _id(ids, row)
             )
-            for row in found.bad_rows()
+            for row in found.bad_rows(count)
         }
-        decoded = self._body.decode(_without_frames(found, payloads.type))
         for one in decoded.undecodable:
             bad[one.row] = replace(one, schema_id=_id(ids, one.row))
-        return replace(decoded, undecodable=[bad[row] for row in sorted(bad)], schema_ids=counts)
+        undecodable = [bad[row] for row in sorted(bad)]
+        return replace(decoded, undecodable=undecodable, schema_ids=count_ids(ids[:count]))
 
     def _reason(self, schema_id: int) -> str:
         """Why payloads with this id are refused; empty if they are not. Looked up once."""

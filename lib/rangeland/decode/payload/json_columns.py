@@ -15,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode.native.kernel_arrays import SLACK, cut
+from rangeland.decode.native.kernel_arrays import SLACK, GrowingBuffers, with_room
 from rangeland.decode.payload.json_rules import cells_of, children_of
+from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES
 from rangeland.decode.payload.schema_ddl import LOCAL_TIME
 
 UNDECIDED_NUMBERS: Final = 5
@@ -174,12 +175,12 @@ class JsonColumns:
     def __init__(self, table: NodeTable, rows: int, payload_bytes: int, last: Any) -> None:
         """``last``: the numbers of the batch before, whose sizes are the first guess."""
         self._table = table
+        rows = min(rows, MAX_DECODED_BYTES // int(table.numbers[0, NodeField.CELLS]))
         self.numbers = table.numbers.copy()
-        self._buffers: list[list[Any]] = []
+        self._buffers = GrowingBuffers(self.numbers, NodeField.VALID)
         for index in range(len(self.numbers)):
-            items = max(rows, 64, _with_room(last[index, NodeField.LENGTH]))
-            size = max(payload_bytes // 16, 1024, _with_room(last[index, NodeField.BYTES]))
-            self._buffers.append([None, None, None])
+            items = max(rows, 64, with_room(last[index, NodeField.LENGTH]))
+            size = max(payload_bytes // 16, 1024, with_room(last[index, NodeField.BYTES]))
             self._set_items(index, items if index < len(table.nodes) + 1 else 64)
             if self._has_bytes(index):
                 self._set_bytes(index, size)
@@ -198,33 +199,25 @@ class JsonColumns:
         """Room for more items of a node, or for so many more bytes."""
         row = self.numbers[index]
         if more_bytes:
-            wanted = int(row[NodeField.BYTES]) + more_bytes
-            self._set_bytes(index, max(2 * int(row[NodeField.BYTE_CAPACITY]), wanted))
+            size = int(row[NodeField.BYTE_CAPACITY])
+            self._set_bytes(index, size + max(size, more_bytes))
         else:
             self._set_items(index, 2 * int(row[NodeField.CAPACITY]))
 
     def _set_items(self, index: int, items: int) -> None:
         width = 4 if self._has_offsets(index) else int(self.numbers[index, NodeField.WIDTH])
         values = (items + 1) * width if width else items // 8 + 1
-        self._resize(index, 0, NodeField.VALID, items // 8 + 1)
-        self._resize(index, 1, NodeField.VALUES, values)
+        self._buffers.resize(index, 0, items // 8 + 1)
+        self._buffers.resize(index, 1, values)
         self.numbers[index, NodeField.CAPACITY] = items
 
     def _set_bytes(self, index: int, size: int) -> None:
-        self._resize(index, 2, NodeField.DATA, size + SLACK)
+        self._buffers.resize(index, 2, size + SLACK)
         self.numbers[index, NodeField.BYTE_CAPACITY] = size
-
-    def _resize(self, index: int, which: int, address: NodeField, size: int) -> None:
-        buffer = self._buffers[index][which]
-        if buffer is None:
-            buffer = self._buffers[index][which] = pa.allocate_buffer(size, resizable=True)
-        else:
-            buffer.resize(size)
-        self.numbers[index, address] = buffer.address
 
     def values_of(self, index: int, kind: Any) -> Any:
         """The values of a node, to be changed in place."""
-        return np.frombuffer(self._buffers[index][1], kind)
+        return self._buffers.as_array(index, 1, kind)
 
     def width_of(self, index: int) -> int:
         return int(self.numbers[index, NodeField.WIDTH])
@@ -237,7 +230,7 @@ class JsonColumns:
     def void_row(self, row: int) -> None:
         """Makes a decoded row null."""
         for index in (0, len(self._table.nodes)):
-            bits = np.frombuffer(self._buffers[index][0], np.uint8)
+            bits = self._buffers.as_array(index, 0, np.uint8)
             bits[row >> 3] &= ~(1 << (row & 7)) & 0xFF
 
     def values(self) -> pa.Array:
@@ -258,18 +251,15 @@ class JsonColumns:
     def _build(
         self, index: int, kind: pa.DataType, is_nullable: bool, children: list[pa.Array]
     ) -> pa.Array:
-        row, (valid, values, data) = self.numbers[index], self._buffers[index]
+        row = self.numbers[index]
         length = int(row[NodeField.LENGTH])
-        buffers = [cut(valid, length // 8 + 1) if is_nullable else None]
+        buffers = [self._buffers.cut(index, 0, length // 8 + 1) if is_nullable else None]
         if self._has_offsets(index):
-            buffers.append(cut(values, 4 * length + 4))
+            buffers.append(self._buffers.cut(index, 1, 4 * length + 4))
         elif not pa.types.is_struct(kind):
             width = int(row[NodeField.WIDTH])
-            buffers.append(cut(values, length * width if width else length // 8 + 1))
+            size = length * width if width else length // 8 + 1
+            buffers.append(self._buffers.cut(index, 1, size))
         if self._has_bytes(index):
-            buffers.append(cut(data, int(row[NodeField.BYTES])))
+            buffers.append(self._buffers.cut(index, 2, int(row[NodeField.BYTES])))
         return pa.Array.from_buffers(kind, length, buffers, children=children)
-
-
-def _with_room(count: int) -> int:
-    return int(count) + int(count) // 4

@@ -1,7 +1,8 @@
 """The fast decoder of JSON payloads: the compiled kernel reads them straight into Arrow buffers.
 
 It must decode what ``json_reference`` decodes, to the same values. A column that is full ends a
-call; it gets twice the room, and the next call goes on with the same payload. The format is known
+call; it gets twice the room, and the next call goes on with the same payload. Columns of
+``MAX_DECODED_BYTES`` end the decoding. The format is known
 to the ``json_*.h`` files only.
 """
 
@@ -26,7 +27,9 @@ from rangeland.decode.native.kernel_arrays import (
     check_size,
 )
 from rangeland.decode.payload.json_columns import JsonColumns, JsonKind, NodeTable, schema_nodes
+from rangeland.decode.payload.json_rules import most_cells
 from rangeland.decode.payload.payload_decoder import (
+    MAX_DECODED_BYTES,
     DecodedPayloads,
     PayloadArray,
     PayloadDecoder,
@@ -59,7 +62,7 @@ _REASONS: Final = {
     19: "{field} is a time with an offset; TIMESTAMP accepts it",
     20: "{field} is not a number that fits {type} exactly",
     21: "{field} is not Base64",
-    22: "its arrays have too many values for its size",
+    22: "its arrays and maps have more than {cells:,} values, the most for a record of its size",
 }
 _EXPECTED: Final = {
     JsonKind.BOOLEAN: "true or false",
@@ -160,12 +163,13 @@ class JsonKernel(PayloadDecoder):
                     self._unknown,
                     self._seed,
                     faults[found:].ctypes.data,
+                    MAX_DECODED_BYTES,
                 ],
                 np.int64,
             )
-            ended, _ = self._decode(call.ctypes.data)
+            ended, is_full = self._decode(call.ctypes.data)
             row, found = ended.row, found + ended.faults
-            if row == given.rows:
+            if not is_full:
                 return faults[:found].tolist()  # type: ignore[no-any-return]
             columns.grow(ended.grow_node, ended.grow_bytes)
 
@@ -182,6 +186,7 @@ class JsonKernel(PayloadDecoder):
             field=f"the field {found.path}" if found.path else "the payload",
             expected=_EXPECTED.get(found.kind, "a string"),
             type=_type_name(found.field.type),
+            cells=most_cells(len(given.bytes_of(row))),
             name=name,
         )
         return Undecodable(row, f"{reason} (byte {position})")

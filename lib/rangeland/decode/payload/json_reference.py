@@ -25,12 +25,7 @@ from rangeland.decode.payload.json_parser import (
     JsonObject,
     parse_payload,
 )
-from rangeland.decode.payload.json_rules import (
-    FREE_CELLS,
-    MAX_CELLS_PER_BYTE,
-    cells_of,
-    children_of,
-)
+from rangeland.decode.payload.json_rules import cells_of, children_of, most_cells
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
     PayloadArray,
@@ -87,7 +82,7 @@ class JsonReference(PayloadDecoder):
 
     def _record(self, payload: bytes) -> tuple[Any, str | None]:
         parsed = parse_payload(payload)
-        cells = _Cells(FREE_CELLS + MAX_CELLS_PER_BYTE * len(payload))
+        cells = _Cells(most_cells(len(payload)))
         value = _value(parsed, pa.field("", self.arrow_type, nullable=False), "", cells)
         if self.unknown_fields is UnknownFields.DROP:
             return value, None

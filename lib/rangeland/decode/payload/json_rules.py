@@ -23,7 +23,8 @@ an offset. Names are compared exactly.
 ``null`` and a missing field are null; for a NOT NULL field both make the record undecodable. A
 field of the schema, or a key of a map, that occurs twice makes it undecodable too. What the schema
 lacks must still be valid JSON, but may repeat itself. Nothing may be nested more than ``MAX_DEPTH``
-deep, and arrays may not have more than ``MAX_CELLS_PER_BYTE`` values for each byte of the record.
+deep, and arrays may not have more than ``MAX_CELLS_PER_BYTE`` values for each byte of the record,
+or ``MAX_CELLS`` in all.
 
 ``UnknownFields.KEEP``: ``rescued`` is a JSON object with the fields that the schema lacks, as they
 were written, inside the fields where they were found: ``{"a": 1, "customer": {"vip": true}}``. In
@@ -48,6 +49,9 @@ FREE_CELLS: Final = 20_000
 """A small text can become a huge table: ``[{},{},...]`` as an array of structs with a thousand
 fields. The elements of all arrays and maps of a record may have this many values for each byte of
 it, and some for nothing."""
+
+MAX_CELLS: Final = 1 << 24
+"""However long the record is: they take up to 256 MiB."""
 
 MAX_SCHEMA_FIELDS: Final = 10_000
 _SCALARS: Final = (
@@ -84,6 +88,11 @@ def children_of(kind: pa.DataType) -> list[pa.Field]:
     if pa.types.is_list(kind):
         return [kind.value_field]
     return [kind.item_field] if pa.types.is_map(kind) else []
+
+
+def most_cells(length: int) -> int:
+    """How many values arrays and maps may have in a record of so many bytes."""
+    return min(FREE_CELLS + MAX_CELLS_PER_BYTE * length, MAX_CELLS)
 
 
 def cells_of(kind: pa.DataType) -> int:

@@ -39,9 +39,10 @@ class PayloadBytes:
     def fail(self, rows: np.ndarray, fault: PayloadFault) -> None:
         self.faults[rows] = fault
 
-    def bad_rows(self) -> list[int]:
-        """Payloads that are there and have a fault."""
-        is_bad = (self.faults != 0) & (self.faults != PayloadFault.NULL_PAYLOAD)
+    def bad_rows(self, count: int) -> list[int]:
+        """Which of the first payloads are there and have a fault."""
+        faults = self.faults[:count]
+        is_bad = (faults != 0) & (faults != PayloadFault.NULL_PAYLOAD)
         rows: list[int] = np.flatnonzero(is_bad).tolist()
         return rows
 

@@ -2,7 +2,8 @@
 
 A ``PayloadFormat`` is a value: it is made in the driver from the job file and its schemas, travels
 to the tasks by pickle, and makes one ``PayloadDecoder`` per task there. A decoder turns an array
-of payloads into an array of the same length. It never raises for what is in a payload: a payload
+of payloads into an array of the same length, or of the first of them if all would take too much
+memory. It never raises for what is in a payload: a payload
 that cannot be decoded is null in the values and has an entry in ``undecodable``, with the reason.
 A null payload is null in the values and nothing else.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -19,6 +20,10 @@ import pyarrow as pa
 
 MAX_REASON: Final = 200
 """How many characters a reason has at most."""
+
+MAX_DECODED_BYTES: Final = 64 << 20
+"""A few bytes may stand for many values. So payloads are decoded until their values take this much
+memory, and what is left is for the next call."""
 
 PayloadArray: TypeAlias = pa.BinaryArray | pa.LargeBinaryArray
 
@@ -63,18 +68,29 @@ class Undecodable:
 
 @dataclass(frozen=True)
 class DecodedPayloads:
-    """What became of an array of payloads."""
+    """What became of an array of payloads, or of as many of them as have ``values``."""
 
     values: pa.Array
-    """Of the decoder's ``arrow_type``, as long as the input; null where the payload is null or
-    undecodable."""
+    """Of the decoder's ``arrow_type``; null where the payload is null or undecodable. As many as
+    the input has, unless they exceed ``MAX_DECODED_BYTES``; then at least one."""
     undecodable: Sequence[Undecodable] = ()
     """In ascending order of rows."""
     rescued: pa.Array | None = None
-    """Strings as long as the input: the JSON text of what the schema lacks, null where there is
+    """Strings as many as values: the JSON text of what the schema lacks, null where there is
     nothing. None unless unknown fields are kept."""
     schema_ids: Mapping[int, int] = field(default_factory=dict)
     """How many payloads named each writer's schema."""
+
+    def first(self, count: int) -> DecodedPayloads:
+        """Of the first values; their schema ids are those of all."""
+        if count == len(self.values):
+            return self
+        return replace(
+            self,
+            values=self.values.slice(0, count),
+            undecodable=[one for one in self.undecodable if one.row < count],
+            rescued=None if self.rescued is None else self.rescued.slice(0, count),
+        )
 
 
 class PayloadDecoder(ABC):
@@ -84,7 +100,7 @@ class PayloadDecoder(ABC):
 
     @abstractmethod
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        """One value for each payload. Never raises for what is in them."""
+        """A value for each payload, or for the first of them. Never raises for what is in them."""
 
 
 class PayloadFormat(ABC):

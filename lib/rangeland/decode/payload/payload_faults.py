@@ -39,6 +39,7 @@ class PayloadFault(IntEnum):
     REQUIRED_MISSING = 81
     TOO_DEEP = 82
     MERGE_TOO_LARGE = 83
+    PAYLOAD_TOO_LARGE = 84
 
 
 _WORDS = {
@@ -68,6 +69,7 @@ _WORDS = {
     PayloadFault.REQUIRED_MISSING: "a required field is missing",
     PayloadFault.TOO_DEEP: "groups or values are nested too deeply",
     PayloadFault.MERGE_TOO_LARGE: "one message is split into too many parts",
+    PayloadFault.PAYLOAD_TOO_LARGE: "it would take more than 256 MiB of memory",
 }
 
 

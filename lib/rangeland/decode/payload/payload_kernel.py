@@ -1,4 +1,5 @@
-"""The payload decoders of the kernel: a first pass that counts, and a second one that fills."""
+"""The payload decoders of the kernel: a column that is full ends a call, gets twice the room, and
+the next call goes on with the same payload."""
 
 from __future__ import annotations
 
@@ -13,15 +14,25 @@ from rangeland.decode.native import native_library
 from rangeland.decode.native.kernel_arrays import POINTER, KernelFunction, struct_of
 from rangeland.decode.payload.column_buffers import ColumnTable
 from rangeland.decode.payload.payload_bytes import PayloadBytes
+from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES
 from rangeland.decode.payload.protobuf_program import ProtobufProgram
-from rangeland.errors import Bug
 
 _SPARE_PER_BYTE = 4  # as in protobuf.h
 """The memory in which messages that come in parts are joined, in lengths of the longest payload."""
 
 
-class _Passed(NamedTuple):
-    decoded: int
+_COLUMN_FULL = 99  # as in payload_columns.h
+_FREE_BYTES = 16 << 10
+"""What any payload may take in memory; besides, nulls and defaults in all columns."""
+
+
+class _Progress(NamedTuple):
+    """``progress_t``."""
+
+    next: int
+    taken: int
+    full: int
+    wanted: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +50,10 @@ class PayloadKernel:
 
     def __init__(self, library: Any = None) -> None:
         loaded = library or native_library.load_library()
-        self._avro = KernelFunction(loaded, "rangeland_decode_avro", [POINTER] * 5, _Passed)
-        self._protobuf = KernelFunction(loaded, "rangeland_decode_protobuf", [POINTER] * 3, _Passed)
+        self._avro = KernelFunction(loaded, "rangeland_decode_avro", [POINTER] * 5, _Progress)
+        name = "rangeland_decode_protobuf"
+        self._protobuf = KernelFunction(loaded, name, [POINTER] * 3, _Progress)
+        self._last: np.ndarray | None = None
 
     def decode_avro(
         self,
@@ -49,20 +62,21 @@ class PayloadKernel:
         program: AvroProgram,
         columns: ColumnTable,
     ) -> pa.Array:
-        """``roots``: the node that each payload's schema begins with. Faults are noted in
+        """The values of as many payloads as fit into ``MAX_DECODED_BYTES``, but of one at least.
+        ``roots``: the node that each payload's schema begins with. Faults are noted in
         ``payloads``, and there is a null in their place."""
         constants = pa.py_buffer(program.constants)
         tables = (program.nodes.ctypes.data, program.children.ctypes.data, constants.address)
 
-        def run(table: Any, sink: Any) -> tuple[_Passed, int]:
+        def run(table: Any, sink: Any) -> tuple[_Progress, int]:
             return self._avro(table, *tables, sink)
 
-        return _passes(payloads, roots, columns, run)
+        return self._decode(payloads, roots, columns, run, len(program.constants))
 
     def decode_protobuf(
         self, payloads: PayloadBytes, program: ProtobufProgram, columns: ColumnTable
     ) -> pa.Array:
-        """All payloads are of the message that the program begins with."""
+        """As ``decode_avro``. All payloads are of the message that the program begins with."""
         longest = int((payloads.ends - payloads.starts).max(initial=0))
         slots = np.zeros((len(program.fields), 4), np.int64)
         cases = np.zeros(program.oneofs + 1, np.int64)
@@ -71,31 +85,37 @@ class PayloadKernel:
         numbers = [*(table.ctypes.data for table in tables), len(spare)]
         whole = struct_of(numbers, [])  # proto_program_t
 
-        def run(table: Any, sink: Any) -> tuple[_Passed, int]:
+        def run(table: Any, sink: Any) -> tuple[_Progress, int]:
             return self._protobuf(table, whole, sink)
 
         roots = np.zeros(payloads.count, np.int64)
-        return _passes(payloads, roots, columns, run)
+        return self._decode(payloads, roots, columns, run)
 
-
-def _passes(
-    payloads: PayloadBytes,
-    roots: np.ndarray,
-    columns: ColumnTable,
-    run: Callable[[Any, Any], tuple[_Passed, int]],
-) -> pa.Array:
-    arrays = (payloads.starts, payloads.ends, roots)
-    found = (payloads.faults, payloads.positions, payloads.places)
-    for array in (*arrays, *found):
-        assert array.dtype == np.int64
-        assert array.flags.c_contiguous
-    table = struct_of(
-        [payloads.data.address, payloads.count, *(a.ctypes.data for a in (*arrays, *found))], []
-    )
-    buffers = columns.buffers()
-    counted, _ = run(table, buffers.sink())
-    buffers.allocate()
-    filled, fault = run(table, buffers.sink())
-    if fault or filled != counted:
-        raise Bug("the two passes over an array of payloads differ", counted=counted, filled=filled)
-    return buffers.array()
+    def _decode(
+        self,
+        payloads: PayloadBytes,
+        roots: np.ndarray,
+        columns: ColumnTable,
+        run: Callable[[Any, Any], tuple[_Progress, int]],
+        default_bytes: int = 0,
+    ) -> pa.Array:
+        arrays = (payloads.starts, payloads.ends, roots)
+        found = (payloads.faults, payloads.positions, payloads.places)
+        for array in (*arrays, *found):
+            assert array.dtype == np.int64
+            assert array.flags.c_contiguous
+        numbers = [payloads.data.address, payloads.count, *(a.ctypes.data for a in arrays)]
+        table = struct_of([*numbers, *(a.ctypes.data for a in found)], [])  # payloads_t
+        basic_cost = _FREE_BYTES + 2 * (columns.cost + default_bytes)
+        size = int((payloads.ends - payloads.starts).sum())
+        buffers = columns.buffers(payloads.count, size, self._last)
+        progress, is_full = _Progress(0, 0, 0, 0), True
+        while is_full:
+            limits = (basic_cost, MAX_DECODED_BYTES, progress.next, progress.taken)
+            sink = struct_of([buffers.numbers.ctypes.data, *limits, 0, 0, 0, 0], [])
+            progress, fault = run(table, sink)
+            is_full = fault == _COLUMN_FULL
+            if is_full:
+                buffers.grow(progress.full, progress.wanted)
+        self._last = buffers.numbers
+        return buffers.array()

@@ -80,8 +80,7 @@ class ProtobufDecoder(PayloadDecoder):
         ids = np.zeros(found.count, np.int64)
         if self._writers is not None:
             ids = read_schema_ids(found)
-        counts = count_ids(ids)
-        for schema_id in counts:
+        for schema_id in count_ids(ids):
             rows = np.flatnonzero(ids == schema_id)
             place = self._place_of(schema_id)
             if isinstance(place, str):
@@ -90,8 +89,9 @@ class ProtobufDecoder(PayloadDecoder):
                 skip_message_indexes(found, rows, place)
         self._kernel = self._kernel or PayloadKernel()
         values = self._kernel.decode_protobuf(found, self._program, self._columns)
-        undecodable = [self._judged(found, row, int(ids[row])) for row in found.bad_rows()]
-        return DecodedPayloads(values, undecodable, schema_ids=counts)
+        count = len(values)
+        bad = [self._judged(found, row, int(ids[row])) for row in found.bad_rows(count)]
+        return DecodedPayloads(values, bad, schema_ids=count_ids(ids[:count]))
 
     def _place_of(self, schema_id: int) -> tuple[int, ...] | str:
         """The indexes of the message in the file of a schema, or why there are none."""

@@ -8,7 +8,7 @@ All columns are nullable: a record without a value has a row, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -112,12 +112,24 @@ class RowDecoder:
             name: one.decoder() for name, one in formats.items() if one is not None
         }
 
-    def decode(self, rows: pa.RecordBatch) -> DecodedRows:
-        """``rows`` have the columns of ``decode.columns``. Raises nothing for what is in them."""
+    def decode(self, rows: pa.RecordBatch) -> Iterator[DecodedRows]:
+        """``rows`` have the columns of ``decode.columns``. They are decoded in as many pieces as it
+        takes, so that none takes much more memory than ``MAX_DECODED_BYTES``. Raises nothing for
+        what is in them."""
+        while True:
+            decoded = self._decode_first(rows)
+            rows = rows.slice(decoded.batch.num_rows)
+            yield decoded
+            if not rows.num_rows:
+                return
+
+    def _decode_first(self, rows: pa.RecordBatch) -> DecodedRows:
         schema = self._format.schema(rows.schema)
-        found = {
-            name: decoder.decode(rows.column(name)) for name, decoder in self._decoders.items()
-        }
+        found: dict[str, DecodedPayloads] = {}
+        for name, decoder in self._decoders.items():
+            found[name] = decoder.decode(rows.column(name))
+            rows = rows.slice(0, len(found[name].values))
+        found = {name: one.first(rows.num_rows) for name, one in found.items()}
         values = found.get(VALUE.name)
         columns = {f.name: rows.column(f.name) for f in rows.schema}
         columns |= {name: one.values for name, one in found.items()}
