@@ -50,13 +50,18 @@ AT_ONCE = 3
 SPLIT = {"spark": ["-n", "2", "--dist", "loadfile"]}
 """Rings that are split by file, each part with a Spark and brokers of its own."""
 SLOWEST = 10
+SAME_EACH_TIME: dict[str, object] = {
+    "PYTEST_ADDOPTS": "--randomly-seed=1",
+    "PYTHONHASHSEED": "0",
+}
+"""The order of tests, what they draw by chance, and the order of sets: the slow run varies them."""
 
 
 def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         durations = Path(folder)
         if "--quick" in arguments:
-            failed = _run([*STATIC, _quick()], durations)
+            failed = _run([*STATIC, _quick()], durations, SAME_EACH_TIME)
         elif "--slow" in arguments:
             rings = [_pytest([f"tests/{name}"], "slow") for name in SLOW_RINGS]
             failed = _run([FETCH, _quick(), *rings], durations, {"RANGELAND_EFFORT": SLOW_EFFORT})
@@ -74,9 +79,9 @@ def _run_ordinary(durations: Path) -> list[list[str]]:
     with ThreadPoolExecutor(1) as beside, ThreadPoolExecutor(AT_ONCE) as pool:
         fetching = beside.submit(_run, [FETCH], durations)
         failed = _run(STATIC, durations)
-        sessions = _quick_sessions()
+        variables = SAME_EACH_TIME | _quick_sessions()
         work = [*rings, _quick()]
-        for found in pool.map(lambda command: _run([command], durations, sessions), work):
+        for found in pool.map(lambda command: _run([command], durations, variables), work):
             failed += found
         return failed + fetching.result()
 

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import settings
 
 from rangeland.testing.kafka import KafkaCluster
-from tests.examples import USUAL, tried
+from tests.examples import USUAL, draw_the_same_whatever_is_imported, tried
 
 settings.register_profile("rangeland", tried(USUAL))
 settings.load_profile("rangeland")
+draw_the_same_whatever_is_imported()
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 EFFORT = int(os.environ.get("RANGELAND_EFFORT", "1"))
 USUAL = 25
@@ -23,3 +24,10 @@ def tried(examples: int) -> settings:
         derandomize=EFFORT == 1,
         suppress_health_check=[HealthCheck.too_slow],
     )
+
+
+def draw_the_same_whatever_is_imported() -> None:
+    """Hypothesis mixes constants of all modules of ours that are imported into its examples. Which
+    ones are depends on the tests that ran before."""
+    if EFFORT == 1:
+        providers._get_local_constants = lambda: providers._local_constants

@@ -62,6 +62,12 @@ _SETTINGS: dict[str, object] = {
     "brokerHeartbeatInterval": 1000,
     "flushConsumerOffsetInterval": 200,
     "diskMaxUsedSpaceRatio": 95,
+    # Two threads of a broker wait in busy loops: one for this interval after its start (10 s by
+    # default), the other for ever once this interval has passed since a transaction (3 s). Each
+    # transaction's end is written at once instead.
+    "transactionMetricFlushInterval": 500,
+    "transactionOpBatchInterval": 3_600_000,
+    "transactionOpMsgMaxSize": 1,
 }
 
 
