@@ -33,7 +33,7 @@ from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.schema_registry.table_formats import TableFormats
 
-TOPIC, RECORD, _ = SubjectNameStrategy
+TOPIC, RECORD, BOTH_NAMES = SubjectNameStrategy
 
 
 def record(name: str, /, **fields: Any) -> dict[str, Any]:
@@ -121,6 +121,17 @@ def test_a_topic_has_records_of_several_subjects() -> None:
     assert found.schema_ids == {1: 1, 2: 2, 9: 1}
 
 
+def test_a_subject_of_the_topic_that_was_not_seen_is_no_fault_of_the_record() -> None:
+    """It ends the reading, whatever the policy: nothing is skipped for it."""
+    for strategy, names in ((RECORD, ("Order", "Bill")), (BOTH_NAMES, ("all-Order", "all-Bill"))):
+        formats = registered(tables(strategy, dict(zip((1, 2), names, strict=True)), {"all": (1,)}))
+        with pytest.raises(JobFileError, match=f"schema 2, which is registered as {names[1]}"):
+            decoded(formats, "all", [FIRST, SECOND])
+    formats = registered(tables(BOTH_NAMES, {1: "all-Order", 2: "else-Bill"}, {"all": (1,)}))
+    (bad,) = decoded(formats, "all", [FIRST, SECOND]).undecodable
+    assert bad.reason == "schema 2 is registered as else-Bill, not all-Order"
+
+
 def test_a_field_that_cannot_be_read_is_named_with_both_schemas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -162,6 +173,8 @@ LESS, FULL = {"a": 1}, {"a": 1, "b": None}
 @pytest.mark.parametrize(
     ("one", "other", "together", "value", "as_it_becomes"),
     [
+        (pa.struct([("a", pa.int32())]), STRUCT, STRUCT, LESS, LESS),
+        (pa.float32(), pa.float64(), pa.float64(), 0.5, 0.5),
         (STRUCT, MORE, pa.struct([("a", LONG), ("b", TEXT)]), LESS, FULL),
         (pa.list_(STRUCT), pa.list_(MORE), None, [LESS], [FULL]),
         (pa.map_(TEXT, STRUCT), pa.map_(TEXT, MORE), None, [("k", LESS)], [("k", FULL)]),
@@ -180,7 +193,7 @@ def test_values_get_the_fields_that_they_lack(
 @pytest.mark.parametrize(
     ("one", "other", "path"),
     [
-        (STRUCT, pa.struct([("a", pa.int32())]), "a"),
+        (STRUCT, pa.struct([("a", pa.float64())]), "a"),
         (pa.struct([("l", pa.list_(STRUCT))]), pa.struct([("l", STRUCT)]), "l"),
         (pa.struct([("l", pa.list_(STRUCT))]), pa.struct([("l", pa.list_(LONG))]), "l.element"),
         (pa.map_(TEXT, LONG), pa.map_(TEXT, pa.bool_()), "value"),

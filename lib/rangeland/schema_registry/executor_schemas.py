@@ -13,6 +13,7 @@ from rangeland.decode.payload.schema_catalogue import (
     SubjectVersion,
     UnusableSchema,
 )
+from rangeland.errors import JobFileError
 from rangeland.schema_registry.catalogue_maker import RegistrySchemas
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
@@ -43,12 +44,16 @@ class ExecutorSchemas:
 
 @dataclass(frozen=True, slots=True)
 class SubjectWriters:
-    """The schemas of one subject: an id that is only registered under others is refused."""
+    """The schemas of one subject: an id that is only registered under others is refused. ``own``:
+    how the names of a topic's subjects begin, where these are not all known."""
 
     schemas: ExecutorSchemas
     subject: str
+    own: str | None = None
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
+        """Raises also JobFileError for a schema of the topic that the driver has not seen: a
+        record that has it is sound, and must not count as undecodable."""
         found = self.schemas.of_id(schema_id)
         if isinstance(found, UnusableSchema):
             return found
@@ -56,6 +61,15 @@ class SubjectWriters:
         if not subjects or self.subject in subjects:
             return found
         others = ", ".join(sorted(subjects)[:3])
+        if self.own is not None and any(one.startswith(self.own) for one in subjects):
+            raise JobFileError(
+                f"the table has no columns for schema {schema_id}, which is registered as {others}",
+                why="the columns are those of the subjects that the oldest and the newest records "
+                "have, and this one only occurs between them",
+                do="name a schema that has the fields of all subjects in the job file, under "
+                "decode.value.schema or decode.key.schema",
+                id=schema_id,
+            )
         return UnusableSchema(f"schema {schema_id} is registered as {others}, not {self.subject}")
 
 

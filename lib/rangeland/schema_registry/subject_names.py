@@ -30,6 +30,13 @@ class SubjectNameStrategy(StrEnum):
         return self is not SubjectNameStrategy.TOPIC
 
 
+def own_prefix(strategy: SubjectNameStrategy, topic: str) -> str | None:
+    """How the names of a topic's subjects begin; None if there is one, whose name is known."""
+    if strategy is SubjectNameStrategy.RECORD:
+        return ""
+    return f"{topic}-" if strategy.names_the_record else None
+
+
 def subject_name(
     strategy: SubjectNameStrategy, of: TopicField, schema: RegisteredSchema | None = None
 ) -> str | None:

@@ -29,7 +29,7 @@ from rangeland.errors import JobFileError, TableRefused
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
 from rangeland.schema_registry.registered_formats import registered_format
 from rangeland.schema_registry.registry_client import FIELD
-from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject_name
+from rangeland.schema_registry.subject_names import SubjectNameStrategy, own_prefix, subject_name
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,13 @@ class TableFormats:
         topics = self._subjects(field)
         latest = self.schemas.catalogue.latest
         wanted = sorted({one for subjects in topics.values() for one in subjects})
+        own = {one: own_prefix(self.strategy, of) for of, found in topics.items() for one in found}
         formats = {
-            subject: self._made(subject, latest[subject], name, message, unknown)
-            for subject in wanted
-            if subject in latest
+            one: self._made(
+                SubjectWriters(self.schemas, one, own[one]), latest[one], name, message, unknown
+            )
+            for one in wanted
+            if one in latest
         }
         if not formats:
             raise _no_schema(field, wanted)
@@ -88,9 +91,13 @@ class TableFormats:
         return sorted(name for name in names if name is not None)
 
     def _made(
-        self, subject: str, latest: LatestSchema, name: str, message: str, unknown: UnknownFields
+        self,
+        writers: SubjectWriters,
+        latest: LatestSchema,
+        name: str,
+        message: str,
+        unknown: UnknownFields,
     ) -> PayloadFormat:
-        writers = SubjectWriters(self.schemas, subject)
         format_name = latest.schema.format.value.lower()
         try:
             if format_name != name:
@@ -104,10 +111,10 @@ class TableFormats:
             )
         except PayloadSchemaError as error:
             raise JobFileError(
-                f"the latest schema of {subject} cannot be used",
+                f"the latest schema of {writers.subject} cannot be used",
                 why=f"version {latest.version}, id {latest.id}: {error}",
                 do="correct it in the schema registry, or the section decode of the job file",
-                subject=subject,
+                subject=writers.subject,
                 id=latest.id,
             ) from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -148,8 +148,14 @@ def registered_as(payloads: PayloadFormat | None, schema_id: int) -> SubjectVers
 # --- types ----------------------------------------------------------------------------------
 
 
+_WIDENING: Final = (
+    (pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    (pa.float32(), pa.float64()),
+)
+
+
 def merged(one: pa.DataType, other: pa.DataType) -> pa.DataType | TypeConflict:
-    """A type that has the fields of both, those of the first one in front."""
+    """A type that has the fields of both, those of the first one in front, and the wider types."""
     return _merged(relaxed(one), relaxed(other), "")
 
 
@@ -164,6 +170,9 @@ def _merged(one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType | Ty
     if pt.is_map(one) and pt.is_map(other) and one.key_type.equals(other.key_type):
         item = _merged(one.item_type, other.item_type, f"{path}.value")
         return item if isinstance(item, TypeConflict) else relaxed(pa.map_(one.key_type, item))
+    for kinds in _WIDENING:
+        if one in kinds and other in kinds:
+            return max(one, other, key=kinds.index)
     return TypeConflict(path.removeprefix("."), one, other)
 
 
