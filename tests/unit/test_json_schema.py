@@ -61,6 +61,32 @@ def test_references_lead_to_a_place_in_the_document() -> None:
     assert ddl(schema) == "a BIGINT, b BIGINT"
 
 
+def test_references_lead_to_other_documents_and_from_there() -> None:
+    money = columns(cents={"$ref": "#/$defs/whole"}, of={"$ref": "http://shop/unit.json"})
+    money["$defs"] = {"whole": {"type": "integer"}}
+    unit = {"$id": "http://shop/unit.json", "type": "string"}
+    others = {"money.json": json.dumps(money), "unit.json": json.dumps(unit)}
+    schema = columns(a={"$ref": "money.json"}, b={"$ref": "money.json#/$defs/whole"})
+    found = parse_json_schema(json.dumps(schema), others)
+    assert print_ddl(found) == "a STRUCT<cents: BIGINT, of: STRING>, b BIGINT"
+    with pytest.raises(PayloadSchemaError, match=r"the schema money\.json cannot be read"):
+        parse_json_schema(json.dumps(schema), {"money.json": "{"})
+    again = {"money.json": json.dumps(columns(a={"$ref": "#"}))}
+    with pytest.raises(
+        PayloadSchemaError, match=r"money\.json#/properties/a/properties/a: .* itself"
+    ):
+        parse_json_schema(json.dumps(columns(a={"$ref": "money.json"})), again)
+    with pytest.raises(PayloadSchemaError, match=r"money\.json#/x leads nowhere"):
+        parse_json_schema(json.dumps(columns(a={"$ref": "money.json#/x"})), again)
+
+
+def test_a_long_way_of_references_is_refused() -> None:
+    schema = columns(a={"$ref": "#/$defs/0"})
+    schema["$defs"] = {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(5000)}
+    with pytest.raises(PayloadSchemaError, match="more than 128 references"):
+        parse_json_schema(json.dumps(schema))
+
+
 @pytest.mark.parametrize(
     ("schema", "what"),
     [

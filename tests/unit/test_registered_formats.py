@@ -150,12 +150,21 @@ def test_protobuf_of_a_registry() -> None:
     assert form.arrow_type == pa.struct([("m", pa.struct([("units", pa.int64())]))])
 
 
+REFERRING = {"type": "object", "properties": {"order": {"$ref": "b.json"}}}
+
+
+def test_json_of_a_registry_that_refers_to_another_schema() -> None:
+    order = ReferencedSchema("b.json", json.dumps(ORDER))
+    form = registered_format(RegisteredSchema(JSON, json.dumps(REFERRING), (order,)), Known())
+    assert form.arrow_type == pa.struct([("order", parse_ddl("id BIGINT, name STRING"))])
+
+
 @pytest.mark.parametrize(
     "schema",
     [
         RegisteredSchema(AVRO, "{"),
         RegisteredSchema(JSON, "{"),
-        RegisteredSchema(JSON, "{}", (ReferencedSchema("b.json", "{}"),)),
+        RegisteredSchema(JSON, json.dumps(REFERRING), (ReferencedSchema("c.json", "{}"),)),
         RegisteredSchema(PROTOBUF, "message {"),
         RegisteredSchema(PROTOBUF, "", (ReferencedSchema(MAIN_FILE, ""),)),
         RegisteredSchema(PROTOBUF, "", (ReferencedSchema("../x.proto", ""),)),

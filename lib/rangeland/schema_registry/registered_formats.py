@@ -42,11 +42,6 @@ def registered_format(
             found = compile_proto(MAIN_FILE, {**files, MAIN_FILE: schema.text})
             return ProtobufFormat(found, message, writers)
         case SchemaFormat.JSON:
-            if schema.references:
-                names = ", ".join(one.name for one in schema.references)
-                raise PayloadSchemaError(
-                    f"it refers to other schemas, which JSON Schemas cannot do here yet: {names}"
-                )
-            return FramedJsonFormat(
-                JsonFormat(parse_json_schema(schema.text), unknown_fields), writers
-            )
+            others = {one.name: one.text for one in schema.references}
+            fields = parse_json_schema(schema.text, others)
+            return FramedJsonFormat(JsonFormat(fields, unknown_fields), writers)

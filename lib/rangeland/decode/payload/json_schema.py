@@ -12,15 +12,16 @@
 | enum, const | the type that all their values have |
 
 A field is NOT NULL if it is ``required`` and its type does not have ``null`` (in a list of types,
-or as one of two in ``anyOf`` or ``oneOf``). ``$ref`` leads to a place in the same document, never
-around in a circle. Only shapes are taken over: limits such as ``maximum`` and ``pattern``, the
-values of an enum and other formats (uuid, email) are not checked.
+or as one of two in ``anyOf`` or ``oneOf``). ``$ref`` leads to a place in the same document, or one
+that a registry has for it, never around in a circle. Only shapes are taken over: limits such as
+``maximum`` and ``pattern``, the values of an enum and other formats (uuid, email) are not checked.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
@@ -45,22 +46,41 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 _TYPES_OF_VALUES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
-def parse_json_schema(text: str | bytes) -> pa.StructType:
-    """The columns of an object's schema. Raises PayloadSchemaError, which names the place in the
-    document as a JSON pointer."""
-    try:
-        document = parse_json(text, max_bytes=MAX_SCHEMA_TEXT, unique_keys=True)
-    except Unreadable as error:
-        raise PayloadSchemaError(f"the JSON Schema cannot be read: {error}") from None
-    kind, _ = _Document(document).type_of(document, "#", ())
+def parse_json_schema(
+    text: str | bytes, referenced: Mapping[str, str] = MappingProxyType({})
+) -> pa.StructType:
+    """The columns of an object's schema. ``referenced``: other documents by the names that
+    references have for them. Raises PayloadSchemaError, which names the place in the document as a
+    JSON pointer."""
+    document = _parsed(text, "the JSON Schema")
+    others = {name: _parsed(other, f"the schema {name}") for name, other in referenced.items()}
+    found = _Documents({**_by_id(others), **others, "": document})
+    kind, _ = found.type_of(document, "#", ())
     if not pa.types.is_struct(kind):
         raise PayloadSchemaError("the JSON Schema must be one of an object with properties")
     return kind
 
 
-class _Document:
-    def __init__(self, root: Any) -> None:
-        self._root = root
+def _parsed(text: str | bytes, what: str) -> Any:
+    try:
+        return parse_json(text, max_bytes=MAX_SCHEMA_TEXT, unique_keys=True)
+    except Unreadable as error:
+        raise PayloadSchemaError(f"{what} cannot be read: {error}") from None
+
+
+def _by_id(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """A reference may also lead to a document's own name."""
+    ids = [one.get("$id") if isinstance(one, dict) else None for one in documents.values()]
+    named = zip(ids, documents.values(), strict=True)
+    return {name: one for name, one in named if isinstance(name, str)}
+
+
+class _Documents:
+    """The documents by name. The main one has none, as in references within it; a path begins
+    with the name of its document."""
+
+    def __init__(self, roots: Mapping[str, Any]) -> None:
+        self._roots = roots
         self._nodes = 0
 
     def type_of(self, node: Any, path: str, refs: tuple[str, ...]) -> tuple[pa.DataType, bool]:
@@ -68,7 +88,7 @@ class _Document:
         self._nodes += 1
         if self._nodes > _MAX_NODES:
             _fail(path, f"the schema has more than {_MAX_NODES:,} types")
-        if path.count("/") > 4 * MAX_SCHEMA_DEPTH:
+        if path.partition("#")[2].count("/") > 4 * MAX_SCHEMA_DEPTH:
             _fail(path, f"types are nested more than {MAX_SCHEMA_DEPTH} deep")
         if not isinstance(node, dict):
             _fail(path, "a schema must be an object that names a type")
@@ -137,12 +157,18 @@ class _Document:
         return kind, nullable or len(parts) > 1
 
     def _reference(self, target: Any, path: str, refs: tuple[str, ...]) -> tuple[pa.DataType, bool]:
-        if not isinstance(target, str) or not re.match("#(/|$)", target):
+        here, _, pointer = path.partition("#")
+        name, _, place = target.partition("#") if isinstance(target, str) else ("", "", "?")
+        name = name or here
+        if place[:1] not in ("", "/") or name not in self._roots:
             _fail(path, f"$ref must lead to a place in this document (#/...), not {target!r:.80}")
-        if target == "#" or target in refs:
+        whole = f"{name}#{place}"
+        if len(refs) > 4 * MAX_SCHEMA_DEPTH:
+            _fail(path, f"more than {4 * MAX_SCHEMA_DEPTH} references lead on to another")
+        if whole == "#" or whole in refs:
             _fail(path, f"the reference {target} leads back to itself; a table has no such type")
-        found = self._root
-        for part in target[2:].split("/"):
+        found = self._roots[name]
+        for part in place.split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
             if isinstance(found, dict) and key in found:
                 found = found[key]
@@ -154,7 +180,7 @@ class _Document:
                 found = found[int(key)]
             else:
                 _fail(path, f"the reference {target} leads nowhere")
-        return self.type_of(found, path, (*refs, target))
+        return self.type_of(found, f"{name}#{pointer}", (*refs, whole))
 
 
 def _type_names(node: Mapping[str, Any], path: str) -> Sequence[str]:
