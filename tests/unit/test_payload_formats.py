@@ -169,7 +169,8 @@ def test_schemas_of_a_registry_make_the_columns(tmp_path: Path) -> None:
     assert made is not None
     record = {"key": b"\0\0\0\0\7\2\0", "value": b"\0\0\0\0\7\4\2\2x"}
     columns = {name: pa.array([data], pa.binary()) for name, data in record.items()}
-    decoded = pickle.loads(pickle.dumps(made)).decoder("orders").decode(pa.record_batch(columns))
+    decoder = pickle.loads(pickle.dumps(made)).decoder("orders")
+    (decoded,) = decoder.decode(pa.record_batch(columns))
     assert decoded.schema_ids == {7: 1}
     (bad,) = decoded.undecodable
     assert (bad.part, bad.reason) == (

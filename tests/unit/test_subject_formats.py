@@ -12,6 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from rangeland.decode.payload.avro_format import AvroDecoder
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, Undecodable, UnknownFields
 from rangeland.decode.payload.schema_catalogue import (
     LatestSchema,
@@ -119,6 +120,25 @@ def test_a_topic_has_records_of_several_subjects() -> None:
     assert found.values.to_pylist() == [WANTED[1], None, WANTED[0], None, None, WANTED[1]]
     assert [(one.row, one.schema_id) for one in found.undecodable] == [(1, 9), (4, None)]
     assert found.schema_ids == {1: 1, 2: 2, 9: 1}
+
+
+def test_what_takes_much_memory_is_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = AvroDecoder.decode
+    monkeypatch.setattr(AvroDecoder, "decode", lambda self, given: decode(self, given.slice(0, 2)))
+    formats = registered(tables(RECORD, {1: "Order", 2: "Bill"}, {"all": (1, 2)}))
+    decoder = formats.of_topic("all").decoder()
+    left = pa.array([FIRST, SECOND, SECOND, b"x", SECOND, FIRST, FIRST], pa.binary())
+    pieces = []
+    while len(left):
+        pieces.append(decoder.decode(left))
+        left = left.slice(len(pieces[-1].values))
+    # What has no id counts as of the first subject, Bill.
+    assert [len(one.values) for one in pieces] == [3, 4]
+    assert [one.schema_ids for one in pieces] == [{1: 1, 2: 2}, {1: 2, 2: 1}]
+    assert [[bad.row for bad in one.undecodable] for one in pieces] == [[], [0]]
+    values = [value for one in pieces for value in one.values.to_pylist()]
+    first, second = WANTED
+    assert values == [first, second, second, None, second, first, first]
 
 
 def test_a_subject_of_the_topic_that_was_not_seen_is_no_fault_of_the_record() -> None:

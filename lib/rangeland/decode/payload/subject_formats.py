@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from rangeland.decode.payload.confluent_framing import read_schema_ids
+from rangeland.decode.payload.confluent_framing import count_ids, read_schema_ids
 from rangeland.decode.payload.payload_bytes import payload_bytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
@@ -106,6 +106,17 @@ class SubjectsDecoder(PayloadDecoder):
             decoder.decode(payloads.take(pa.array(taken)))
             for decoder, taken in zip(self._decoders.values(), rows, strict=True)
         ]
+        # A decoder may leave some for the next call, and then so does this one.
+        count = min(
+            [len(payloads)]
+            + [
+                int(taken[len(one.values)])
+                for one, taken in zip(found, rows, strict=True)
+                if len(one.values) < len(taken)
+            ]
+        )
+        rows = [taken[taken < count] for taken in rows]
+        found = [one.first(len(taken)) for one, taken in zip(found, rows, strict=True)]
         place = pa.array(np.argsort(np.concatenate(rows), kind="stable"))
         values = pa.concat_arrays([fitted(one.values, self.arrow_type) for one in found])
         undecodable = [
@@ -117,7 +128,7 @@ class SubjectsDecoder(PayloadDecoder):
             values.take(place),
             sorted(undecodable, key=lambda bad: bad.row),
             _rescued(found, place),
-            {schema_id: count for one in found for schema_id, count in one.schema_ids.items()},
+            count_ids(ids[:count]),
         )
 
     def _subject_of(self, schema_id: int) -> str:
