@@ -54,7 +54,7 @@ class Schemas:
     """What a registry says of ids."""
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
-        known = {
+        known: dict[int, RegisteredSchema | UnusableSchema] = {
             5: RegisteredSchema(SchemaFormat.AVRO, json.dumps(AVRO)),
             6: RegisteredSchema(SchemaFormat.JSON, "{}"),
             7: RegisteredSchema(SchemaFormat.PROTOBUF, PROTO),

@@ -91,7 +91,7 @@ class AvroDecoder(PayloadDecoder):
         if self._writers is None:
             writer = parse_avro_schema(form.writer_schema) if form.writer_schema else reader
             self._bare = self._added(writer)
-        self._program = self._compiler.program()
+        self._program = self._compiler.nodes.program()
         self._kernel: PayloadKernel | None = None
 
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
@@ -114,7 +114,7 @@ class AvroDecoder(PayloadDecoder):
         for schema_id in missing:
             self._roots[schema_id] = self._root_of(schema_id)
         if missing:
-            self._program = self._compiler.program()
+            self._program = self._compiler.nodes.program()
         for schema_id in wanted:
             root, rows = self._roots[schema_id], ids == schema_id
             if isinstance(root, int):
@@ -142,7 +142,7 @@ class AvroDecoder(PayloadDecoder):
 
     def _judged(self, found: PayloadBytes, row: int, schema_id: int) -> Undecodable:
         place = int(found.places[row])
-        path = self._compiler.paths[place] if place >= 0 else ""
+        path = self._compiler.nodes.paths[place] if place >= 0 else ""
         detail = ""
         if found.faults[row] == PayloadFault.UNRESOLVED and place in self._mismatches:
             detail = f"{self._mismatches[place]}{self._reader}"

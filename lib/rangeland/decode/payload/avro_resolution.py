@@ -12,14 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
-import numpy as np
 import pyarrow as pa
 
 from rangeland.decode.payload.avro_default import encode_default
+from rangeland.decode.payload.avro_nodes import (
+    NO_COLUMN,
+    OF_PRIMITIVE,
+    AvroNodes,
+    Operation,
+    inside,
+)
 from rangeland.decode.payload.avro_schema import (
-    MAX_TYPES,
     NO_DEFAULT,
     AvroArray,
     AvroEnum,
@@ -37,41 +41,7 @@ from rangeland.decode.payload.avro_schema import (
     value_branches,
 )
 from rangeland.decode.payload.column_buffers import ColumnTable
-from rangeland.decode.payload.payload_decoder import PayloadSchemaError
-from rangeland.decode.payload.payload_kernel import AvroProgram
 
-
-class Operation(IntEnum):
-    """As in ``avro.h``."""
-
-    NULL = 1
-    BOOLEAN = 2
-    INT = 3
-    LONG = 4
-    FLOAT = 5
-    DOUBLE = 6
-    BYTES = 7
-    FIXED = 8
-    ENUM = 9
-    RECORD = 10
-    ARRAY = 11
-    MAP = 12
-    UNION = 13
-    UUID = 14
-    DEFAULT = 15
-    UNRESOLVED = 16
-
-
-_PRIMITIVE = {
-    "null": Operation.NULL,
-    "boolean": Operation.BOOLEAN,
-    "int": Operation.INT,
-    "long": Operation.LONG,
-    "float": Operation.FLOAT,
-    "double": Operation.DOUBLE,
-    "bytes": Operation.BYTES,
-    "string": Operation.BYTES,
-}
 _PROMOTED = {
     "int": {"int", "long", "float", "double"},
     "long": {"long", "float", "double"},
@@ -80,7 +50,6 @@ _PROMOTED = {
     "bytes": {"bytes", "string"},
 }
 _MILLIS = ("timestamp-millis", "local-timestamp-millis")
-_NO_COLUMN = -1
 
 
 @dataclass(frozen=True)
@@ -109,28 +78,16 @@ class AvroCompiler:
     def __init__(self, reader: AvroType) -> None:
         self.reader = reader
         self.columns = ColumnTable()
-        self.paths: list[str] = []
-        """The path of each node, for messages."""
+        self.nodes = AvroNodes()
         self._children_of: dict[int, list[int]] = {}  # the columns inside a column, in order
-        self._nodes: list[tuple[int, int, int, int, int]] = []
-        self._children: list[int] = []
-        self._constants = bytearray()
         self._mismatches: dict[int, Mismatch] = {}
-        self._skipped: dict[int, int] = {}
-        self._empty: dict[int, bool] = {}
-        self._kept: list[AvroType] = []
         self._add_columns(reader, arrow_type_of(reader))
 
     def add_writer(self, writer: AvroType) -> WriterProgram:
         self._mismatches = {}
-        self._kept.append(writer)  # ``_skipped`` and ``_empty`` know types by identity
+        self.nodes.keep(writer)
         root = self._resolve(writer, self.reader, 0, "")
         return WriterProgram(root, self._mismatches)
-
-    def program(self) -> AvroProgram:
-        nodes = np.array(self._nodes, np.int64)
-        children = np.array(self._children or [0], np.int64)
-        return AvroProgram(nodes, children, bytes(self._constants) or b"\0")
 
     # --- columns ---
 
@@ -160,26 +117,8 @@ class AvroCompiler:
 
     # --- nodes ---
 
-    def _node(
-        self,
-        operation: Operation,
-        column: int,
-        path: str,
-        argument: int = 0,
-        children: Sequence[int] = (),
-        count: int | None = None,
-    ) -> int:
-        first = len(self._children)
-        self._children.extend(children)
-        size = len(children) if count is None else count
-        self._nodes.append((operation, column, argument, first, size))
-        self.paths.append(path)
-        if len(self._nodes) > MAX_TYPES:
-            raise PayloadSchemaError("the schema has too many types")
-        return len(self._nodes) - 1
-
     def _mismatch(self, writer: str, reader: str, column: int, path: str) -> int:
-        index = self._node(Operation.UNRESOLVED, column, path)
+        index = self.nodes.node(Operation.UNRESOLVED, column, path)
         self._mismatches[index] = Mismatch(path, writer, reader)
         return index
 
@@ -196,14 +135,14 @@ class AvroCompiler:
     def _resolve_branches(self, writer: AvroUnion, reader: AvroType, column: int, path: str) -> int:
         """Each branch as if it were the writer's only one."""
         nodes = [self._resolve(one, reader, column, path) for one in writer.branches]
-        return self._node(Operation.UNION, _NO_COLUMN, path, -1, [*nodes, *nodes], len(nodes))
+        return self.nodes.node(Operation.UNION, NO_COLUMN, path, -1, [*nodes, *nodes], len(nodes))
 
     def _resolve_into_union(
         self, writer: AvroType, reader: AvroUnion, column: int, path: str
     ) -> int:
         if is_null(writer):
             if any(map(is_null, reader.branches)):
-                return self._node(Operation.NULL, column, path)
+                return self.nodes.node(Operation.NULL, column, path)
             return self._mismatch("null", shown_type(reader), column, path)
         branches = value_branches(reader)
         if len(branches) == 1:
@@ -213,7 +152,7 @@ class AvroCompiler:
             return self._mismatch(shown_type(writer), shown_type(reader), column, path)
         member = self._children_of[column][at]
         node = self._resolve(writer, branches[at], member, path)
-        return self._node(Operation.UNION, column, path, 0, [node, member], 1)
+        return self.nodes.node(Operation.UNION, column, path, 0, [node, member], 1)
 
     def _resolve_value(
         self, writer: AvroType, reader: AvroType, column: int, path: str
@@ -227,20 +166,14 @@ class AvroCompiler:
             case AvroArray(), AvroArray():
                 item = self._children_of[column][0]
                 node = self._resolve(writer.items, reader.items, item, f"{path}[]")
-                return self._items(Operation.ARRAY, writer.items, column, path, node)
+                return self.nodes.items(Operation.ARRAY, writer.items, column, path, node)
             case AvroMap(), AvroMap():
                 value = self._children_of[column][0]
                 node = self._resolve(writer.values, reader.values, value, f"{path}{{}}")
-                return self._items(Operation.MAP, writer.values, column, path, node)
+                return self.nodes.items(Operation.MAP, writer.values, column, path, node)
             case AvroPrimitive() | AvroFixed(), AvroPrimitive() | AvroFixed():
                 return self._resolve_scalar(writer, reader, column, path)
         return None
-
-    def _items(
-        self, operation: Operation, item: AvroType, column: int, path: str, node: int
-    ) -> int:
-        may_be_empty = operation is Operation.ARRAY and self._takes_no_bytes(item)
-        return self._node(operation, column, path, int(may_be_empty), [node])
 
     def _resolve_scalar(
         self,
@@ -254,21 +187,21 @@ class AvroCompiler:
         if isinstance(writer, AvroFixed):
             is_text = writer.logical == "uuid" and _is_uuid(reader)
             operation = Operation.UUID if is_text else Operation.FIXED
-            return self._node(operation, column, path, writer.size)
+            return self.nodes.node(operation, column, path, writer.size)
         factor = 1
         if "timestamp" in reader.logical:
             unit = writer.logical or reader.logical
             factor = 1000 if unit in _MILLIS else 1
-        operation = _PRIMITIVE[writer.name]
+        operation = OF_PRIMITIVE[writer.name]
         if factor != 1:
             operation = Operation.LONG  # an int is encoded as a long is
-        return self._node(operation, column, path, factor)
+        return self.nodes.node(operation, column, path, factor)
 
     def _resolve_enum(self, writer: AvroEnum, reader: AvroEnum, column: int, path: str) -> int:
         numbers = {symbol: at for at, symbol in enumerate(reader.symbols)}
         default = numbers.get(reader.default or "", -1)
         mapped = [numbers.get(symbol, default) for symbol in writer.symbols]
-        index = self._node(Operation.ENUM, column, path, 0, mapped)
+        index = self.nodes.node(Operation.ENUM, column, path, 0, mapped)
         if missing := [s for s, n in zip(writer.symbols, mapped, strict=True) if n < 0]:
             shown = ", ".join(missing[:5])
             words = f"an enum without {shown}, and without a default"
@@ -284,16 +217,16 @@ class AvroCompiler:
         for one in writer.fields:
             target = by_writer.get(one.name)
             if target is None:
-                nodes.append(self._skip(one.type, _inside(path, one.name)))
+                nodes.append(self.nodes.skip(one.type, inside(path, one.name)))
             else:
-                inner = _inside(path, target.name)
+                inner = inside(path, target.name)
                 nodes.append(self._resolve(one.type, target.type, members[target.name], inner))
         found = {target.name for target in by_writer.values()}
         for lacking in reader.fields:
             if lacking.name not in found:
-                inner = _inside(path, lacking.name)
+                inner = inside(path, lacking.name)
                 nodes.append(self._default(lacking, members[lacking.name], inner))
-        return self._node(Operation.RECORD, column, path, 0, nodes)
+        return self.nodes.node(Operation.RECORD, column, path, 0, nodes)
 
     def _default(self, lacking: AvroField, column: int, path: str) -> int:
         if lacking.default is NO_DEFAULT:
@@ -301,58 +234,10 @@ class AvroCompiler:
             return self._mismatch("no field", words, column, path)
         value = encode_default(lacking.type, lacking.default, path)
         if lacking.default is None:
-            return self._node(Operation.NULL, column, path)
-        at = len(self._constants)
-        self._constants += len(value).to_bytes(8, "little") + value
+            return self.nodes.node(Operation.NULL, column, path)
+        at = self.nodes.constant(value)
         node = self._resolve(lacking.type, lacking.type, column, path)
-        return self._node(Operation.DEFAULT, column, path, at, [node])
-
-    def _skip(self, writer: AvroType, path: str) -> int:
-        """Nodes that read a value and put it nowhere: shared by all who skip this type."""
-        found = self._skipped.get(id(writer))
-        if found is None:
-            found = self._skipped[id(writer)] = self._skipping(writer, path)
-        return found
-
-    def _skipping(self, writer: AvroType, path: str) -> int:
-        if self._takes_no_bytes(writer):  # one node, however many fields are inside
-            return self._node(Operation.NULL, _NO_COLUMN, path)
-        match writer:
-            case AvroRecord():
-                nodes = [self._skip(one.type, _inside(path, one.name)) for one in writer.fields]
-                return self._node(Operation.RECORD, _NO_COLUMN, path, 0, nodes)
-            case AvroUnion():
-                nodes = [self._skip(one, path) for one in writer.branches]
-                children = [*nodes, *nodes]
-                return self._node(Operation.UNION, _NO_COLUMN, path, -1, children, len(nodes))
-            case AvroArray():
-                node = self._skip(writer.items, f"{path}[]")
-                return self._items(Operation.ARRAY, writer.items, _NO_COLUMN, path, node)
-            case AvroMap():
-                node = self._skip(writer.values, f"{path}{{}}")
-                return self._items(Operation.MAP, writer.values, _NO_COLUMN, path, node)
-            case AvroEnum():
-                count = len(writer.symbols)
-                return self._node(Operation.ENUM, _NO_COLUMN, path, 0, (), count)
-            case AvroFixed():
-                return self._node(Operation.FIXED, _NO_COLUMN, path, writer.size)
-            case AvroPrimitive():
-                return self._node(_PRIMITIVE[writer.name], _NO_COLUMN, path, 1)
-
-    def _takes_no_bytes(self, kind: AvroType) -> bool:
-        """Whether a value is encoded as nothing, so that any number of them fits in a payload.
-        Every type is looked at once: where types are used twice, values double at each level."""
-        found = self._empty.get(id(kind))
-        if found is None:
-            match kind:
-                case AvroRecord():
-                    found = all(self._takes_no_bytes(one.type) for one in kind.fields)
-                case AvroFixed():
-                    found = kind.size == 0
-                case _:
-                    found = is_null(kind)
-            self._empty[id(kind)] = found
-        return found
+        return self.nodes.node(Operation.DEFAULT, column, path, at, [node])
 
 
 def _fields_by_writer(writer: AvroRecord, reader: AvroRecord) -> dict[str, AvroField]:
@@ -416,7 +301,3 @@ def _may_match(writer: AvroType, reader: AvroType) -> bool:
     if isinstance(writer, scalars) and isinstance(reader, scalars):
         return _is_readable(writer, reader)
     return type(writer) is type(reader)
-
-
-def _inside(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
