@@ -283,9 +283,9 @@ class Runner:
         )
 
     def _leaves_more(self) -> bool:
-        """True if the last plan took only a part of the quarantine."""
+        """True if the last plan took only a part of the quarantine, or of what is missing."""
         return self.kind is PlanKind.REDRIVE or (
-            self.kind is PlanKind.REREAD and self.planner.leaves_more
+            self.kind in (PlanKind.REREAD, PlanKind.MISSING) and self.planner.leaves_more
         )
 
     def apply(self, plan: Plan, seen: Sequence[Loss]) -> RunResult:

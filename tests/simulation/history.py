@@ -94,7 +94,8 @@ class History:
     def _act(self, kind: str, arg: int) -> None:
         rng = random.Random(arg)
         if kind in TABLE_ACTS:
-            self.table_faults.act(kind, rng)
+            if not self.displaced.is_open:  # a table without rows may be landed in without a ledger
+                self.table_faults.act(kind, rng)
         elif kind in DISPLACEMENTS:
             self.displaced.act(kind)
         elif kind != "vacuum":

@@ -92,6 +92,8 @@ class Judge:
         self._ledger = f"{self.table}/_rangeland/ledger"
         self._events: dict[str, list[dict[str, Any]]] = {}
         self._rows: dict[str, list[Row]] = {}
+        self._numbers: dict[tuple[object, ...], dict[int, int]] = {}
+        """By incarnation and loss: how many records each offset had had when it was first seen."""
 
     # --- what is there ------------------------------------------------------------------
 
@@ -116,7 +118,7 @@ class Judge:
     def torn(self) -> set[Place]:
         """The rows that something else has taken out of the table, and nothing has put back."""
         taken = self._faults.taken
-        return taken - set(map(place_of, self.rows())) if taken else set()
+        return set(taken) - set(map(place_of, self.rows())) if taken else set()
 
     def undone(self) -> set[tuple[str, int, int]]:
         """Offsets that are missing because all rows were replaced or the table was restored, and
@@ -169,6 +171,7 @@ class Judge:
                 raise Violation("order", f"{application} {sequence} landed without an outcome")
         self._check_files(ledger, transactions)
         self._check_landed(rows, landed, ledger.losses)
+        self._check_brought_back(rows, ledger.losses, landed)
         self._check_losses(ledger.losses)
         self._check_checkpoint(landed, ledger, transactions.get(JOB, 0))
 
@@ -245,6 +248,29 @@ class Judge:
                 raise Violation("evidence", f"{one} has {one.counts}, and really {counted}")
         for key, places in there.items():
             self._check_count(key, len(places), len(torn.get(key, ())), promised[key], replaced)
+
+    def _check_brought_back(
+        self,
+        rows: Sequence[Row],
+        losses: Sequence[dict[str, Any]],
+        landed: Sequence[Landed],
+    ) -> None:
+        """Where others have taken a row out, and the table has a row again, it is of the same
+        record; or there is a loss which says that the log has lost that one."""
+        if not self._faults.taken or not self._shows_rewriting:
+            return
+        self.checks["brought back"] += 1
+        replaced = {one.key for one in landed if one.kind == "replace"}
+        for row in rows:
+            then = self._faults.taken.get(place_of(row))
+            if then is None or row[3] in then or row[:2] in replaced:
+                continue
+            if not any(
+                x["verdict"] == "truncated" and x["from_offset"] <= row[2] < x["until_offset"]
+                for x in losses
+                if (x["topic"], x["partition"]) == row[:2]
+            ):
+                raise Violation("brought back", f"{row[3]!r} is in the place of {then}")
 
     def _lands_again(
         self, one: Landed, kept_again: Mapping[tuple[tuple[str, int], str | None], set[int]]
@@ -385,14 +411,14 @@ class Judge:
     # --- what the product says ------------------------------------------------------------
 
     def check_verify(self, found: VerifyResult, *, is_alone: bool) -> None:
-        """``verify`` says what is true. Beside other drivers it may see their rows already, or
-        the table before they had repaired it."""
+        """``verify`` says what is true. Beside other drivers it may see the table before they had
+        repaired it."""
         self.checks["verify"] += 1
         audit = found.audit
-        if audit.duplicates or (audit.strangers and is_alone):
+        if audit.duplicates or audit.strangers:
             raise Violation("verify", f"it finds {audit.duplicates} and {audit.strangers}")
         holes = {place for r in audit.holes for place in _places(r)}
-        places = self.torn() if is_alone else self._faults.taken
+        places = self.torn() if is_alone else set(self._faults.taken)
         torn = {(topic, number, offset) for topic, number, _, offset in places}
         known = self._landed_as_missing()
         if holes - torn or (is_alone and torn - known - holes):
@@ -421,8 +447,14 @@ class Judge:
         """What the ledger calls lost has happened to that log, whatever the policy does."""
         for loss in losses:
             logs = self._truth.of(loss["topic"], loss["partition"])
+            for log in logs if loss["verdict"] == "truncated" else ():
+                name = (log.incarnation, *_name_of(loss))
+                if name not in self._numbers:
+                    self._numbers[name] = {at: len(x) for at, x in log.written.items()}
             seen = {r for log in logs for found in log.reasons.values() for r in found}
             known = self._evidence.get(loss["verdict"])
+            if known is not None and loss["verdict"] == "truncated" and not loss["plan"]:
+                known = known | {"recreated"}  # what was asked for is beyond the end of the new log
             if known is not None and known.isdisjoint(seen):
                 raise Violation("evidence", f"{loss} is recorded, and really {seen}")
 
@@ -456,31 +488,50 @@ class Judge:
         """The values of those that have neither."""
         self.checks["left out"] += 1
         found: list[bytes] = []
-        values = {value for _, _, _, value in self.rows()}
+        rows = self.rows()
+        values, places = {row[3] for row in rows}, set(map(place_of, rows))
+        still_there = {row[:3] for row in rows}
         losses = self.ledger().losses
         for log in logs:
-            truncated = {
-                offset
-                for loss in losses
-                if (loss["topic"], loss["partition"]) == (log.topic, log.number)
-                if (loss["verdict"], loss["action"]) == ("truncated", "skip")
-                for offset in range(loss["from_offset"], loss["until_offset"])
-            }
-            truncated |= self._damaged(log, losses)
+            truncated = self._damaged(log, losses)
             if not self._shows_rewriting:
                 truncated |= {o for o, reasons in log.reasons.items() if "truncated" in reasons}
-            # Of offsets that two topics of that name have had it is unknown whose rows others
-            # have taken out. They are left alone, with a warning, until a person adopts the table.
+            # Of offsets that two topics of that name have had, and one still has rows, it is
+            # unknown whose rows others have taken out: a person has to adopt the table.
             is_shared = len(self._truth.of(log.topic, log.number)) > 1
             taken = self.torn() if is_shared else set()
-            found += (
-                value
-                for entry in log.entries
-                for offset, value in entry.records
-                if value not in values and offset not in truncated
-                if (log.topic, log.number, log.incarnation, offset) not in taken
-            )
+            taken = {place for place in taken if (*place[:2], place[3]) in still_there}
+            for entry in log.entries:
+                for offset, value in entry.records:
+                    place = (log.topic, log.number, log.incarnation, offset)
+                    if value in values or offset in truncated or place in taken:
+                        continue
+                    if not self._is_truncated(log, offset, value, losses, places):
+                        found.append(value)
         return found
+
+    def _is_truncated(
+        self,
+        log: Log,
+        offset: int,
+        value: bytes,
+        losses: Iterable[dict[str, Any]],
+        places: Collection[Place],
+    ) -> bool:
+        """A loss is about the records that the log had had when it was recorded. Later ones have
+        the offset of a record that had landed, or are to be landed."""
+        for loss in losses:
+            if (loss["topic"], loss["partition"]) != (log.topic, log.number):
+                continue
+            if (loss["verdict"], loss["action"]) != ("truncated", "skip"):
+                continue
+            if not loss["from_offset"] <= offset < loss["until_offset"]:
+                continue
+            known = self._numbers.get((log.incarnation, *_name_of(loss)), {})
+            is_later = int(value.rpartition(b"/")[2]) >= known.get(offset, 0)
+            if not is_later or (log.topic, log.number, log.incarnation, offset) in places:
+                return True
+        return False
 
     def _damaged(self, log: Log, losses: Sequence[dict[str, Any]]) -> set[int]:
         """Offsets that were skipped while their bytes were damaged. Those in quarantine have been
@@ -500,6 +551,11 @@ def _by_key(places: Iterable[Place]) -> dict[tuple[str, int], set[tuple[int, int
     for topic, number, incarnation, offset in places:
         found.setdefault((topic, number), set()).add((incarnation, offset))
     return found
+
+
+def _name_of(loss: Mapping[str, Any]) -> tuple[object, ...]:
+    names = ("application", "sequence", "topic", "partition", "from_offset", "until_offset")
+    return tuple(loss[name] for name in names)
 
 
 def _places(r: Range) -> Iterator[tuple[str, int, int]]:

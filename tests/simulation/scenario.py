@@ -10,7 +10,7 @@ its own, and leaving one out does not change the others.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tests.simulation.displaced import DISPLACEMENTS
@@ -64,6 +64,15 @@ JOBS = 800
 """How many setups short histories have; a multiple of the dialects' period."""
 PREPARING = ("run", "run", "run", "backfill")
 """What short histories begin with."""
+BEFORE_READING = ("lose", "lose", "damage", "damage", "elect", "elect", "compact", "expire", "slow")
+"""What happens to a log before anything of it is read."""
+OVERTAKEN = (
+    ("backfill-end", "backfill-start", "run"),
+    ("backfill-start", "backfill-end", "backfill"),
+    ("run", "backfill"),
+    ("backfill", "run"),
+)
+"""Drivers side by side, of which the first one stops."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +129,17 @@ def scenario(seed: int, age: str | None = None) -> Scenario:
         return long_scenario(seed, age)
     rng = random.Random(f"short {seed}")
     happenings = [Happening("produce", rng.getrandbits(32))]
-    if rng.random() < 0.5:
+    drawn = rng.random()
+    if drawn < 0.45:
         happenings.append(_side_by_side(rng, (rng.choice(PREPARING),), most=0))
-        happenings.append(Happening(_change(rng), rng.getrandbits(32)))
+        change = _change(rng)
+        happenings.append(Happening(change, rng.getrandbits(32)))
+        if rng.random() < (0.4 if change in ("truncate", "recreate") else 0.03):
+            happenings += _harmed(rng)
+    elif drawn < 0.6:
+        happenings.append(Happening(rng.choice(BEFORE_READING), rng.getrandbits(32)))
+    elif drawn < 0.64:
+        happenings.append(_overtaken(rng))
     for _ in range(rng.choice((1, 1, 1, 2))):
         commands = tuple(rng.choice(COMMANDS) for _ in range(rng.choice((1, 1, 1, 1, 1, 1, 2))))
         happenings.append(_side_by_side(rng, commands, most=2))
@@ -195,7 +212,7 @@ def _happening(rng: random.Random) -> Happening:
 def _act(rng: random.Random) -> str:
     drawn = rng.random()
     if drawn < 0.1:
-        return rng.choice((*TABLE_ACTS, "other-table"))
+        return rng.choice((*TABLE_ACTS, *("other-table",) * 3))
     return rng.choice(RARE_ACTS if drawn < 0.16 else CLUSTER_ACTS)
 
 
@@ -216,6 +233,21 @@ def _side_by_side(rng: random.Random, commands: tuple[str, ...], most: int) -> H
         tuple(_early_fault(rng) for _ in range(rng.randint(min(1, most), most))) for _ in commands
     )
     return Happening("run", arg, faults, commands)
+
+
+def _harmed(rng: random.Random) -> Iterator[Happening]:
+    """What the log has now is landed, perhaps, before rows are taken out of the table."""
+    if rng.random() < 0.5:
+        yield _side_by_side(rng, ("run",), most=0)
+    yield Happening(rng.choice(HARMS), rng.getrandbits(32))
+
+
+def _overtaken(rng: random.Random) -> Happening:
+    """One driver stops for an hour somewhere between its plan and its commit; others go on."""
+    pause = Fault("delta.commit", rng.choice((2, 3)), "pause", max(PAUSES_MS))
+    first, *others = rng.choice(OVERTAKEN)
+    faults = ((pause,), *(() for _ in others))
+    return Happening("run", rng.getrandbits(32), faults, (first, *others))
 
 
 def _early_fault(rng: random.Random) -> Fault:

@@ -88,14 +88,22 @@ def _condition(text: str) -> Callable[[Row], bool]:
     return holds
 
 
-def table_frame(spark: SimulatedSpark, path: str, columns: LogColumns = PLAIN_COLUMNS) -> Frame:
-    """Spark takes the newest version; the files are read later."""
+def table_frame(
+    spark: SimulatedSpark,
+    path: str,
+    columns: LogColumns = PLAIN_COLUMNS,
+    *,
+    version: int | None = None,
+) -> Frame:
+    """Spark takes the newest version, or the one that is asked for; the files are read later."""
     spark.world.point("spark.read")
     key = TablePath.parse(path).key
-    version = spark.tables.newest(key)
-    if version is None:
-        raise StorageFailed(f"reading {path}", why="there is no table")
-    return Frame(spark.store, spark.world, version, tuple(f"{key}/{one}" for one in version.files))
+    log = spark.tables.logs.get(key)
+    versions = [] if log is None else log.versions
+    if len(versions) <= (version or 0):
+        raise StorageFailed(f"reading {path}", why="there is no table, or not that version of it")
+    found = versions[-1 if version is None else version]
+    return Frame(spark.store, spark.world, found, tuple(f"{key}/{one}" for one in found.files))
 
 
 def prepared_frame(

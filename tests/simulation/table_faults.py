@@ -22,15 +22,15 @@ def place_of(row: Row) -> Place:
 
 
 class TableFaults:
-    """``taken`` are the rows that were ever taken out; ``dead`` the files that the table names and
-    the store has lost."""
+    """``taken`` are the places of the rows that were ever taken out, each with the values that it
+    had; ``dead`` the files that the table names and the store has lost."""
 
     def __init__(self, world: World, tables: Tables, store: MemoryStore, table: str) -> None:
         self._world = world
         self._tables = tables
         self._store = store
         self._table = table
-        self.taken: set[Place] = set()
+        self.taken: dict[Place, set[bytes]] = {}
         self.undone: set[Place] = set()
         """Those that a RESTORE, or a commit that replaced all rows, took out."""
         self.dead: set[str] = set()
@@ -89,4 +89,5 @@ class TableFaults:
         self.undone |= set(map(place_of, rows))
 
     def _take(self, rows: Sequence[Row]) -> None:
-        self.taken |= set(map(place_of, rows))
+        for row in rows:
+            self.taken.setdefault(place_of(row), set()).add(row[3])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.history import play
+from tests.simulation.history import SKIP_ALL, play
 from tests.simulation.replaced import Stage, simulated
 from tests.simulation.scenario import Happening, Scenario, long_scenario
 from tests.simulation.tally import Counts
@@ -33,6 +33,14 @@ def played(stage: Stage, *happenings: Happening) -> Counts:
     return counts
 
 
+def played_on_newest(stage: Stage, *happenings: Happening) -> Counts:
+    """Brokers with topic ids and leader epochs, and a policy that goes on without what is lost."""
+    setup = replace(long_scenario(0, "4").setup, max_records=None, policy=SKIP_ALL)
+    counts = Counts()
+    play(Scenario(0, setup, happenings), stage, counts)
+    return counts
+
+
 def test_verify_of_a_ledger_without_a_table_finds_that_nothing_has_landed(stage: Stage) -> None:
     refused = Fault("delta.create", 1, "refused")
     counts = played(stage, PRODUCE, driver("run", refused), driver("verify"))
@@ -45,6 +53,27 @@ def test_rows_that_others_remove_are_landed_again(stage: Stage, harm: str) -> No
     again = [Happening(harm, 3), driver("verify"), driver("missing"), driver("verify")]
     counts = played(stage, PRODUCE, driver("run"), *again, driver("run"))
     assert counts.ends["VerifyResult"] == 3
+
+
+def test_rows_of_two_incarnations_that_are_gone_are_lost_and_landed_again(stage: Stage) -> None:
+    landed = [PRODUCE, driver("run"), Happening("recreate", 7), driver("run")]
+    counts = played_on_newest(stage, *landed, Happening("overwrite", 3), driver("missing"))
+    assert counts.ends["landed"] == 3
+
+
+def test_rows_that_an_election_has_overwritten_in_the_log_do_not_come_back_as_others(
+    stage: Stage,
+) -> None:
+    landed = [PRODUCE, driver("backfill"), Happening("truncate", 2), PRODUCE]
+    counts = played_on_newest(stage, *landed, Happening("overwrite", 3), driver("missing"))
+    assert counts.checks["brought back"]
+
+
+def test_what_lands_while_verify_is_reading_is_no_duplicate(stage: Stage) -> None:
+    verify, backfill = (Fault("delta.load", 2, "pause", 3_600_000),), ()
+    both = Happening("run", 1309572908, (verify, backfill), ("verify", "backfill"))
+    counts = played_on_newest(stage, PRODUCE, driver("run"), Happening("recreate", 7), both)
+    assert counts.ends["VerifyResult"] == 2
 
 
 def test_a_replacement_leaves_each_record_once(stage: Stage) -> None:

@@ -113,6 +113,14 @@ def test_what_is_seen_again_is_written_once(
     assert len(ledger.losses()) == 3
 
 
+def test_a_loss_that_reaches_further_than_the_one_in_the_ledger_is_recorded(ledger: Ledger) -> None:
+    for until in (3, 5, 4):
+        found = Loss(P0, 0, until, LossKind.TRUNCATED, "evidence", topic_id="id")
+        ledger.record_losses(seen_losses(APP, "a", 1, [found], 1_000, 1_000))
+    ledger.refresh()
+    assert sorted(one.loss.until_offset for one in ledger.losses()) == [3, 5]
+
+
 def test_two_that_see_the_same_at_once_write_it_once(
     table: TableInMemory, ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -46,6 +46,12 @@ def test_the_epoch_of_another_incarnation_says_nothing() -> None:
     assert marks_of(other, [read(0, 100)]) == {P: LogMark(100, "id-1")}
 
 
+def test_a_mark_has_the_topic_id_of_the_range_that_was_read() -> None:
+    lost = Range(P, 100, 120, "an earlier one")
+    both = replace(PLAN, ranges=(*PLAN.ranges, lost), losses=())
+    assert marks_of(both, [read(0, 100)]) == marks_of(PLAN, [read(0, 100)])
+
+
 @pytest.mark.parametrize(
     ("leader", "is_in_doubt"),
     [

@@ -362,6 +362,18 @@ def test_what_may_yet_come_is_not_recorded_as_lost(
     assert "stays missing" in note
 
 
+def test_where_other_records_have_taken_the_place_of_missing_ones_a_policy_decides() -> None:
+    seen, hole = survey(log(P0, 0, 30)), Range(P0, 3, 9, "A")
+    other = Loss(P0, 5, 20, LossKind.TRUNCATED, "an election")
+    with pytest.raises(RangeLost, match=r"\[5, 9\)"):
+        draft_of(terms(), seen, standing(), [hole], [other])
+    skipping = terms(truncated=Action.SKIP)
+    drafted = draft_of(skipping, seen, standing(), [hole], [other])
+    assert (spans(drafted), drafted.plan.losses) == ([(0, 3, 9)], ())
+    assert drafted.passed == (replace(other, until_offset=9),)
+    assert not draft_of(skipping, seen, standing(), [hole]).passed
+
+
 def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
     limited = terms(limits=Limits(max_records=1))
     drafted = draft_of(limited, survey(log(P0, 0, 30)), standing(), [Range(P0, 0, 20, "A")])

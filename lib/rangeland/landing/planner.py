@@ -77,7 +77,8 @@ class Planner:
         self.speed = speed_of(self.target.history.pace(self.job.application))
         """How fast the job is expected to read."""
         self.leaves_more = False
-        """The last draft takes only a part of the quarantine: a plan has one read filter."""
+        """The last draft takes only a part of the quarantine, since a plan has one read filter; or
+        of what is missing, since it has an offset once."""
         self._ahead: tuple[float, Survey] | None = None
         """The survey from before the group was joined, until the target is refreshed."""
 
@@ -130,10 +131,7 @@ class Planner:
         if self.kind is PlanKind.MISSING:
             survey = self.survey(standing)
             self.progress.step(f"reading the offsets in {self.job.sink.table}")
-            torn = torn_from(self.spark, self.target, self.job, self.warn)
-            self._refuse_other_options(torn, survey.cluster)
-            found = draft_of(self._terms(), survey, standing, torn)
-            return self._with_kind(found), survey
+            return self._with_kind(self._missing(survey, standing)), survey
         if self.kind is PlanKind.REDRIVE:
             now_ms = time.time_ns() // 1_000_000
             kept = draft_of_kept(self.job, self.target, self._row_format, standing, now_ms)
@@ -163,6 +161,17 @@ class Planner:
                 if is_over or not _may_lag(losses_in(error), standing, survey):
                     raise
             time.sleep(0.5)
+
+    def _missing(self, survey: Survey, standing: JobPosition) -> PlanDraft:
+        """A plan of what the table has lost. Where an election has put other records at offsets of
+        it since, those are landed if a policy goes on without the lost ones."""
+        torn = torn_from(self.spark, self.target, self.job, self.warn)
+        ranges = list(torn.ranges)
+        landed = self._refuse_other_options(ranges, survey.cluster)
+        losses = self._overwritten(landed, survey, standing)
+        found = draft_of(self._terms(), survey, standing, ranges, losses)
+        self.leaves_more = torn.leaves_more
+        return found
 
     def _reread(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
         wanted = in_quarantine(self.job, self.target, self._row_format)

@@ -37,6 +37,13 @@ class TargetLedger:
                 return
             seen |= straddled
 
+    def catch_up(self) -> None:
+        """Reads the ledger again, and not the table: it then has the outcome of everything that the
+        table had landed when it was read. A plan that was entered since the last ``refresh`` still
+        wins."""
+        if self.found is not None:
+            self.found.refresh()
+
     def _landed_without_outcome(self) -> set[tuple[str, int]]:
         """Plans that the table has and for which the ledger had no outcome when it was read."""
         live = [] if self.found is None else self.found.live()

@@ -6,8 +6,8 @@ offsets that have rows. No broker is asked and nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.decode.columns import LogColumns
@@ -24,6 +24,8 @@ from rangeland.planning.policy import Action, Loss
 from rangeland.planning.table_audit import (
     Audit,
     LandedPiece,
+    MissingRows,
+    Runs,
     audit,
     cut_pieces,
     in_force,
@@ -49,22 +51,25 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 @dataclass(frozen=True, slots=True)
 class Verification:
     """``pieces`` are the landed ranges in force, ``audit`` compares them with the table,
-    ``missing_files`` are those that the table names and its store no longer has."""
+    ``missing_files`` are those that the table names and its store no longer has. ``found`` are the
+    runs of offsets that have rows, except where offsets are bytes."""
 
     landings: int
     pieces: tuple[LandedPiece, ...]
     audit: Audit
     missing_files: tuple[str, ...]
+    found: Mapping[Partition, Runs]
 
 
 def examine(spark: Any, target: LandingTarget) -> Verification:
-    """Reads three columns of the whole table."""
+    """Reads three columns of the whole table, in the version that the target was last seen in:
+    rows that land meanwhile are in a later one."""
     landings = target.history.landings()
     pieces = in_force(pieces_of(landings, target.history.losses()))
     path = _path(target)
     by_broker = any(piece.range.partition.broker for piece in pieces)
     columns = target.table.columns
-    frame = table_frame(spark, path, columns)
+    frame = table_frame(spark, path, columns, version=target.table.version)
     in_bytes = pieces_in_bytes(pieces)
     counted = rows_of_entries(spark, frame, in_bytes, columns) if in_bytes else {}
     # In a table of such logs only, every entry is a run of its own, which is useless.
@@ -76,6 +81,7 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
         tuple(pieces),
         audit(pieces, found, counted),
         tuple(f.path for f in target.table.dead_files()),
+        found,
     )
 
 
@@ -101,22 +107,19 @@ def pieces_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[Land
 
 def torn_from(
     spark: Any, target: LandingTarget, job: Job, warn: Callable[[str], None]
-) -> list[Range]:
+) -> MissingRows:
     """What the table has lost of the topics that a job reads."""
     evidence = examine(spark, target)
-    holes = missing(evidence.pieces, evidence.audit.holes)
-    # If two incarnations of a topic share offsets, it is unknown whose rows are missing.
-    shared = [hole for hole in holes if other_incarnations(evidence.pieces, hole)]
-    if shared:
+    found = missing(evidence.pieces, evidence.audit.holes, evidence.found)
+    if found.shared:
         warn(
-            f"{shared[0]} was landed from two topics of that name, one made after the other "
+            f"{found.shared[0]} was landed from two topics of that name, one made after the other "
             "was deleted: it is unknown whose rows are missing, so they are left alone"
         )
-    holes = [hole for hole in holes if hole not in shared]
-    mine = [hole for hole in holes if job.source.reads(hole.partition.topic)]
-    if others := sorted({h.partition.topic for h in holes if h not in mine}):
+    mine = [hole for hole in found.ranges if job.source.reads(hole.partition.topic)]
+    if others := sorted({h.partition.topic for h in found.ranges if h not in mine}):
         warn(f"offsets of {', '.join(others)} are missing too, which this job does not read")
-    return mine
+    return replace(found, ranges=tuple(mine))
 
 
 def refuse_cut(target: LandingTarget, ranges: Iterable[Range]) -> None:

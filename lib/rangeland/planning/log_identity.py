@@ -29,11 +29,18 @@ def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark
         left = subtract((receipt.from_offset, receipt.until_offset), sorted(gone))
         for _, until in left:
             ends[receipt.partition] = max(until, ends.get(receipt.partition, until))
-    ids = {r.partition: r.topic_id for r in plan.ranges}
     return {
-        partition: _mark(until, ids.get(partition), plan.checkpoint.get(partition))
+        partition: _mark(until, _id_before(until, plan, partition), plan.checkpoint.get(partition))
         for partition, until in ends.items()
     }
+
+
+def _id_before(until: int, plan: Plan, partition: Partition) -> str | None:
+    """The topic id of the range that was read up to there: a plan of missing rows may also have
+    ranges of an earlier incarnation, which are lost."""
+    here = [r for r in plan.ranges if r.partition == partition]
+    holding = [r for r in here if r.from_offset < until <= r.until_offset]
+    return next((r.topic_id for r in holding or here), None)
 
 
 def _mark(until: int, topic_id: str | None, planned: LogMark | None) -> LogMark:

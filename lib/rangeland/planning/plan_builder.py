@@ -195,16 +195,24 @@ _FOR_GOOD = (LossKind.EXPIRED, LossKind.RECREATED)
 
 
 def draft_of(
-    terms: PlanTerms, survey: Survey, standing: JobPosition, wanted: list[Range]
+    terms: PlanTerms,
+    survey: Survey,
+    standing: JobPosition,
+    wanted: list[Range],
+    overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
     """A plan of exactly these ranges, whether they have landed before or not. Raises RangeLost
     where the log no longer has them and the policy is to fail; what a policy skips is recorded as
-    lost. Leaves out partitions that are not in the survey. Applies no limits."""
+    lost. Of what is ``overwritten`` the log has other records now, which are landed then. Leaves
+    out partitions that are not in the survey. Applies no limits."""
     here = [r for r in wanted if r.partition not in survey.elsewhere]
+    others = _losses_inside(here, overwritten, (LossKind.TRUNCATED,))
     losses = [loss for r in here for loss in _gone(r, survey)]
-    resolved = judge(terms.request.policy, here, losses)
+    resolved = judge(terms.request.policy, here, [*losses, *others])
+    passed = [loss for loss in resolved.losses if loss in others]
     # What may still appear is not recorded as gone: it stays missing.
     coming = [loss for loss in resolved.losses if loss.verdict not in _FOR_GOOD]
+    coming = [loss for loss in coming if loss not in passed]
     ranges = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
         for r in _readable(list(resolved.ranges), coming)
@@ -225,7 +233,8 @@ def draft_of(
         cluster=survey.cluster,
     )
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
-    return PlanDraft(plan, tuple(here), (), resolved.held, tuple(notes))
+    notes += passed_over(passed)
+    return PlanDraft(plan, tuple(here), (), resolved.held, tuple(notes), tuple(passed))
 
 
 def _gone(r: Range, survey: Survey) -> list[Loss]:

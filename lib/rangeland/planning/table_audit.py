@@ -200,7 +200,7 @@ def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], 
             wanted += subtract(whole, piece.gaps)
             continue
         if present is None:
-            present = merge(zip(runs[0].tolist(), runs[1].tolist(), strict=True))
+            present = _present(runs)
         there = overlap(whole, present)
         if piece.landed is None or width(there) >= piece.landed:
             wanted += there
@@ -210,20 +210,82 @@ def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], 
     return wanted, merge(unsure)
 
 
-def missing(pieces: Sequence[LandedPiece], holes: Iterable[Range]) -> list[Range]:
-    """The holes as parts of landed ranges, the newest first, so that each has the topic id of the
-    log its rows came from."""
+@dataclass(frozen=True, slots=True)
+class MissingRows:
+    """Parts of landed ranges whose rows are gone, each with the topic id of the log that they came
+    from. ``shared`` are of two incarnations of a topic, and it is unknown whose rows are gone.
+    ``leaves_more``: at offsets of these the rows of a later incarnation are gone, too."""
+
+    ranges: tuple[Range, ...]
+    shared: tuple[Range, ...] = ()
+    leaves_more: bool = False
+
+
+def missing(
+    pieces: Sequence[LandedPiece], holes: Iterable[Range], found: Mapping[Partition, Runs]
+) -> MissingRows:
+    """The holes as parts of landed ranges. Where several incarnations of a topic have landed, an
+    offset at which not a single row was ``found`` lacks those of all, and the oldest comes
+    first."""
+    newest = _parts_of(reversed(pieces), holes)
+    alone = [part for r in newest for part in _outside(r, _of_others(pieces, r))]
+    both = [part for r in newest for part in _inside(r, _of_others(pieces, r))]
+    present = {r.partition: _present(found.get(r.partition)) for r in both}
+    gone = [part for r in both for part in _outside(r, present[r.partition])]
+    shared = [part for r in both for part in _inside(r, present[r.partition])]
+    oldest = _parts_of(pieces, gone)
+    return MissingRows(tuple(sorted([*alone, *oldest])), tuple(sorted(shared)), bool(gone))
+
+
+def _present(runs: Runs | None) -> list[Interval]:
+    return [] if runs is None else merge(zip(*(side.tolist() for side in runs), strict=True))
+
+
+def _parts_of(pieces: Iterable[LandedPiece], holes: Iterable[Range]) -> list[Range]:
+    """The holes as parts of the first of these pieces that should have rows there."""
+    holes = list(holes)
+    left = {hole: [(hole.from_offset, hole.until_offset)] for hole in holes}
     found: list[Range] = []
-    for hole in holes:
-        left = [(hole.from_offset, hole.until_offset)]
-        for piece in reversed(pieces):
-            r = piece.range
-            if r.partition != hole.partition:
+    for piece in pieces:
+        for hole in holes:
+            if piece.range.partition != hole.partition:
                 continue
-            torn = [i for whole in left for i in overlap(whole, [(r.from_offset, r.until_offset)])]
-            found += [replace(r, from_offset=a, until_offset=b, estimated_bytes=0) for a, b in torn]
-            left = [rest for whole in left for rest in subtract(whole, torn)]
-    return sorted(found)
+            torn = [i for whole in left[hole] for i in overlap(whole, _rows_of(piece))]
+            found += [_cut(piece.range, a, b) for a, b in torn]
+            left[hole] = [rest for whole in left[hole] for rest in subtract(whole, torn)]
+    return found
+
+
+def _rows_of(piece: LandedPiece) -> list[Interval]:
+    """Where a piece has rows, as far as that is known."""
+    whole = (piece.range.from_offset, piece.range.until_offset)
+    if piece.gaps is None:
+        return [] if piece.landed == 0 else [whole]
+    return subtract(whole, piece.gaps)
+
+
+def _of_others(pieces: Iterable[LandedPiece], r: Range) -> list[Interval]:
+    """Where other incarnations of the topic have rows at offsets of a range."""
+    return merge(
+        i
+        for piece in pieces
+        if piece.range.partition == r.partition
+        and None not in (piece.topic_id, r.topic_id)
+        and piece.topic_id != r.topic_id
+        for i in overlap((r.from_offset, r.until_offset), _rows_of(piece))
+    )
+
+
+def _inside(r: Range, these: Sequence[Interval]) -> list[Range]:
+    return [_cut(r, a, b) for a, b in overlap((r.from_offset, r.until_offset), these)]
+
+
+def _outside(r: Range, these: Sequence[Interval]) -> list[Range]:
+    return [_cut(r, a, b) for a, b in subtract((r.from_offset, r.until_offset), these)]
+
+
+def _cut(r: Range, from_offset: int, until_offset: int) -> Range:
+    return replace(r, from_offset=from_offset, until_offset=until_offset, estimated_bytes=0)
 
 
 def other_incarnations(pieces: Iterable[LandedPiece], r: Range) -> list[Range]:

@@ -27,6 +27,7 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
         nothing = (job.job, job.sink.table, target.table.version, 0, (), Audit(), ())
         return VerifyResult(*nothing, seconds=spent)
     progress.step(f"reading the offsets in {job.sink.table}")
+    target.ledger.catch_up()
     seen = examine(spark, target)
     return VerifyResult(
         job=job.job,

@@ -36,10 +36,13 @@ _SCHEMA = pa.schema(
 )
 
 
-def table_frame(spark: Any, path: str, columns: LogColumns = PLAIN_COLUMNS) -> Any:
-    """The table as it is now. Raises TableRefused if its rows do not say, in these columns, which
-    offset they came from."""
-    frame = spark.read.format("delta").load(path)
+def table_frame(
+    spark: Any, path: str, columns: LogColumns = PLAIN_COLUMNS, *, version: int | None = None
+) -> Any:
+    """The table as it is now, or in one ``version``. Raises TableRefused if its rows do not say, in
+    these columns, which offset they came from."""
+    reader = spark.read.format("delta")
+    frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
     types = {name.lower(): kind for name, kind in frame.dtypes}
     needed = {columns.named(name): kind for name, kind in _NEEDED.items()}
     wrong = [name for name, kind in needed.items() if types.get(name) != kind]

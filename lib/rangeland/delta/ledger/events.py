@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import Interval
-from rangeland.planning.policy import Loss
+from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 
 PLAN = "plan"
@@ -150,16 +150,18 @@ class LossEvent:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same for two sightings of one loss: retention moves its end, but not its start."""
+        """The same for two sightings of one loss, whose end may have moved."""
         loss = self.loss
         where = (loss.partition, loss.from_offset)
         return (self.application, *where, loss.verdict, loss.action)
 
     def is_same(self, other: LossEvent) -> bool:
-        """Whether both are sightings of one loss, in the same incarnation of the topic as far as
-        that is known."""
+        """Whether the other is a sighting of this loss, in the same incarnation of the topic as
+        far as that is known. Retention moves its end; what else reaches further is more."""
         ids = {self.loss.topic_id, other.loss.topic_id}
-        return self.key == other.key and (len(ids) == 1 or None in ids)
+        has_all = self.loss.until_offset <= other.loss.until_offset
+        has_all = has_all or self.loss.verdict is LossKind.EXPIRED
+        return self.key == other.key and has_all and (len(ids) == 1 or None in ids)
 
 
 Entry = PlanEvent | OutcomeEvent | PartEvent | LossEvent
