@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from rangeland.errors import Conflict, Unreachable, UsageError
+from rangeland.testing import __main__ as testing
 from rangeland.testing.consuming import consume, offsets
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.probe import brokers_seen_by
@@ -79,6 +80,21 @@ def test_a_broker_serves_what_was_produced(kafka: KafkaCluster, topic: str) -> N
     assert (first.timestamp_ms, first.headers) == (1_700_000_000_123, headers)
     assert (second.key, second.value, second.headers) == (b"", None, None)
     assert (third.key, third.value) == (None, b"")
+
+
+def test_the_lines_of_a_file_become_records(
+    kafka: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    lines = tmp_path / "values.jsonl"
+    lines.write_bytes(b'{"id": 1}\n\n\xff\n')
+    create_topic(kafka.bootstrap, topic)
+    given = testing._parser().parse_args(["produce", kafka.bootstrap[0], topic, str(lines)])
+    testing.COMMANDS[given.command](given)
+    assert [record.value for record in consume(kafka.bootstrap, topic)] == [
+        b'{"id": 1}',
+        b"",
+        b"\xff",
+    ]
 
 
 @pytest.mark.parametrize("codec", CODECS)

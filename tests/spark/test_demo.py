@@ -30,9 +30,10 @@ def test_the_demo_keeps_its_promises_and_leaves_nothing_behind() -> None:
     assert done.stdout.count("\n") == 1
     summary = json.loads(done.stdout)
     assert summary["ok"] is True
-    assert len(summary["promises"]) >= 18
+    assert len(summary["promises"]) >= 20
     assert all(promise["held"] for promise in summary["promises"])
     assert "landed 5,000 records" in done.stderr
+    assert any("get_json_object" in promise["claim"] for promise in summary["promises"])
     assert not {path for path in left_behind() - before if "demo" in path.name}
 
 
@@ -42,6 +43,8 @@ def test_what_is_kept_can_be_looked_at() -> None:
     folder = Path(json.loads(done.stdout)["folder"])
     try:
         assert "demo-orders" in (folder / "orders.yaml").read_text()
-        assert list((folder / "lake" / "orders" / "_delta_log").glob("*.json"))
+        for table in ("orders", "orders_typed"):
+            assert list((folder / "lake" / table / "_delta_log").glob("*.json"))
+        assert "user STRING" in (folder / "orders.ddl").read_text()
     finally:
         shutil.rmtree(folder)

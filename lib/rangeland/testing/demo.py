@@ -1,9 +1,10 @@
 """``rangeland demo``: the whole story on one machine, explained step by step and checked.
 
 A real broker, a topic with awkward records, a job file, and then the commands: plan, run, run
-again, more records, run, backfill, verify and repair. It calls the same functions as the command
-line. Each of its claims is a ``Promise``, which is checked with another client and SQL; a broken
-one ends the demo with an error. It cleans up after itself.
+again, more records, run, backfill, verify and repair; at last a sample of the values, and a table
+with their fields as columns. It calls the same functions as the command line. Each of its claims is
+a ``Promise``, which is checked with another client and SQL; a broken one ends the demo with an
+error. It cleans up after itself.
 """
 
 from __future__ import annotations
@@ -12,29 +13,29 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.errors import Bug
-from rangeland.job.overrides import load_job
 from rangeland.jvm.java import find_java
 from rangeland.planning.plan import PlanKind
+from rangeland.queries.payload_sample import sample, write_schema
 from rangeland.queries.table_queries import verify
 from rangeland.render.evidence_view import verify_picture
 from rangeland.render.plan_view import plan_picture
 from rangeland.render.result_view import result_picture
+from rangeland.render.sample_view import sample_picture
 from rangeland.render.text_drawing import console_for, safe_text, table_of
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.client_library import library
+from rangeland.testing.demo_story import Stage, Story
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.localspark import open_local_spark
 from rangeland.testing.processes import remove_directory, temporary_directory
@@ -53,89 +54,24 @@ slices: {{target_bytes: 8MiB}}
 sink:
   table: {table}
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """Something the demo claims, and what was observed."""
-
-    claim: str
-    held: bool
-    seen: str
-
-
-@dataclass(slots=True)
-class Story:
-    """A demo in progress: its promises, and how long each step took."""
-
-    console: Console
-    promises: list[Promise] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-    began: float = field(default_factory=time.monotonic)
-
-    @contextmanager
-    def step(self, title: str) -> Iterator[None]:
-        """Prints what happens next, and afterwards how long it took."""
-        self.console.print(Text(f"\n{len(self.seconds) + 1}. {title}", "bold cyan"))
-        began = time.monotonic()
-        yield
-        self.seconds[title] = round(time.monotonic() - began, 3)
-        self.console.print(Text(f"   {duration(self.seconds[title])}", "dim"))
-
-    def tell(self, what: str | RenderableType) -> None:
-        self.console.print(safe_text(what) if isinstance(what, str) else what)
-
-    def promise(self, claim: str, expected: object, seen: object) -> None:
-        """Records whether a promise was kept; ``check`` ends the demo."""
-        held = expected == seen
-        text = str(seen) if held else f"{seen}, expected {expected}"
-        self.promises.append(Promise(claim, held, text))
-        mark = Text("   ok ", "green") if held else Text("   NO ", "bold red")
-        self.console.print(
-            mark.append_text(safe_text(claim if held else f"{claim}: {text}", "default"))
-        )
-
-    def check(self) -> None:
-        broken = [promise for promise in self.promises if not promise.held]
-        if broken:
-            raise Bug(
-                f"the demo broke a promise: {broken[0].claim}",
-                why=f"{broken[0].seen}" + f"; {len(broken) - 1} more" * (len(broken) > 1),
-                do="Run it again with --keep --debug and report what it prints",
-                promises=[asdict(promise) for promise in broken],
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """The setting of the demo: broker, folder, Spark, and how to run a command."""
-
-    servers: list[str]
-    folder: Path
-    spark: Any
-    output: CommandOutput
-
-    @property
-    def job_file(self) -> Path:
-        return self.folder / "orders.yaml"
-
-    @property
-    def table(self) -> Path:
-        return self.folder / "lake" / "orders"
-
-    def run(self, command: Callable[..., Any], *bounds: str) -> Any:
-        """Runs a command on the job file, as the command line does."""
-        job, _ = load_job(self.job_file, (), *bounds)
-        with self.output.progress() as progress:
-            return command(job, self.spark, progress)
-
-    def sql(self, query: str) -> list[Any]:
-        """The rows of a query in which {table} and {ledger} are placeholders."""
-        ledger = f"delta.`{self.table}/_rangeland/ledger`"
-        rows: list[Any] = self.spark.sql(
-            query.format(table=f"delta.`{self.table}`", ledger=ledger)
-        ).collect()
-        return rows
+TYPED_FILE = """\
+job: demo-typed
+source:
+  servers: [{servers}]
+  topics: [{topic}]
+decode:
+  value: {{format: json, schema: {schema}}}
+  layout: flat
+sink:
+  table: {table}
+"""
+SUMS = (
+    "COUNT({id}), SUM(CAST({id} AS BIGINT)), SUM(CRC32({user})), SUM(CRC32({event})), "
+    "SUM(CRC32({url})), SUM(CAST(ROUND(CAST({price} AS DOUBLE) * 100) AS BIGINT)), "
+    "SUM(CAST({ts} AS BIGINT)), SUM(CRC32({agent}))"
+)
+TEXTS = ("key", "value", "user", "event")
+FIELDS = ("id", "user", "event", "url", "price", "ts", "agent")
 
 
 def show(output: CommandOutput, records: int, keep: bool) -> None:
@@ -196,6 +132,7 @@ def _play(
         log = digest_of_log(servers, TOPIC)
         _hold_against_log(story, stage, written + appended, log)
         _show_rows(story, stage)
+    _land_columns(story, stage, written + appended)
 
 
 def _write_job_file(story: Story, stage: Stage) -> None:
@@ -283,6 +220,41 @@ def _hold_against_log(story: Story, stage: Stage, total: Written, log: Digest) -
     story.promise(claim, log, table)
 
 
+def _land_columns(story: Story, stage: Stage, total: Written) -> None:
+    with story.step("rangeland sample orders.yaml --out orders.ddl: what is in the values?"):
+        seen = stage.run(lambda job, spark, progress: sample(job, progress, 100))
+        write_schema(seen, stage.schema_file)
+        story.tell(sample_picture(seen))
+    with story.step("Name these fields in another job file, and run it: values become columns"):
+        text = TYPED_FILE.format(
+            servers=stage.servers[0],
+            topic=TOPIC,
+            schema=json.dumps(str(stage.schema_file)),
+            table=json.dumps(str(stage.typed_table)),
+        )
+        stage.typed_file.write_text(text, encoding="utf-8")
+        story.tell(Text("".join(f"   {line}\n" for line in text.splitlines()).rstrip(), "dim"))
+        typed = stage.run_typed(run)
+        story.tell(result_picture(typed))
+        claim = "every visible record is a row of that table too"
+        story.promise(claim, f"landed {total.visible}", _landed(typed))
+        columns = {name: f"`{name}`" for name in FIELDS}
+        values = {name: f"get_json_object(CAST(value AS STRING), '$.{name}')" for name in FIELDS}
+        found = [
+            tuple(stage.sql(f"SELECT {SUMS.format(**names)} FROM {{{table}}}")[0])
+            for names, table in ((values, "table"), (columns, "typed"))
+        ]
+        claim = "its columns have what Spark's get_json_object finds in the bytes (sums, checksums)"
+        story.promise(claim, *found)
+        rows = stage.sql(
+            "SELECT _partition, _offset, id, user, event, price FROM {typed} "
+            "WHERE _offset IN (0, 1) ORDER BY _partition, _offset LIMIT 5"
+        )
+        story.tell("\n   SELECT * FROM orders_typed LIMIT 5 (shortened)")
+        names = ["_partition", "_offset", "id", "user", "event", "price"]
+        story.tell(_as_table(names, rows))
+
+
 def _show_rows(story: Story, stage: Stage) -> None:
     rows = stage.sql(
         "SELECT partition, offset, timestamp, CAST(key AS STRING) AS key, "
@@ -316,7 +288,7 @@ def _landed(result: RunResult) -> str:
 
 
 def _as_table(names: Sequence[str], rows: Sequence[Any]) -> RenderableType:
-    table = table_of(*(name if name in ("key", "value") else f">{name}" for name in names))
+    table = table_of(*(name if name in TEXTS else f">{name}" for name in names))
     for row in rows:
         cells = [f"{value:%H:%M:%S}" if hasattr(value, "hour") else value for value in row]
         table.add_row(*(Text("null", "dim") if c is None else safe_text(c) for c in cells))

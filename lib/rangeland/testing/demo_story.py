@@ -1,0 +1,121 @@
+"""What a demo is made of: steps that are told and timed, promises that are checked, and the setting
+in which commands run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from rangeland.cli.command_output import CommandOutput
+from rangeland.errors import Bug
+from rangeland.job import Job
+from rangeland.job.overrides import load_job
+from rangeland.render.text_drawing import safe_text
+from rangeland.wording import duration
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Something the demo claims, and what was observed."""
+
+    claim: str
+    held: bool
+    seen: str
+
+
+@dataclass(slots=True)
+class Story:
+    """A demo in progress: its promises, and how long each step took."""
+
+    console: Console
+    promises: list[Promise] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Prints what happens next, and afterwards how long it took."""
+        self.console.print(Text(f"\n{len(self.seconds) + 1}. {title}", "bold cyan"))
+        began = time.monotonic()
+        yield
+        self.seconds[title] = round(time.monotonic() - began, 3)
+        self.console.print(Text(f"   {duration(self.seconds[title])}", "dim"))
+
+    def tell(self, what: str | RenderableType) -> None:
+        self.console.print(safe_text(what) if isinstance(what, str) else what)
+
+    def promise(self, claim: str, expected: object, seen: object) -> None:
+        """Records whether a promise was kept; ``check`` ends the demo."""
+        held = expected == seen
+        text = str(seen) if held else f"{seen}, expected {expected}"
+        self.promises.append(Promise(claim, held, text))
+        mark = Text("   ok ", "green") if held else Text("   NO ", "bold red")
+        self.console.print(
+            mark.append_text(safe_text(claim if held else f"{claim}: {text}", "default"))
+        )
+
+    def check(self) -> None:
+        broken = [promise for promise in self.promises if not promise.held]
+        if broken:
+            raise Bug(
+                f"the demo broke a promise: {broken[0].claim}",
+                why=f"{broken[0].seen}" + f"; {len(broken) - 1} more" * (len(broken) > 1),
+                do="Run it again with --keep --debug and report what it prints",
+                promises=[asdict(promise) for promise in broken],
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The setting of the demo: broker, folder, Spark, and how to run a command."""
+
+    servers: list[str]
+    folder: Path
+    spark: Any
+    output: CommandOutput
+
+    @property
+    def job_file(self) -> Path:
+        return self.folder / "orders.yaml"
+
+    @property
+    def typed_file(self) -> Path:
+        return self.folder / "typed.yaml"
+
+    @property
+    def schema_file(self) -> Path:
+        return self.folder / "orders.ddl"
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "lake" / "orders"
+
+    @property
+    def typed_table(self) -> Path:
+        return self.folder / "lake" / "orders_typed"
+
+    def run(self, command: Callable[..., Any], *bounds: str) -> Any:
+        """Runs a command on the job file, as the command line does."""
+        return self._run(command, load_job(self.job_file, (), *bounds)[0])
+
+    def run_typed(self, command: Callable[..., Any]) -> Any:
+        return self._run(command, load_job(self.typed_file)[0])
+
+    def _run(self, command: Callable[..., Any], job: Job) -> Any:
+        with self.output.progress() as progress:
+            return command(job, self.spark, progress)
+
+    def sql(self, query: str) -> list[Any]:
+        """The rows of a query in which {table}, {ledger} and {typed} are placeholders."""
+        tables = {"table": self.table, "typed": self.typed_table}
+        tables["ledger"] = self.table / "_rangeland" / "ledger"
+        names = {name: f"delta.`{path}`" for name, path in tables.items()}
+        rows: list[Any] = self.spark.sql(query.format(**names)).collect()
+        return rows
