@@ -101,6 +101,21 @@ def test_it_is_drawn_with_how_often_each_field_was_there() -> None:
     assert "1/2" in text
 
 
+def test_decoded_values_are_drawn_as_a_table_of_their_first_fields() -> None:
+    fields = ", ".join(f"f{n} STRING" for n in range(9))
+    form = RowFormat(value=JsonFormat(parse_ddl(fields)))
+    text = drawn(sample_picture(described([b'{"f0": "%s", "f5": "e"}' % (b"x" * 50)], form)))
+    (heading,) = [line.split() for line in text.splitlines() if "+ 3 more" in line]
+    assert heading == ["f0", "f1", "f2", "f3", "f4", "f5", "+", "3", "more"]
+    (row,) = [line.split() for line in text.splitlines() if "xxx" in line]
+    assert row == ["x" * 17 + "...", *["null"] * 4, "e", "..."]
+
+
+def test_the_next_step_is_named_where_nothing_is_decoded_yet() -> None:
+    text = drawn(sample_picture(described(list(JSON))))
+    assert "decode: {value: {format: json, schema: orders.ddl}}" in text
+
+
 def test_nothing_is_an_answer() -> None:
     assert described([]).to_json() == {"records": 0, "formats": {}, "schemas": [], "schema": ""}
 
@@ -116,8 +131,11 @@ def test_values_are_shown_as_the_job_decodes_them() -> None:
     for is_flat in (False, True):
         form = RowFormat(value=JsonFormat(parse_ddl("id BIGINT NOT NULL")), is_flat=is_flat)
         found = described([JSON[1], None, b"{}"], form)
-        assert found.rows[0] == '{"id": 2}'
-        assert found.rows[2].startswith("undecodable value: ")
+        assert found.rows[0] == {"id": "2"}
+        assert str(found.rows[2]).startswith("undecodable value: ")
         assert found.undecodable == 1
-        assert "undecodable: 1 record" in drawn(sample_picture(found))
+        text = drawn(sample_picture(found))
+        assert "undecodable: 1 record" in text
+        assert "undecodable value: " in text
+        assert "orders.ddl" not in text
     assert described([b"x"], RowFormat(value=form.value)).schema == "id BIGINT NOT NULL"

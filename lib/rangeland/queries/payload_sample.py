@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -31,22 +31,23 @@ from rangeland.progress_events import Progress
 from rangeland.results import WriterSchema
 
 SHOWN_ROWS = 5
+ShownValue: TypeAlias = str | dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
     """``formats``: how many values are JSON objects, framed with a schema id, other text, other
     bytes, or null. ``schema``: as Spark DDL, of bare JSON as it is, or else of the job's format;
-    empty without any. ``rows`` are some values, as the job decodes them. ``undecodable``: how many
-    records it cannot decode."""
+    empty without any. ``rows`` are some values, as the job decodes them: by field where they have
+    fields. ``undecodable``: how many records it cannot decode; None if it decodes none."""
 
     records: int
     formats: dict[str, int]
     schemas: tuple[WriterSchema, ...]
     schema: str
     fields: tuple[InferredField, ...] = ()
-    rows: tuple[str, ...] = ()
-    undecodable: int = 0
+    rows: tuple[ShownValue, ...] = ()
+    undecodable: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         schemas = [{"id": s.id, "subject": s.subject, "records": s.records} for s in self.schemas]
@@ -148,7 +149,7 @@ def described(rows: list[pa.RecordBatch], row_format: RowFormat | None = None) -
         schema=inferred.ddl or _ddl(row_format),
         fields=tuple(inferred.fields),
         rows=tuple(shown),
-        undecodable=undecodable,
+        undecodable=None if row_format is None else undecodable,
     )
 
 
@@ -167,16 +168,23 @@ def _ddl(row_format: RowFormat | None) -> str:
     return print_ddl(kind) if kind is not None and pa.types.is_struct(kind) else ""
 
 
-def _shown(rows: list[pa.RecordBatch], row_format: RowFormat | None) -> tuple[list[str], int]:
+def _shown(
+    rows: list[pa.RecordBatch], row_format: RowFormat | None
+) -> tuple[list[ShownValue], int]:
     """Some values as text, and how many records cannot be decoded."""
-    lines: list[str] = []
+    lines: list[ShownValue] = []
     undecodable = 0
     for batch in rows:
         for values, reasons in _decoded(batch, row_format):
             undecodable += len(reasons)
             for row in range(min(len(values), SHOWN_ROWS - len(lines))):
-                text = _text(values[row].as_py())
-                lines.append(f"undecodable {reasons[row]}" if row in reasons else text)
+                value = values[row].as_py()
+                if row in reasons:
+                    lines.append(f"undecodable {reasons[row]}")
+                elif isinstance(value, dict):
+                    lines.append({name: _text(one) for name, one in value.items()})
+                else:
+                    lines.append(_text(value))
     return lines, undecodable
 
 
@@ -242,6 +250,6 @@ def write_schema(result: SampleResult, path: Path) -> None:
 
 
 def shown_rows(result: SampleResult, width: int = 100) -> Iterator[str]:
-    """The first values, cut."""
-    for text in result.rows:
+    """The first values without fields, cut."""
+    for text in (one for one in result.rows if isinstance(one, str)):
         yield text if len(text) <= width else f"{text[: width - 3]}..."

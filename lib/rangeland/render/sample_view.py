@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.queries.payload_sample import SampleResult, shown_rows
-from rangeland.render.text_drawing import safe_text, table_of
+from rangeland.render.text_drawing import plain, safe_text, table_of
 from rangeland.wording import counted, number
+
+SHOWN_COLUMNS = 6
+CELL_WIDTH = 20
+NEXT = (
+    "To land these fields as columns, write them to a file with --out orders.ddl, correct it, and "
+    "name it in the job file:\n  decode: {value: {format: json, schema: orders.ddl}}"
+)
 
 
 def sample_picture(result: SampleResult) -> RenderableType:
@@ -37,5 +46,27 @@ def sample_picture(result: SampleResult) -> RenderableType:
         parts += [Text(), table]
     if result.schema:
         parts += [Text(), safe_text(result.schema)]
-    parts += [Text(), *(safe_text(line, "dim") for line in shown_rows(result))]
+    records = [one for one in result.rows if isinstance(one, dict)]
+    if records:
+        parts += [Text(), _values(records)]
+    lines = [safe_text(line, "dim") for line in shown_rows(result)]
+    parts += [Text(), *lines] if lines else []
+    if result.fields and result.undecodable is None:
+        parts += [Text(), safe_text(NEXT, "dim")]
     return Group(*parts)
+
+
+def _values(records: Sequence[dict[str, str]]) -> RenderableType:
+    """A table of the first fields."""
+    names = list(records[0])
+    shown, rest = names[:SHOWN_COLUMNS], len(names) - SHOWN_COLUMNS
+    more = [f"+ {number(rest)} more"] if rest > 0 else []
+    table = table_of(*(plain(name) for name in shown), *more)
+    for record in records:
+        cells = [safe_text(_cut(record[name])) for name in shown]
+        table.add_row(*cells, *([Text("...", "dim")] if more else []))
+    return table
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CELL_WIDTH else f"{text[: CELL_WIDTH - 3]}..."
