@@ -85,10 +85,19 @@ def test_what_is_wrong_with_a_payload_is_its_reason(payload: bytes, words: str) 
     assert found.values.to_pylist() == [None]
 
 
-def test_unknown_fields_and_other_wire_types_are_passed_over() -> None:
+def test_unknown_fields_are_passed_over() -> None:
     unknown = b"\x1b\x08\x01\x1c" + b"\x25\1\2\3\4" + b"\x29\1\2\3\4\5\6\7\x08" + b"\x32\x01x"
-    [row] = decode(PAIR, [unknown + b"\x08\x07" + b"\x0a\x01x" + b"\x10\x05"]).values.to_pylist()
+    [row] = decode(PAIR, [unknown + b"\x08\x07"]).values.to_pylist()
     assert row == {"number": 7, "text": ""}
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [(b"\x0a\x01x", "number"), (b"\x09" + bytes(8), "number"), (b"\x10\x05", "text")],
+)
+def test_a_field_that_was_written_as_another_type_is_the_reason(payload: bytes, field: str) -> None:
+    words = f"a field was written as another type than the schema's (byte 0, field {field})"
+    assert words in reason(decode(PAIR, [payload]))
 
 
 def test_a_required_field_that_is_missing_is_the_reason() -> None:

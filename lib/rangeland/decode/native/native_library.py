@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rangeland.errors import StorageFailed, UsageError
 
-KERNEL_ABI = 12
+KERNEL_ABI = 13
 """As in ``kernel.c``: increased with every change of its structs or functions."""
 
 

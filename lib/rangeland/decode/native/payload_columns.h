@@ -43,6 +43,7 @@ enum payload_fault {
     TOO_DEEP = 82,
     MERGE_TOO_LARGE = 83,
     PAYLOAD_TOO_LARGE = 84,
+    OTHER_WIRE_TYPE = 85,
     COLUMN_FULL = 99, /* the caller makes room and calls again */
 };
 

@@ -5,10 +5,11 @@
  * every place where it is used, and recursive ones are refused: so each field has one slot for what
  * has been seen of it in the message that is being read. Singular fields are put into their columns when
  * their message has ended, because the last occurrence counts; items of repeated ones at once.
- * Several occurrences of a singular message are one message: the bytes of all of them in a row. */
+ * Several occurrences of a singular message are one message: the bytes of all of them in a row.
+ * What does not fit a field of the schema is a fault, where Google's decoder drops it or cuts it off. */
 
 enum proto_kind {
-    PROTO_INT32 = 1, /* of these the low 32 bits count */
+    PROTO_INT32 = 1,
     PROTO_INT64 = 2,
     PROTO_UINT32 = 3,
     PROTO_UINT64 = 4,
@@ -186,15 +187,21 @@ INLINE int proto_number(const proto_program_t *program, const proto_field_t *fie
         *at += size;
     }
     switch (field->kind) {
+    case PROTO_INT32:
     case PROTO_CLOSED_ENUM:
         *value = (int32_t)raw;
-        *is_known = has_child(program, field, *value);
+        /* Some write negative numbers in 32 bits. */
+        if (UNLIKELY((int64_t)raw != *value && raw > UINT32_MAX)) return NUMBER_RANGE;
+        if (field->kind == PROTO_CLOSED_ENUM) *is_known = has_child(program, field, *value);
         break;
-    case PROTO_INT32:
     case PROTO_SFIXED32: *value = (int32_t)raw; break;
     case PROTO_UINT32:
-    case PROTO_FIXED32: *value = (uint32_t)raw; break;
+    case PROTO_FIXED32:
+        if (UNLIKELY(raw > UINT32_MAX)) return NUMBER_RANGE;
+        *value = (int64_t)raw;
+        break;
     case PROTO_SINT32: {
+        if (UNLIKELY(raw > UINT32_MAX)) return NUMBER_RANGE;
         uint32_t low = (uint32_t)raw;
         *value = (int32_t)((low >> 1) ^ (0u - (low & 1)));
         break;
@@ -434,7 +441,7 @@ static int proto_message(proto_t *proto, int64_t index, const uint8_t *at, const
         else if (field->label != PROTO_REPEATED && wire == wanted)
             fault = proto_see(proto, field, &at, end, wire);
         else
-            fault = proto_skip(&at, end, number, wire, 0, &inner);
+            fault = OTHER_WIRE_TYPE;
         if (UNLIKELY(fault)) {
             if (field && proto->place < 0) proto->place = field - program->fields;
             return fault;

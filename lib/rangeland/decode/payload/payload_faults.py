@@ -40,6 +40,7 @@ class PayloadFault(IntEnum):
     TOO_DEEP = 82
     MERGE_TOO_LARGE = 83
     PAYLOAD_TOO_LARGE = 84
+    OTHER_WIRE_TYPE = 85
 
 
 _WORDS = {
@@ -69,6 +70,7 @@ _WORDS = {
     PayloadFault.REQUIRED_MISSING: "a required field is missing",
     PayloadFault.TOO_DEEP: "groups or values are nested too deeply",
     PayloadFault.MERGE_TOO_LARGE: "one message is split into too many parts",
+    PayloadFault.OTHER_WIRE_TYPE: "a field was written as another type than the schema's",
     PayloadFault.PAYLOAD_TOO_LARGE: "it would take more than 256 MiB of memory",
 }
 
