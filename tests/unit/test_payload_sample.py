@@ -111,6 +111,19 @@ def test_decoded_values_are_drawn_as_a_table_of_their_first_fields() -> None:
     assert row == ["x" * 17 + "...", *["null"] * 4, "e", "..."]
 
 
+def test_values_of_all_kinds_are_drawn_as_they_are_written() -> None:
+    fields = "price DECIMAL(10,2), day DATE, paid BOOLEAN, amount DOUBLE, tags ARRAY<STRING>"
+    payload = b'{"price": 7.5, "day": "2026-01-02", "paid": true, "amount": 0.5, "tags": ["a"]}'
+    (row,) = described([payload], RowFormat(value=JsonFormat(parse_ddl(fields)))).rows
+    assert row == {
+        "price": "7.50",
+        "day": "2026-01-02",
+        "paid": "true",
+        "amount": "0.5",
+        "tags": '["a"]',
+    }
+
+
 def test_the_next_step_is_named_where_nothing_is_decoded_yet() -> None:
     text = drawn(sample_picture(described(list(JSON))))
     assert "decode: {value: {format: json, schema: orders.ddl}}" in text

@@ -211,7 +211,9 @@ def _text(value: Any) -> str:
         return "null"
     if isinstance(value, bytes):
         return repr(value)[2:-1]
-    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    if isinstance(value, dict | list | bool | float):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return str(value)
 
 
 def _topic_of(rows: pa.RecordBatch) -> str:
