@@ -76,6 +76,8 @@ class JsonNode:
     """For messages: ``customer.tags[].name``."""
     first_child: int
     children: int
+    level: int
+    """The array or map that it is in: nodes of one level have as many items."""
 
     @property
     def item_bytes(self) -> int:
@@ -95,12 +97,13 @@ class JsonNode:
 
 def schema_nodes(schema: pa.StructType) -> list[JsonNode]:
     """All nodes of a schema, the root first, level by level."""
-    found = [(pa.field("", schema), "")]
+    found = [(pa.field("", schema), "", -1)]
     nodes: list[JsonNode] = []
-    for field, path in found:  # grows on the way
-        inside = _inside(field.type, path)
-        nodes.append(JsonNode(field, _kind_of(field.type), path, len(found), len(inside)))
-        found.extend(inside)
+    for field, path, level in found:  # grows on the way
+        inside, kind = _inside(field.type, path), _kind_of(field.type)
+        within = level if kind is JsonKind.STRUCT else len(nodes)
+        nodes.append(JsonNode(field, kind, path, len(found), len(inside), level))
+        found.extend((*one, within) for one in inside)
     return nodes
 
 
@@ -196,13 +199,20 @@ class JsonColumns:
         return index == len(nodes) or (index < len(nodes) and nodes[index].has_offsets)
 
     def grow(self, index: int, more_bytes: int) -> None:
-        """Room for more items of a node, or for so many more bytes."""
+        """Room for so many more bytes of a node, or for more items of all nodes of its level: a
+        payload that is read again for each of them would take long."""
         row = self.numbers[index]
         if more_bytes:
             size = int(row[NodeField.BYTE_CAPACITY])
             self._set_bytes(index, size + max(size, more_bytes))
-        else:
-            self._set_items(index, 2 * int(row[NodeField.CAPACITY]))
+            return
+        items, nodes = 2 * int(row[NodeField.CAPACITY]), self._table.nodes
+        alike = [index]
+        if index < len(nodes):
+            alike = [at for at, node in enumerate(nodes) if node.level == nodes[index].level]
+        for at in alike:
+            if self.numbers[at, NodeField.CAPACITY] < items:
+                self._set_items(at, items)
 
     def _set_items(self, index: int, items: int) -> None:
         width = 4 if self._has_offsets(index) else int(self.numbers[index, NodeField.WIDTH])
