@@ -138,6 +138,7 @@ class History:
                 self.cluster.down[node] = now + rng.choice((200, 5_000, 300_000))
             case "slow":
                 log.is_slow_until_ms = now + rng.choice((500, 20_000, 600_000))
+                log.was_slow = True
             case "damage":
                 log.damage(rng)
             case "mend":

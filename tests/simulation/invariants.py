@@ -81,6 +81,7 @@ class Judge:
     ) -> None:
         self._truth = cluster.truth
         self._shows_rewriting = cluster.shows_rewriting
+        self._knows_epochs = cluster.has_epochs
         self._evidence = dict(EVIDENCE)
         if not cluster.has_topic_ids:  # then the product names both as possible
             self._evidence["recreated"] = {"recreated", "truncated"}
@@ -257,7 +258,7 @@ class Judge:
     ) -> None:
         """Where others have taken a row out, and the table has a row again, it is of the same
         record; or there is a loss which says that the log has lost that one."""
-        if not self._faults.taken or not self._shows_rewriting:
+        if not self._faults.taken or not self._knows_epochs:
             return
         self.checks["brought back"] += 1
         replaced = {one.key for one in landed if one.kind == "replace"}
@@ -489,12 +490,15 @@ class Judge:
         self.checks["left out"] += 1
         found: list[bytes] = []
         rows = self.rows()
-        values, places = {row[3] for row in rows}, set(map(place_of, rows))
+        values = {row[3] for row in rows}
         still_there = {row[:3] for row in rows}
-        losses = self.ledger().losses
+        ledger = self.ledger()
+        losses, settled = ledger.losses, self._settled(ledger)
         for log in logs:
             truncated = self._damaged(log, losses)
-            if not self._shows_rewriting:
+            # Brokers before 2.1 show the epoch of a log in its last batch alone, if they send it.
+            is_silent = log.was_slow and not self._knows_epochs
+            if is_silent or not self._shows_rewriting:
                 truncated |= {o for o, reasons in log.reasons.items() if "truncated" in reasons}
             # Of offsets that two topics of that name have had, and one still has rows, it is
             # unknown whose rows others have taken out: a person has to adopt the table.
@@ -506,7 +510,7 @@ class Judge:
                     place = (log.topic, log.number, log.incarnation, offset)
                     if value in values or offset in truncated or place in taken:
                         continue
-                    if not self._is_truncated(log, offset, value, losses, places):
+                    if not self._is_truncated(log, offset, value, losses, settled):
                         found.append(value)
         return found
 
@@ -516,10 +520,10 @@ class Judge:
         offset: int,
         value: bytes,
         losses: Iterable[dict[str, Any]],
-        places: Collection[Place],
+        settled: Collection[Place],
     ) -> bool:
         """A loss is about the records that the log had had when it was recorded. Later ones have
-        the offset of a record that had landed, or are to be landed."""
+        the offset of one that counts as landed, or are to be landed."""
         for loss in losses:
             if (loss["topic"], loss["partition"]) != (log.topic, log.number):
                 continue
@@ -529,9 +533,24 @@ class Judge:
                 continue
             known = self._numbers.get((log.incarnation, *_name_of(loss)), {})
             is_later = int(value.rpartition(b"/")[2]) >= known.get(offset, 0)
-            if not is_later or (log.topic, log.number, log.incarnation, offset) in places:
+            if not is_later or (log.topic, log.number, log.incarnation, offset) in settled:
                 return True
         return False
+
+    def _settled(self, ledger: LedgerRows) -> set[Place]:
+        """Places of which a landing knows what was there."""
+        found: set[Place] = set()
+        for one in self._landings(ledger, self._tables.landed(self.table)):
+            lost = {
+                offset
+                for loss in ledger.losses
+                if (loss["application"], loss["sequence"]) == (one.application, one.sequence)
+                if loss["plan"] and (loss["topic"], loss["partition"]) == one.key
+                for offset in range(loss["from_offset"], loss["until_offset"])
+            }
+            for log in self._logs(one):
+                found |= {(*one.key, log.incarnation, o) for o in one.offsets if o not in lost}
+        return found
 
     def _damaged(self, log: Log, losses: Sequence[dict[str, Any]]) -> set[int]:
         """Offsets that were skipped while their bytes were damaged. Those in quarantine have been

@@ -54,6 +54,7 @@ class Log:
     lags: tuple[int, int] | None = None
     """The high watermark that a new leader knows, and until when."""
     is_slow_until_ms: int = 0
+    was_slow: bool = False
     hidden: set[bytes] = field(default_factory=set)
     """The values of aborted records."""
     producers: int = 100
