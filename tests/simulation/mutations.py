@@ -314,7 +314,7 @@ DAMAGE = (
     Mutation(
         "a damaged batch is skipped with what follows",
         Change(
-            "fetch.simple_consumer:_lost",
+            "fetch.simple_consumer:_SliceReader._lost",
             "until_offset = loss.from_offset if is_held else loss.until_offset",
             "until_offset = loss.until_offset",
         ),

@@ -26,7 +26,7 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_piece import FetchedPiece
 from rangeland.fetch.loop_actions import FetchLimits, SendFetch
 from rangeland.fetch.receipt_builder import SliceChunk
-from rangeland.fetch.simple_consumer import _read, read_slices
+from rangeland.fetch.simple_consumer import _SliceReader, read_slices
 from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
 from tests.fakes.logs import Log, read_log
@@ -361,7 +361,8 @@ def read_through(action: Action, *answers: bytes, until: int = 12) -> list[Slice
         taken_one = fetcher._take(B1, ask.wants[0], part, False)
         assert taken_one is not None
         pieces.append(replace(taken_one, is_doubtful=False))
-    return list(_read(iter(pieces), [piece], load_dialect("kafka"), settings))
+    reader = _SliceReader(load_dialect("kafka"), settings)
+    return list(reader.read(iter(pieces), [piece]))
 
 
 def test_a_batch_does_not_begin_before_the_end_of_the_answer_before() -> None:
