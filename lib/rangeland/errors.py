@@ -13,7 +13,7 @@ driver. Broker codes never become classes: a dialect's ``judge`` turns a code in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -98,11 +98,10 @@ class JobFileError(RangelandError):
     data = "nothing was read or written"
     acts = "the author of the job file"
 
-    def __init__(
-        self, what: str, *, why: str = "", do: str = "", closed_at: int | None = None, **facts: Any
-    ) -> None:
-        super().__init__(what, why=why, do=do, **_known(closed_at=closed_at), **facts)
-        self.closed_at = closed_at
+    @property
+    def closed_at(self) -> int | None:
+        step: int | None = self.facts.get("closed_at")
+        return step
 
 
 class Unreachable(RangelandError):
@@ -114,11 +113,9 @@ class Unreachable(RangelandError):
     retry = "yes, later"
     acts = "the scheduler; the brokers' operator if it lasts"
 
-    def __init__(
-        self, what: str, *, why: str = "", do: str = "", closed: bool = False, **facts: Any
-    ) -> None:
-        super().__init__(what, why=why, do=do, **_known(closed=closed or None), **facts)
-        self.closed = closed
+    @property
+    def closed(self) -> bool:
+        return "closed" in self.facts
 
 
 class StorageFailed(RangelandError):
@@ -149,20 +146,14 @@ class RemoteProtocolError(RangelandError):
     retry = "yes, later"
     acts = "the brokers' operator, with the facts of the message"
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        why: str = "",
-        do: str = "",
-        length: int | None = None,
-        first_bytes: str | None = None,
-        **facts: Any,
-    ) -> None:
-        frame = _known(length=length, first_bytes=first_bytes)
-        super().__init__(what, why=why, do=do, **frame, **facts)
-        self.length = length
-        self.first_bytes = bytes.fromhex(first_bytes or "")
+    @property
+    def length(self) -> int | None:
+        found: int | None = self.facts.get("length")
+        return found
+
+    @property
+    def first_bytes(self) -> bytes:
+        return bytes.fromhex(self.facts.get("first_bytes", ""))
 
 
 class LocalProtocolError(RangelandError):
@@ -246,18 +237,10 @@ class RangeLost(RangelandError):
     retry = "no, it would fail again"
     acts = "a person decides: skip and record the loss, or restore the log"
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        why: str = "",
-        do: str = "",
-        losses: Sequence[Mapping[str, Any]] | None = None,
-        **facts: Any,
-    ) -> None:
-        super().__init__(what, why=why, do=do, **_known(losses=losses), **facts)
-        self.losses = tuple(losses or ())
+    @property
+    def losses(self) -> tuple[Mapping[str, Any], ...]:
         """Each as in the JSON form of plans, so that it can leave a task."""
+        return tuple(self.facts.get("losses", ()))
 
 
 class Conflict(RangelandError):

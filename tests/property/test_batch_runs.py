@@ -98,7 +98,7 @@ def outcome(data: memoryview, wanted: Sequence[Any], max_bytes: int) -> list[Any
     except BadRecord as error:
         found.append((error.what, error.why, error.facts))
     try:
-        found.append(records.next_offset(data, wanted[0]))
+        found.append(entry_scan.next_offset(data, wanted[0]))
     except BadRecord as error:
         found.append((error.what, error.why, error.facts))
     return found
@@ -177,7 +177,7 @@ def test_nothing_is_made_of_a_batch_that_nothing_contradicts(codec: str) -> None
         mock.patch.object(entry_checks, "batch_of", never),
     ):
         view = memoryview(data)
-        assert records.next_offset(view) == 9000
+        assert entry_scan.next_offset(view) == 9000
         (chunk,) = records.decode_chunks(view, 3, 8997, Isolation.READ_COMMITTED, ())
         assert chunk.counts.landed == 8994
     assert len(list(entries(view))) == 3000

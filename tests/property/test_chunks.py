@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
-from rangeland.dialects.kafka.entry_scan import entries
-from rangeland.dialects.kafka.records import decode_chunk, decode_chunks, next_offset
+from rangeland.dialects.kafka.entry_scan import entries, next_offset
+from rangeland.dialects.kafka.records import decode_chunk, decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from tests.examples import tried

@@ -19,7 +19,8 @@ from rangeland.dialects.cluster_values import OffsetAnswer
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchAnswer, FetchedPartition
-from rangeland.dialects.kafka.records import aborted_within, next_offset
+from rangeland.dialects.kafka.aborted_transactions import aborted_within
+from rangeland.dialects.kafka.entry_scan import next_offset
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.fetch.fetch_thread import FetchThread

@@ -15,13 +15,8 @@ from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.kafka import records
 from rangeland.dialects.kafka.compression import NotDecompressible, decompress
 from rangeland.dialects.kafka.entry_checks import READERS
-from rangeland.dialects.kafka.entry_scan import entries
-from rangeland.dialects.kafka.records import (
-    Aborted,
-    decode_chunk,
-    decode_chunks,
-    next_offset,
-)
+from rangeland.dialects.kafka.entry_scan import entries, next_offset
+from rangeland.dialects.kafka.records import Aborted, decode_chunk, decode_chunks
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.fixed_layouts import BATCH_V2

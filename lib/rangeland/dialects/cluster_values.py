@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,11 @@ class NoReply:
 
     tried: Mapping[Address, str]
     strangers: int = 0
+
+    @staticmethod
+    def joined(silences: Collection[NoReply]) -> NoReply:
+        tried = {address: why for one in silences for address, why in one.tried.items()}
+        return NoReply(tried, sum(one.strangers for one in silences))
 
     def as_error(self) -> RangelandError:
         """The error for a search that no broker answered: every address and the reason."""

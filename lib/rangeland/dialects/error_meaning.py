@@ -7,6 +7,7 @@ here, and no policy.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -50,6 +51,13 @@ class ErrorCode:
     name: str
     verdict: ErrorMeaning
     description: str
+
+
+def judging(codes: Iterable[ErrorCode]) -> Callable[[int], ErrorCode]:
+    """Gives the line of a table for a number from the wire, or one for a number that the table
+    lacks."""
+    by_number = {code.number: code for code in codes}
+    return lambda number: by_number.get(number) or unlisted(number)
 
 
 def unlisted(number: int) -> ErrorCode:

@@ -8,7 +8,7 @@ writes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rangeland.groups.backend import GroupBackend
@@ -78,23 +78,22 @@ def notices(
     """Warnings that another client has moved the group's offsets, or keeps moving them."""
     if moved := found.moved(earlier):
         p = moved[0]
-        more = f", and {counted(len(moved) - 1, 'more partition')} likewise" if moved[1:] else ""
         yield (
             f"group {group} was at {found.before[p]} of {p}, an offset that no landing of this job "
-            f"has committed{more}: it is at the checkpoint now, {found.checkpoint[p]}"
+            f"has committed{_likewise(moved)}: it is at the checkpoint now, {found.checkpoint[p]}"
         )
     if differing := found.differing:
         p = differing[0]
-        more = (
-            f", and {counted(len(differing) - 1, 'more partition')} likewise"
-            if differing[1:]
-            else ""
-        )
         yield (
             f"group {group} is at {found.after.get(p)} of {p} after the checkpoint "
-            f"{found.checkpoint[p]} was mirrored{more}: another client commits to it. The next "
-            "run repairs that, or `rangeland mirror`"
+            f"{found.checkpoint[p]} was mirrored{_likewise(differing)}: another client commits to "
+            "it. The next run repairs that, or `rangeland mirror`"
         )
+
+
+def _likewise(partitions: Sequence[Partition]) -> str:
+    more = len(partitions) - 1
+    return f", and {counted(more, 'more partition')} likewise" if more else ""
 
 
 def mirror(

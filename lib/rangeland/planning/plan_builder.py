@@ -6,7 +6,7 @@ read the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.model import (
@@ -17,6 +17,7 @@ from rangeland.model import (
     LogState,
     Partition,
     Range,
+    Slice,
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest, judge, resolve
@@ -129,25 +130,9 @@ def draft(
     here = [r for r in resolved.ranges if r.partition not in at] if terms.moves_checkpoint else []
     moved = moved_to(terms.request, here, survey.logs, standing.checkpoint)
     planned = (*moved, *ranges)
-    plan = Plan(
-        job=terms.job,
-        application=terms.application,
-        sequence=standing.sequence,
-        dialect=terms.dialect,
-        isolation=terms.isolation,
-        tags=terms.tags,
-        ranges=tuple(ranges),
-        slices=tuple(slices),
-        losses=tuple(losses),
-        checkpoint=advance(
-            {**standing.checkpoint, **begun},
-            planned,
-            _epochs(planned, survey),
-            _later(planned, survey),
-        ),
-        made_at_ms=survey.taken_at_ms,
-        cluster=survey.cluster,
-    )
+    before = {**standing.checkpoint, **begun}
+    checkpoint = advance(before, planned, _epochs(planned, survey), _later(planned, survey))
+    plan = _plan(terms, survey, standing.sequence, ranges, slices, losses, checkpoint)
     already = common(asked, standing.landed)
     passed = tuple(loss for loss in resolved.losses if loss.verdict is not LossKind.EXPIRED)
     skipped_ranges: tuple[Range, ...] = ()
@@ -218,38 +203,50 @@ def draft_of(
         for r in _readable(list(resolved.ranges), coming)
     ]
     gone = _losses_inside(ranges, resolved.losses, _FOR_GOOD)
-    plan = Plan(
-        job=terms.job,
-        application=terms.application,
-        sequence=standing.sequence,
-        dialect=terms.dialect,
-        isolation=terms.isolation,
-        tags=terms.tags,
-        ranges=tuple(ranges),
-        slices=tuple(cut(_readable(ranges, gone), terms.slicing, survey.logs)),
-        losses=tuple(gone),
-        checkpoint=standing.checkpoint,
-        made_at_ms=survey.taken_at_ms,
-        cluster=survey.cluster,
-    )
+    slices = cut(_readable(ranges, gone), terms.slicing, survey.logs)
+    plan = _plan(terms, survey, standing.sequence, ranges, slices, gone, standing.checkpoint)
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
     notes += passed_over(passed)
     return PlanDraft(plan, tuple(here), (), resolved.held, tuple(notes), tuple(passed))
 
 
+def _plan(
+    terms: PlanTerms,
+    survey: Survey,
+    sequence: int,
+    ranges: Iterable[Range],
+    slices: Iterable[Slice],
+    losses: Iterable[Loss],
+    checkpoint: Mapping[Partition, LogMark],
+) -> Plan:
+    return Plan(
+        job=terms.job,
+        application=terms.application,
+        sequence=sequence,
+        dialect=terms.dialect,
+        isolation=terms.isolation,
+        tags=terms.tags,
+        ranges=tuple(ranges),
+        slices=tuple(slices),
+        losses=tuple(losses),
+        checkpoint=checkpoint,
+        made_at_ms=survey.taken_at_ms,
+        cluster=survey.cluster,
+    )
+
+
 def _gone(r: Range, survey: Survey) -> list[Loss]:
     """The offsets of a range that its log no longer has, or that have no leader now."""
-    log = survey.logs.get(r.partition)
+    log, whole = survey.logs.get(r.partition), (r.partition, r.from_offset, r.until_offset)
     if log is None:
         silence = why_unreachable(r.partition, survey)
         if silence is not None:
-            return [Loss(r.partition, r.from_offset, r.until_offset, LossKind.UNREACHABLE, silence)]
-        why = "the cluster no longer names this partition"
-        return [Loss(r.partition, r.from_offset, r.until_offset, LossKind.VANISHED, why)]
+            return [Loss(*whole, LossKind.UNREACHABLE, silence)]
+        return [Loss(*whole, LossKind.VANISHED, "the cluster no longer names this partition")]
     now = log.leader.topic_id
     if r.topic_id is not None and now is not None and r.topic_id != now:
         why = f"the topic was deleted and created again: its id was {r.topic_id} and is {now} now"
-        return [Loss(r.partition, r.from_offset, r.until_offset, LossKind.RECREATED, why)]
+        return [Loss(*whole, LossKind.RECREATED, why)]
     found = []
     if r.from_offset < log.start_offset:
         why = f"the log begins at {log.start_offset} on {log.leader.address}"
@@ -325,11 +322,7 @@ def _losses_inside(
 def _readable(ranges: list[Range], losses: list[Loss]) -> list[Range]:
     left: list[Range] = []
     for r in ranges:
-        gone = [
-            (loss.from_offset, loss.until_offset)
-            for loss in losses
-            if loss.partition == r.partition
-        ]
+        gone = [(x.from_offset, x.until_offset) for x in losses if x.partition == r.partition]
         for start, end in subtract((r.from_offset, r.until_offset), gone):
             left.append(Range(r.partition, start, end, r.topic_id, share_of(r, start, end)))
     return left

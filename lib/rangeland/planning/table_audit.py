@@ -12,8 +12,9 @@ again, and the pieces of both incarnations expect it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -80,12 +81,7 @@ class ReplacedRange:
     missing: int = 0
 
     def __add__(self, other: ReplacedRange) -> ReplacedRange:
-        return ReplacedRange(
-            self.same + other.same,
-            self.added + other.added,
-            self.changed + other.changed,
-            self.missing + other.missing,
-        )
+        return ReplacedRange(*map(add, astuple(self), astuple(other)))
 
 
 def in_force(pieces: Iterable[LandedPiece]) -> list[LandedPiece]:

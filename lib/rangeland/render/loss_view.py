@@ -37,13 +37,9 @@ def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:
         found[action].append(f"{loss.range} {loss.verdict}: {evidence}")
     parts: list[RenderableType] = []
     for action, lines in found.items():
-        parts += listed(*_heading(action, lines))
+        words, style = ACTIONS[action]
+        parts += listed(words, lines, style)
     return parts
-
-
-def _heading(action: str, lines: list[str]) -> tuple[str, list[str], str]:
-    words, style = ACTIONS[action]
-    return words, lines, style
 
 
 def redrive_picture(result: RedriveResult, landed: RenderableType | None = None) -> RenderableType:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from rangeland.testing.consuming import consume, offsets
 from rangeland.testing.producing import (
@@ -36,12 +37,7 @@ class Written:
     with_headers: int = 0
 
     def __add__(self, other: Written) -> Written:
-        return Written(
-            self.visible + other.visible,
-            self.rolled_back + other.rolled_back,
-            self.tombstones + other.tombstones,
-            self.with_headers + other.with_headers,
-        )
+        return Written(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)

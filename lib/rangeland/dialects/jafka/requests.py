@@ -9,7 +9,7 @@ values of the protocol (-1 latest, -2 earliest).
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
 from rangeland.decode.jafka.layout import POSITION
@@ -84,7 +84,7 @@ def find_leaders(
         else:
             found[name] = searches
     if not found:
-        raise _joined(silences.values()).as_error()
+        raise NoReply.joined(silences.values()).as_error()
     unreachable = {name: "; ".join(s.tried.values()) for name, s in silences.items()}
     views = [_view(topic, found, members, unreachable) for topic in topics]
     addresses = tuple(members[name] for name in found)
@@ -181,12 +181,6 @@ def _view(
         return TopicView(topic, ErrorMeaning.RETRY, code, is_internal=False, leaders={})
     verdict = ErrorMeaning.FIND_LEADER
     return TopicView(topic, verdict, UNKNOWN_TOPIC, is_internal=False, leaders={}, is_unknown=True)
-
-
-def _joined(silences: Iterable[NoReply]) -> NoReply:
-    every = list(silences)
-    tried = {address: why for silence in every for address, why in silence.tried.items()}
-    return NoReply(tried, sum(silence.strangers for silence in every))
 
 
 # --- offsets ----------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from typing import Final
 
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.kafka import (
+    aborted_transactions,
+    entry_scan,
     log_history,
     open_transactions,
     raw_entries,
@@ -45,9 +47,9 @@ class KafkaDialect(Dialect):
 
     ask_records = staticmethod(requests.ask_records)
     read_records = staticmethod(requests.read_records)
-    next_offset = staticmethod(records.next_offset)
+    next_offset = staticmethod(entry_scan.next_offset)
     cut_out = staticmethod(raw_entries.cut_out)
-    aborted_within = staticmethod(records.aborted_within)
+    aborted_within = staticmethod(aborted_transactions.aborted_within)
     decode_chunks = staticmethod(records.decode_chunks)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, unlisted
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, judging
 
 _E, _V = ErrorCode, ErrorMeaning
 
@@ -152,9 +152,4 @@ CODES: Final[tuple[ErrorCode, ...]] = (
 )
 # fmt: on
 
-_BY_NUMBER: Final = {code.number: code for code in CODES}
-
-
-def judge(code: int) -> ErrorCode:
-    """The line of the table for a number from the wire, or one for a number that is not in it."""
-    return _BY_NUMBER.get(code) or unlisted(code)
+judge: Final = judging(CODES)

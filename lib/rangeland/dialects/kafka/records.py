@@ -24,31 +24,15 @@ from rangeland.decode import Payloads, decode_records
 from rangeland.decode.kafka.batch_table import BatchColumn, Heads
 from rangeland.decode.kafka.layout import TooManyHeaders, UndecodableRecord
 from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext, Gap
-from rangeland.dialects.kafka.aborted_transactions import (
-    Aborted,
-    AbortedTransactions,
-    aborted_within,
-)
+from rangeland.dialects.kafka.aborted_transactions import Aborted, AbortedTransactions
 from rangeland.dialects.kafka.batch_opening import is_control, open_run
 from rangeland.dialects.kafka.entry_records import bad_entry, records_of
-from rangeland.dialects.kafka.entry_scan import (
-    BatchGroup,
-    next_offset,
-    runs,
-)
+from rangeland.dialects.kafka.entry_scan import BatchGroup, runs
 from rangeland.dialects.kafka.legacy_messages import Run, bad_batch, split_run
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES, RECORD_BYTES
-
-__all__ = [
-    "Aborted",
-    "aborted_within",
-    "decode_chunk",
-    "decode_chunks",
-    "next_offset",
-]
 
 MAX_CHUNK_BYTES = 64 << 20
 """A chunk ends after the batch with which its decompressed records exceed this. Each record counts

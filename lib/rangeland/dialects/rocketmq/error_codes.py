@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, unlisted
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, judging
 
 _E, _V = ErrorCode, ErrorMeaning
 
@@ -79,13 +79,8 @@ MISSING: Final = ErrorCode(
 """Not from a broker: messages were returned, but not the one at the requested offset."""
 
 _EMPTY: Final = ("NO_MESSAGE_IN_QUEUE", "NO_MATCHED_LOGIC_QUEUE")
-_BY_NUMBER: Final = {code.number: code for code in CODES}
+judge: Final = judging(CODES)
 _BY_STATUS: Final = {code.name: code for code in STATUSES}
-
-
-def judge(code: int) -> ErrorCode:
-    """The line of the table for a number from the wire, or one for a number that is not in it."""
-    return _BY_NUMBER.get(code) or unlisted(code)
 
 
 def judge_pull(code: int, remark: str, offset: int) -> ErrorCode:

@@ -93,7 +93,7 @@ def find_leaders(
             brokers = yield from _ask_for_brokers(seed)
             listed += [] if brokers is None else [brokers]
     if not has_answered:
-        raise _joined(silences).as_error()
+        raise NoReply.joined(silences).as_error()
     registered = frozenset[str]().union(*listed)
     has_no_brokers = bool(listed) and not registered
     return ClusterView((), views, registered=registered, has_no_brokers=has_no_brokers)
@@ -152,11 +152,6 @@ def _view(topic: str, answer: m.RemotingResponse) -> TopicView:
         )
     route = read_route(answer.body)
     return TopicView(topic, ErrorMeaning.OK, "", route.is_internal(topic), route.leaders(topic))
-
-
-def _joined(silences: Sequence[NoReply]) -> NoReply:
-    tried = {address: why for silence in silences for address, why in silence.tried.items()}
-    return NoReply(tried, sum(silence.strangers for silence in silences))
 
 
 # --- offsets ----------------------------------------------------------------------------

@@ -12,14 +12,17 @@ from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupView, JoinRequest
 from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, group_in_use, read_group
-from rangeland.groups.zookeeper.offset_commits import offset_write, offsets_not_written
+from rangeland.groups.zookeeper.offset_commits import (
+    offset_write,
+    offsets_not_written,
+    transaction_sized,
+)
 from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, parent, read_offset
 from rangeland.model import Partition
 from rangeland.zookeeper.connect_string import read_ensemble
 from rangeland.zookeeper.znodes import Create, Delete, Operation, Reason, Refused
 from rangeland.zookeeper.zookeeper_client import ZooKeeper, connect
 
-_PER_TRANSACTION = 500
 _TRIES = 10
 
 
@@ -50,9 +53,7 @@ class ZooKeeperGroups:
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """All or nothing for up to 500 partitions; more take several transactions."""
-        partitions = sorted(offsets)
-        for first in range(0, len(partitions), _PER_TRANSACTION):
-            some = partitions[first : first + _PER_TRANSACTION]
+        for some in transaction_sized(sorted(offsets)):
             self._commit(group, {p: offsets[p] for p in some})
 
     def view(self, group: str) -> GroupView:
