@@ -86,6 +86,11 @@ class Bounds:
     listed: dict[Partition, Bound] = field(default_factory=dict)
     only_listed: bool = False
 
+    @property
+    def every(self) -> tuple[Bound, ...]:
+        """All bounds of the request, for any partition."""
+        return (*(() if self.only_listed else (self.default,)), *self.listed.values())
+
     def of(self, partition: Partition) -> Bound | None:
         for named in (partition, partition.of_any_broker):
             if named in self.listed:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from rangeland.dialects.protocol_session import Question
-from rangeland.errors import Conflict
+from rangeland.errors import Conflict, JobFileError
 from rangeland.model import Address, Partition
 
 
@@ -73,6 +73,17 @@ class JoinRequest:
     host: str = ""
     session_ms: int = 30_000
     rebalance_ms: int = 60_000
+
+
+def refuse_other_than_range(joining: JoinRequest, why: str) -> None:
+    """Raises JobFileError for an assignment that the backend does not have."""
+    if joining.assignment != "range":
+        raise JobFileError(
+            f"group {joining.group} cannot share partitions by {joining.assignment}",
+            why=why,
+            do="leave group.assignment out",
+            group=joining.group,
+        )
 
 
 class Membership(Protocol):

@@ -65,17 +65,13 @@ class RangeRequest:
 
 def times_asked(request: RangeRequest) -> list[int]:
     """All distinct instants, in ms, that a survey must look up for this request."""
-    bounds: list[Bound] = [request.first_run]
-    for side in (request.from_bounds, request.until_bounds):
-        bounds += [side.default, *side.listed.values()]
+    bounds = (request.first_run, *request.from_bounds.every, *request.until_bounds.every)
     return sorted({bound.time_ms for bound in bounds if isinstance(bound, AtTime)})
 
 
 def groups_asked(request: RangeRequest) -> list[str]:
     """All distinct consumer groups whose offsets a survey must look up."""
-    bounds: list[Bound] = [request.first_run]
-    for side in (request.from_bounds, request.until_bounds):
-        bounds += [side.default, *side.listed.values()]
+    bounds = (request.first_run, *request.from_bounds.every, *request.until_bounds.every)
     return sorted({bound.group for bound in bounds if isinstance(bound, GroupOffset)})
 
 

@@ -32,6 +32,7 @@ class RangeOutcome:
     """Its offsets are the byte positions of entries: there are fewer rows, or some share one."""
 
 
+REPORT = "report this with the plan; nothing was committed"
 _Piece = tuple[int, int, Counts, "tuple[Interval, ...] | None", int]
 """From, until, counts, offsets without a row, number of offsets accounted for."""
 
@@ -49,7 +50,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
             raise ProofFailed(
                 f"slice {piece.index} ({piece}) was not read to its end",
                 why="no task has returned a receipt for it",
-                do="report this with the plan; nothing was committed",
+                do=REPORT,
                 slice=piece.index,
             )
         _check_receipt(piece, receipt)
@@ -110,13 +111,13 @@ def _refuse_strays(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     if strays:
         raise ProofFailed(
             f"there are receipts for slices {sorted(strays)}, which the plan does not have",
-            do="report this with the plan; nothing was committed",
+            do=REPORT,
         )
     pieces = sum(s.width for s in plan.slices) + sum(loss.width for loss in plan.losses)
     if pieces != plan.width:
         raise ProofFailed(
             f"the slices and losses of the plan are {pieces} offsets, its ranges {plan.width}",
-            do="report this with the plan; nothing was committed",
+            do=REPORT,
         )
 
 
@@ -143,7 +144,7 @@ def _check_receipt(piece: Slice, receipt: Receipt) -> None:
             why=f"its receipt is for [{receipt.from_offset}, {receipt.until_offset}) of "
             f"{receipt.partition} and accounts for {receipt.offsets} of {piece.width} offsets, "
             f"with losses of {lost} and gaps {receipt.gaps}: {receipt.counts}",
-            do="report this with the plan; nothing was committed",
+            do=REPORT,
             slice=piece.index,
         )
 
@@ -170,7 +171,7 @@ def _prove_range(r: Range, pieces: list[_Piece]) -> RangeOutcome:
             f"{r} does not add up",
             why=f"its slices and losses are continuous up to {position} and account for "
             f"{offsets} of {r.width} offsets: {counts}",
-            do="report this with the plan; nothing was committed",
+            do=REPORT,
         )
     if any(gaps is None for *_, gaps, _ in inside):
         return RangeOutcome(r, counts, None)

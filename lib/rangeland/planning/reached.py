@@ -36,14 +36,12 @@ class PartitionReach:
 
 def times_awaited(until: Bounds) -> tuple[int, ...]:
     """All distinct instants, in ms, that a survey must look up."""
-    bounds = [*([] if until.only_listed else [until.default]), *until.listed.values()]
-    return tuple(sorted({bound.time_ms for bound in bounds if isinstance(bound, AtTime)}))
+    return tuple(sorted({bound.time_ms for bound in until.every if isinstance(bound, AtTime)}))
 
 
 def can_be_awaited(until: Bounds) -> bool:
     """Only times and offsets can be unreached; ``latest`` and a group's offset always are."""
-    bounds = [*([] if until.only_listed else [until.default]), *until.listed.values()]
-    return all(isinstance(bound, AtTime | AtOffset) for bound in bounds)
+    return all(isinstance(bound, AtTime | AtOffset) for bound in until.every)
 
 
 def reach(

@@ -7,25 +7,20 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from rangeland.errors import RangelandError
-from rangeland.render.text_drawing import safe_text
+from rangeland.render.text_drawing import facts, safe_text
 from rangeland.wording import sentence
 
 
 def error_picture(error: RangelandError) -> RenderableType:
     """A box with what happened, why and what to do; and whether the data is safe, whether to
     retry, and who has to act."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
     do = sentence(error.do, is_advice=True)
     answers = [("why", sentence(error.why)), ("do", do), ("data", error.data)]
-    for name, answer in [*answers, ("retry", error.retry), ("who acts", error.acts)]:
-        if answer:
-            grid.add_row(name, safe_text(answer))
+    answers += [("retry", error.retry), ("who acts", error.acts)]
+    grid = facts((name, answer) for name, answer in answers if answer)
     title = Text(f"{type(error).__name__}, exit {error.exit_code}", "bold red")
     content = Group(safe_text(sentence(error.what), "bold"), Text(), grid)
     return Panel(content, title=title, title_align="left", border_style="red")

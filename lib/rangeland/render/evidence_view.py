@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from rangeland.model import Partition, Range
@@ -13,6 +12,7 @@ from rangeland.render.text_drawing import (
     Legend,
     LogBar,
     biggest,
+    facts,
     listed,
     named,
     safe_text,
@@ -84,9 +84,7 @@ def _coverage_table(result: VerifyResult) -> Group:
         ]
         cells = [Text(number(n), "bold red" if n else "dim") for n in rest]
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", *cells)
-    used = set().union(*(bar.kinds for bar in bars.values()))
-    legend = Legend(tuple((kind, word) for kind, word in _WORDS.items() if kind in used))
-    return Group(table, legend)
+    return Group(table, Legend.of(bars.values(), _WORDS))
 
 
 def _bar(result: VerifyResult, partition: Partition, ranges: Sequence[Range]) -> LogBar:
@@ -125,9 +123,6 @@ def find_picture(finding: Finding) -> RenderableType:
     title.append(_STATES[finding.state], "bold green" if good else "bold yellow")
     if finding.why:
         title.append_text(safe_text(f": {finding.why}", "yellow"))
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
     version = finding.table_version
     lines = {
         "landing": None
@@ -140,7 +135,6 @@ def find_picture(finding: Finding) -> RenderableType:
         "file": "\n".join(finding.files),
         "before": ", ".join(f"{a} {n}" for a, n in finding.earlier),
     }
-    for name, value in lines.items():
-        if value not in (None, "") and (finding.sequence is not None or name == "file"):
-            grid.add_row(name, safe_text(value))
-    return Group(title, grid)
+    is_known = finding.sequence is not None
+    said = ((name, value) for name, value in lines.items() if value not in (None, ""))
+    return Group(title, facts((name, value) for name, value in said if is_known or name == "file"))

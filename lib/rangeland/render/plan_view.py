@@ -100,7 +100,8 @@ def _plan_table(preview: PlanPreview) -> Group:
         rest = [r for p in hidden for r in pieces[p]]
         cells = _plan_cells(rest, [s for p in hidden for s in slices.get(p, [])])
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", *cells[2:])
-    return Group(table, _plan_legend(bars.values()))
+    words = {kind: text for kind, (_, _, _, text) in KINDS.items()}
+    return Group(table, Legend.of(bars.values(), words))
 
 
 def _plan_cells(ranges: Sequence[Range], slices: Sequence[Slice]) -> list[Text]:
@@ -132,12 +133,6 @@ def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) 
     if mine or reached or asked:
         spans.append((later, last, "later"))
     return LogBar(first, last, tuple(spans))
-
-
-def _plan_legend(bars: Iterable[LogBar]) -> Legend:
-    """Explains only what is drawn."""
-    used = set().union(*(bar.kinds for bar in bars))
-    return Legend(tuple((kind, KINDS[kind][3]) for kind in KINDS if kind in used))
 
 
 def _plan_totals(preview: PlanPreview) -> Text:

@@ -86,7 +86,6 @@ def _status_table(status: Status) -> Group:
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)
-    used = set().union(*(bar.kinds for bar in bars.values()))
     words = {
         "later": "not landed yet",
         "waiting": "behind an open transaction: it cannot be read yet",
@@ -94,7 +93,7 @@ def _status_table(status: Status) -> Group:
         "skipped": "passed over: before the checkpoint and never landed",
         "lost": "gone from the log",
     }
-    return Group(table, Legend(tuple((kind, words[kind]) for kind in words if kind in used)))
+    return Group(table, Legend.of(bars.values(), words))
 
 
 def _waiting_line(status: PartitionStatus) -> str:

@@ -6,7 +6,7 @@ codes in a topic's name or a broker's message reach the terminal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TypeVar
 
@@ -122,6 +122,12 @@ class Legend:
 
     words: tuple[tuple[str, str], ...]
 
+    @staticmethod
+    def of(bars: Iterable[LogBar], words: Mapping[str, str]) -> Legend:
+        """Explains only what is drawn."""
+        used = set().union(*(bar.kinds for bar in bars))
+        return Legend(tuple((kind, word) for kind, word in words.items() if kind in used))
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text = Text()
         for kind, word in self.words:
@@ -132,6 +138,16 @@ class Legend:
 
 
 # --- tables and lists -------------------------------------------------------------------
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> Table:
+    """Names, and what they stand for."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(name, safe_text(value))
+    return grid
 
 
 def listed(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:

@@ -127,11 +127,9 @@ def submission(
         SubmitFlag(("--deploy-mode", choices.deploy_mode), _DEPLOY[choices.deploy_mode]),
         *_delta(choices),
         *_package(choices, shipped),
-        SubmitFlag(
-            ("--conf", "spark.log.level=WARN"), "Spark logs less, so that progress is easy to read"
-        ),
+        _conf("spark.log.level=WARN", "Spark logs less, so that progress is easy to read"),
         *_schedule(choices),
-        *(SubmitFlag(("--conf", setting), "as you asked") for setting in choices.conf),
+        *(_conf(setting, "as you asked") for setting in choices.conf),
         *_files(job_file, choices, shipped),
     ]
     where = job_file.name if choices.deploy_mode == "cluster" else str(job_file)
@@ -145,6 +143,10 @@ _DEPLOY = {
     "client": "the driver runs here, so it reads this machine's job file and environment",
     "cluster": "the driver runs on a host of the cluster, with only what is shipped",
 }
+
+
+def _conf(setting: str, why: str) -> SubmitFlag:
+    return SubmitFlag(("--conf", setting), why)
 
 
 def _delta(choices: SubmitChoices) -> list[SubmitFlag]:
@@ -164,10 +166,8 @@ def _delta(choices: SubmitChoices) -> list[SubmitFlag]:
         found = [SubmitFlag(("--jars", jars), "Delta's jars, except those that Spark has itself")]
     return [
         *found,
-        SubmitFlag(("--conf", f"spark.sql.extensions={EXTENSION}"), "Delta's SQL"),
-        SubmitFlag(
-            ("--conf", f"spark.sql.catalog.spark_catalog={CATALOG}"), "Delta's tables by name"
-        ),
+        _conf(f"spark.sql.extensions={EXTENSION}", "Delta's SQL"),
+        _conf(f"spark.sql.catalog.spark_catalog={CATALOG}", "Delta's tables by name"),
     ]
 
 
@@ -188,15 +188,15 @@ def _package(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
         )
     python = f"./{ENVIRONMENT}/bin/python" if packed else choices.python
     flags.append(
-        SubmitFlag(
-            ("--conf", f"spark.pyspark.python={python}"),
+        _conf(
+            f"spark.pyspark.python={python}",
             "the Python of the tasks on each host; it must have the driver's minor version",
         )
     )
     if choices.deploy_mode == "client":
         flags.append(
-            SubmitFlag(
-                ("--conf", f"spark.pyspark.driver.python={sys.executable}"),
+            _conf(
+                f"spark.pyspark.driver.python={sys.executable}",
                 "the Python of the driver, on this machine",
             )
         )
@@ -207,8 +207,8 @@ def _schedule(choices: SubmitChoices) -> list[SubmitFlag]:
     flags = []
     if choices.speculation:
         flags.append(
-            SubmitFlag(
-                ("--conf", "spark.speculation=true"),
+            _conf(
+                "spark.speculation=true",
                 "a slow task is also run on another host; only the files of the attempt that Spark "
                 "accepts are committed, so nothing lands twice",
             )
@@ -217,8 +217,8 @@ def _schedule(choices: SubmitChoices) -> list[SubmitFlag]:
         why = "Spark adds and removes executors; a lost task is run again, and nothing lands twice"
         tracking = "needed without an external shuffle service"
         name = "spark.dynamicAllocation"
-        flags.append(SubmitFlag(("--conf", f"{name}.enabled=true"), why))
-        flags.append(SubmitFlag(("--conf", f"{name}.shuffleTracking.enabled=true"), tracking))
+        flags.append(_conf(f"{name}.enabled=true", why))
+        flags.append(_conf(f"{name}.shuffleTracking.enabled=true", tracking))
     return flags
 
 

@@ -198,22 +198,13 @@ def produce_transaction(
     records: Iterable[Record],
     *,
     commit: bool = True,
-    codec: str = "none",
-    partition: int | None = None,
-    transactional_id: str | None = None,
+    **options: Any,
 ) -> int:
-    """Writes records in one transaction and commits or aborts it; returns their number.
+    """Writes records in one transaction, with the options of `open_transaction`, and commits or
+    aborts it; returns their number.
 
     The records of an aborted one are in the log, as is a marker for each partition."""
-    with open_transaction(
-        bootstrap,
-        topic,
-        records,
-        codec=codec,
-        partition=partition,
-        transactional_id=transactional_id,
-        commit=commit,
-    ) as count:
+    with open_transaction(bootstrap, topic, records, commit=commit, **options) as count:
         return count
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from rangeland.errors import Bug, LocalProtocolError
@@ -52,15 +52,13 @@ class FieldCodec:
 
 @dataclass(frozen=True, slots=True)
 class WireType:
-    """All forms of one declared type. ``zero`` is its default value. A nullable form is None if the
-    protocol has none."""
+    """All forms of one declared type. A nullable form is None if the protocol has none."""
 
     name: str
     legacy: FieldCodec
     compact: FieldCodec
     nullable_legacy: FieldCodec | None
     nullable_compact: FieldCodec | None
-    zero: Any
 
     def form(self, *, compact: bool, nullable: bool) -> FieldCodec:
         if not nullable:
@@ -82,7 +80,7 @@ def checked_length(length: int, limit: int, what: str) -> int:
 # --- fixed width ------------------------------------------------------------------------
 
 
-def _fixed(name: str, letter: str, zero: Any = 0) -> WireType:
+def _fixed(name: str, letter: str) -> WireType:
     packer = struct.Struct(">" + letter)
     unpack, size = packer.unpack_from, packer.size
 
@@ -96,7 +94,7 @@ def _fixed(name: str, letter: str, zero: Any = 0) -> WireType:
         parts.append(packer.pack(value))
 
     codec = FieldCodec(read, write, size, letter)
-    return WireType(name, codec, codec, None, None, zero)
+    return WireType(name, codec, codec, None, None)
 
 
 INT8 = _fixed("int8", "b")
@@ -105,7 +103,7 @@ INT32 = _fixed("int32", "i")
 INT64 = _fixed("int64", "q")
 UINT16 = _fixed("uint16", "H")
 UINT32 = _fixed("uint32", "I")
-BOOL = _fixed("bool", "?", False)
+BOOL = _fixed("bool", "?")
 
 
 def _read_uuid(buffer: memoryview, offset: int) -> tuple[str | None, int]:
@@ -122,7 +120,7 @@ def _write_uuid(value: str | None, parts: list[Part]) -> None:
 
 _UUID = FieldCodec(_read_uuid, _write_uuid, 16)
 # 36 characters with hyphens. 16 zero bytes mean "no id" in Kafka, and are read as None.
-UUID = WireType("uuid", _UUID, _UUID, _UUID, _UUID, None)
+UUID = WireType("uuid", _UUID, _UUID, _UUID, _UUID)
 
 
 # --- variable width ---------------------------------------------------------------------
@@ -191,7 +189,7 @@ def _varint_writer(low: int, high: int, zigzag_bits: int) -> Writer:
 
 def _varint(name: str, read: Reader, write: Writer) -> WireType:
     codec = FieldCodec(read, write, 1)
-    return WireType(name, codec, codec, None, None, 0)
+    return WireType(name, codec, codec, None, None)
 
 
 UVARINT = _varint("uvarint", read_uvarint, _varint_writer(0, 2**32 - 1, 0))
@@ -291,7 +289,6 @@ def _legacy_and_compact(
     legacy: _Length,
     of_bytes: Callable[[memoryview, int, int], Any],
     to_bytes: Callable[[Any], Part],
-    zero: Any,
 ) -> WireType:
     def form(length: _Length, nullable: bool) -> FieldCodec:
         return _sized(name, length, nullable, of_bytes, to_bytes)
@@ -302,20 +299,14 @@ def _legacy_and_compact(
         form(COMPACT_LENGTH, False),
         form(legacy, True),
         form(COMPACT_LENGTH, True),
-        zero,
     )
 
 
-STRING = _legacy_and_compact("string", _INT16_LENGTH, _text, _encoded, "")
-BYTES = _legacy_and_compact("bytes", INT32_LENGTH, _copy, _as_bytes, b"")
+STRING = _legacy_and_compact("string", _INT16_LENGTH, _text, _encoded)
+BYTES = _legacy_and_compact("bytes", INT32_LENGTH, _copy, _as_bytes)
 # A slice of the frame, never a copy: a fetch answer has tens of MiB of records.
-RECORDS = _legacy_and_compact("records", INT32_LENGTH, _view, _as_bytes, memoryview(b""))
+RECORDS = _legacy_and_compact("records", INT32_LENGTH, _view, _as_bytes)
 # The client id in a request header has a 16-bit length in every version.
-LEGACY_STRING = WireType(
-    "legacy string",
-    STRING.legacy,
-    STRING.legacy,
-    STRING.nullable_legacy,
-    STRING.nullable_legacy,
-    "",
+LEGACY_STRING = replace(
+    STRING, name="legacy string", compact=STRING.legacy, nullable_compact=STRING.nullable_legacy
 )

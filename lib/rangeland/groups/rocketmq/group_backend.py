@@ -16,8 +16,14 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from rangeland.errors import JobFileError
-from rangeland.groups.backend import GroupIO, GroupMember, GroupView, JoinRequest, Membership
+from rangeland.groups.backend import (
+    GroupIO,
+    GroupMember,
+    GroupView,
+    JoinRequest,
+    Membership,
+    refuse_other_than_range,
+)
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import client_id, job_of
@@ -88,13 +94,8 @@ class RocketmqGroups:
 
     def join(self, joining: JoinRequest) -> Membership:
         """Raises JobFileError for an assignment other than range."""
-        if joining.assignment != "range":
-            raise JobFileError(
-                f"group {joining.group} cannot share partitions by {joining.assignment}",
-                why="brokers of this dialect leave it to the members, which all use range",
-                do="leave group.assignment out",
-                group=joining.group,
-            )
+        why = "brokers of this dialect leave it to the members, which all use range"
+        refuse_other_than_range(joining, why)
         me = client_id(joining.host, os.getpid(), joining.job, uuid.uuid4().hex[:8])
         with self._lock:
             member = RocketmqMember(self._masters, self._lock, joining, me)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rangeland.errors import Conflict, JobFileError
-from rangeland.groups.backend import GroupView, JoinRequest
+from rangeland.errors import Conflict
+from rangeland.groups.backend import GroupView, JoinRequest, refuse_other_than_range
 from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, group_in_use, read_group
 from rangeland.groups.zookeeper.offset_commits import (
@@ -62,13 +62,7 @@ class ZooKeeperGroups:
 
     def join(self, joining: JoinRequest) -> ZooKeeperMember:
         """Raises JobFileError for an assignment other than range."""
-        if joining.assignment != "range":
-            raise JobFileError(
-                f"group {joining.group} cannot share partitions by {joining.assignment}",
-                why="in ZooKeeper all members share by range",
-                do="leave group.assignment out",
-                group=joining.group,
-            )
+        refuse_other_than_range(joining, "in ZooKeeper all members share by range")
         membership = ZooKeeperMember(
             lambda: connect(
                 self._zookeeper, connect_ms=self._connect_ms, session_ms=joining.session_ms
