@@ -358,6 +358,18 @@ def test_an_unknown_id_is_confirmed_once_per_process_and_run(server: ScriptedSer
     assert tasks.versions_of(4) == ()
 
 
+def test_so_many_unknown_ids_are_not_those_of_the_registry(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_schemas, "MAX_UNUSABLE_IDS", 1)
+    tasks = ExecutorSchemas(SchemaCatalogue(made_as="run"), RegistrySettings((server.url,)))
+    for known in (1, 2, 3):
+        tasks.of_id(known)
+    for _ in range(2):
+        with pytest.raises(JobFileError, match="more than 1 schema ids"):
+            tasks.of_id(4)
+
+
 def test_a_process_keeps_few_runs(server: ScriptedServer) -> None:
     for run in range(executor_schemas.KEPT_RUNS + 3):
         found = SchemaCatalogue(made_as=f"run-{run}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,6 +39,8 @@ from rangeland.schema_registry.registry_client import FIRST_ANSWER_MS, RegistryC
 from rangeland.schema_registry.table_formats import TableFormats
 
 MAX_SCHEMA_BYTES = 4 << 20
+MAX_SEEN_IDS = 50
+"""Per topic: more are no schema ids, probably, and it takes a second to be sure of each."""
 _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
 SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]
@@ -88,8 +91,8 @@ def _schemas(job: Job, seen: SeenIds) -> TableFormats | None:
     client = RegistryClient(settings, first_answer_ms=FIRST_ANSWER_MS)
     strategy = registry.subject_name_strategy
     without_schema = [f for f in job.decode.registered if not job.decode.payload(f).schema_]
-    catalogue = make_catalogue(client, strategy, seen, without_schema)
-    ids = {of: tuple(found) for of, found in seen.items()}
+    ids = {of: tuple(islice(found, MAX_SEEN_IDS)) for of, found in seen.items()}
+    catalogue = make_catalogue(client, strategy, ids, without_schema)
     return TableFormats(ExecutorSchemas(catalogue, settings), strategy, ids)
 
 

@@ -15,7 +15,7 @@ from rangeland.decode.payload.schema_catalogue import (
 )
 from rangeland.errors import JobFileError
 from rangeland.schema_registry.catalogue_maker import RegistrySchemas
-from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_client import FIELD, RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
 
 
@@ -85,6 +85,7 @@ class _Fetched:
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
         with self._lock:
             if schema_id not in self._schemas:
+                self._refuse_many_unusable()
                 registry = RegistryClient(self._settings)
                 found = RegistrySchemas(registry).of_id(schema_id)
                 if isinstance(found, RegisteredSchema):
@@ -92,12 +93,24 @@ class _Fetched:
                 self._schemas[schema_id] = found
             return self._schemas[schema_id]
 
+    def _refuse_many_unusable(self) -> None:
+        """It takes a second to be sure that an id is unknown, and any bytes can look like ids."""
+        if len(self._schemas) - len(self._versions) >= MAX_UNUSABLE_IDS:
+            raise JobFileError(
+                f"records name more than {MAX_UNUSABLE_IDS} schema ids that the schema registry "
+                "does not have",
+                why="so many show that the topic is not written with this registry",
+                do=f"correct {FIELD}.url, or decode.value.format and decode.key.format",
+            )
+
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
         self.of_id(schema_id)
         return self._versions.get(schema_id, ())
 
 
 KEPT_RUNS = 4
+MAX_UNUSABLE_IDS = 100
+"""In one process and run."""
 _lock = threading.Lock()
 _of_runs: dict[str, _Fetched] = {}
 
