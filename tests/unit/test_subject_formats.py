@@ -11,6 +11,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rangeland.decode.payload.avro_format import AvroDecoder
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, Undecodable, UnknownFields
@@ -139,6 +141,26 @@ def test_what_takes_much_memory_is_decoded_in_pieces(monkeypatch: pytest.MonkeyP
     values = [value for one in pieces for value in one.values.to_pylist()]
     first, second = WANTED
     assert values == [first, second, second, None, second, first, first]
+
+
+@given(
+    st.lists(
+        st.none() | st.binary(max_size=9) | st.binary(max_size=9).map(b"\0\0\0\0".__add__),
+        max_size=9,
+    )
+)
+def test_any_bytes_are_decoded_or_named(payloads: list[bytes | None]) -> None:
+    for topic, seen in (("all", (1, 2)), ("none", ())):
+        formats = registered(tables(RECORD, {1: "Order", 2: "Bill"}, {"all": (1, 2), topic: seen}))
+        whole = [*payloads, FIRST, SECOND]
+        found = decoded(formats, topic, whole)
+        bad = {one.row for one in found.undecodable}
+        values = found.values.to_pylist()
+        assert len(values) == len(whole)
+        assert bad == {row for row, it in enumerate(whole) if it is not None} - {
+            row for row, value in enumerate(values) if value is not None
+        }
+        assert values[-2:] == (WANTED if seen else [None, None])
 
 
 def test_a_subject_of_the_topic_that_was_not_seen_is_no_fault_of_the_record() -> None:
