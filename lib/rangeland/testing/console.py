@@ -10,9 +10,8 @@ import subprocess
 from collections.abc import Sequence
 
 from rangeland.errors import Unreachable
-from rangeland.jvm.jars import class_path
-from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.testing.client_library import TIMEOUT_S, joined
+from rangeland.testing.local_server import java_command
 
 SEPARATOR = "|"
 _TOOLS = "kafka-tools-4.1.0"
@@ -31,8 +30,7 @@ def write_lines(
     is_new = version.startswith("4.")
     main = "org.apache.kafka.tools.ConsoleProducer" if is_new else "kafka.tools.ConsoleProducer"
     server = "--broker-list" if version.startswith("0.") else "--bootstrap-server"
-    command = [find_java(), "-Xmx64m", *SMALL_JVM]
-    command += ["-cp", class_path(_TOOLS if is_new else f"kafka-{version}"), main]
+    command = java_command(_TOOLS if is_new else f"kafka-{version}", 64, main, properties={})
     command += [server, joined(bootstrap), "--topic", topic]
     command += ["--property", "parse.key=true", "--property", f"key.separator={SEPARATOR}"]
     command += ["--compression-codec", codec] if codec != "none" else []

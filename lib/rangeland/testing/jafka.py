@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rangeland.errors import Unreachable, UsageError
-from rangeland.jvm.jars import class_path
-from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.testing.clusters import LocalCluster
+from rangeland.testing.local_server import java_command, log4j_settings, write_settings
 from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.processes import Process
@@ -42,11 +41,6 @@ _ZOOKEEPER_SETTINGS: dict[str, object] = {
     "zk.connectiontimeout.ms": 20000,
     "zk.sessiontimeout.ms": 4000,
 }
-_LOG4J = """log4j.rootLogger=INFO, stdout
-log4j.appender.stdout=org.apache.log4j.ConsoleAppender
-log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
-log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
-"""
 
 
 class JafkaCluster(LocalCluster[int]):
@@ -124,26 +118,16 @@ class JafkaCluster(LocalCluster[int]):
         if self.zookeeper:
             settings |= {"zk.connect": self.zookeeper, **_ZOOKEEPER_SETTINGS}
         merged = {**_SETTINGS, **settings, **self._properties}
-        self._config(broker).write_text("".join(f"{k}={v}\n" for k, v in merged.items()))
+        write_settings(self._config(broker), merged)
 
     def _start_one(self, name: int) -> Process:
         if name in self._nodes:
             self._wait_to_be_gone(name)
         logs = self.directory / "logs"
         logs.mkdir(exist_ok=True)
-        log4j = self.directory / "log4j.properties"
-        log4j.write_text(_LOG4J)
-        command = [
-            find_java(),
-            f"-Xms{self.heap_mb // 4}m",
-            f"-Xmx{self.heap_mb}m",
-            *SMALL_JVM,
-            f"-Dlog4j.configuration={log4j.as_uri()}",
-            "-cp",
-            class_path(self._jars),
-            "io.jafka.Jafka",
-            str(self._config(name)),
-        ]
+        properties = {"log4j.configuration": log4j_settings(self.directory)}
+        main = ("io.jafka.Jafka", str(self._config(name)))
+        command = java_command(self._jars, self.heap_mb, *main, properties=properties)
         log = logs / f"jafka-{name}.log"
         return Process(log.stem, command, log=log, directory=self.directory)
 

@@ -27,10 +27,9 @@ from rangeland.dialects.jafka.messages import (
 )
 from rangeland.dialects.jafka.session import JafkaSession
 from rangeland.errors import Unreachable
-from rangeland.jvm.jars import class_path
-from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.testing.context_managers import Closing
 from rangeland.testing.frame_client import FrameClient
+from rangeland.testing.local_server import java_command
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
 CONSOLE_TIMEOUT_S = 90
@@ -156,8 +155,7 @@ def _java(directory: Path) -> list[str]:
     """The beginning of a command; nothing is logged, so that only lines are printed."""
     log4j = directory / "log4j.properties"
     log4j.write_text("log4j.rootLogger=OFF\n")
-    options = ["-Xmx64m", *SMALL_JVM, f"-Dlog4j.configuration={log4j.as_uri()}"]
-    return [find_java(), *options, "-cp", class_path(_JARS)]
+    return java_command(_JARS, 64, properties={"log4j.configuration": log4j.as_uri()})
 
 
 def _run(arguments: Sequence[str], text: str) -> str:

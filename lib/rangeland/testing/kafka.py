@@ -18,9 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rangeland.errors import Unreachable, UsageError
-from rangeland.jvm.jars import class_path
-from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.testing.clusters import LocalCluster
+from rangeland.testing.local_server import java_command, log4j_settings, write_settings
 from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
 from rangeland.testing.processes import Process
@@ -55,11 +54,6 @@ _KRAFT_SETTINGS: dict[str, object] = {
     "broker.heartbeat.interval.ms": 500,
     "log.initial.task.delay.ms": 500,
 }
-_LOG4J1 = """log4j.rootLogger=INFO, stdout
-log4j.appender.stdout=org.apache.log4j.ConsoleAppender
-log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
-log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
-"""
 _LOG4J2 = """status=error
 appender.stdout.type=Console
 appender.stdout.name=stdout
@@ -121,19 +115,15 @@ class _Cluster(LocalCluster[int]):
         temporary.mkdir(parents=True, exist_ok=True)
         logs = self.directory / "logs"
         logs.mkdir(exist_ok=True)
-        command = [
-            find_java(),
-            f"-Xms{heap_mb // 4}m",
-            f"-Xmx{heap_mb}m",
-            *SMALL_JVM,
-            f"-Djava.io.tmpdir={temporary}",
-            f"-Dkafka.logs.dir={logs}",
-            f"-Dlog4j.configuration={self._written('log4j.properties', _LOG4J1).as_uri()}",
-            f"-Dlog4j2.configurationFile={self._written('log4j2.properties', _LOG4J2)}",
-            "-cp",
-            class_path(self._jars),
-            *arguments,
-        ]
+        log4j2 = self.directory / "log4j2.properties"
+        log4j2.write_text(_LOG4J2)
+        properties = {
+            "java.io.tmpdir": temporary,
+            "kafka.logs.dir": logs,
+            "log4j.configuration": log4j_settings(self.directory),
+            "log4j2.configurationFile": log4j2,
+        }
+        command = java_command(self._jars, heap_mb, *arguments, properties=properties)
         return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
 
     def _config(self, node: int) -> Path:
@@ -150,13 +140,8 @@ class _Cluster(LocalCluster[int]):
             "transaction.state.log.replication.factor": replicas,
         }
         merged = {**_SETTINGS, **own, **settings, **self.properties}
-        pairs = ((k, str(v).replace("{node}", str(node))) for k, v in merged.items())
-        self._config(node).write_text("".join(f"{k}={v}\n" for k, v in pairs))
-
-    def _written(self, name: str, text: str) -> Path:
-        path = self.directory / name
-        path.write_text(text)
-        return path
+        of_node = {k: str(v).replace("{node}", str(node)) for k, v in merged.items()}
+        write_settings(self._config(node), of_node)
 
     def _wait_for(self, name: int) -> None:
         """Until it is back in the cluster."""
@@ -216,8 +201,7 @@ class KafkaCluster(_Cluster):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
             ids = {"cluster.id": cluster, "directory.id": _new_id(), "node.id": node, "version": 1}
-            text = "".join(f"{name}={value}\n" for name, value in ids.items())
-            (self._data(node) / "meta.properties").write_text(text)
+            write_settings(self._data(node) / "meta.properties", ids)
 
     def _format_with_tool(self, node: int, cluster: str) -> dict[str, bytes]:
         """The content of the files that the tool has written, by name."""
@@ -325,9 +309,14 @@ class KafkaZooKeeperCluster(_Cluster):
         self.zookeeper = f"127.0.0.1:{port}"
         data = self.directory / "data" / "zookeeper"
         data.mkdir(parents=True, exist_ok=True)
-        text = f"tickTime=1000\ndataDir={data}\nclientPort={port}\n"
-        text += "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n"
-        config = self._written("zookeeper.properties", text)
+        settings = {
+            "tickTime": 1000,
+            "dataDir": data,
+            "clientPort": port,
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": 0,
+        }
+        config = write_settings(self.directory / "zookeeper.properties", settings)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._keeper = self._java("zookeeper", 96, main, str(config))
         self._keeper.wait_for_port(port, START_TIMEOUT_S)

@@ -23,9 +23,8 @@ from rangeland.dialects.rocketmq.messages import (
 )
 from rangeland.dialects.rocketmq.routes import MASTER, read_route
 from rangeland.errors import Unreachable, UsageError
-from rangeland.jvm.jars import class_path
-from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.testing.clusters import LocalCluster
+from rangeland.testing.local_server import java_command, write_settings
 from rangeland.testing.ports import free_ports, is_free
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq_clients import RocketmqClient
@@ -196,7 +195,7 @@ class RocketmqCluster(LocalCluster[str]):
                 "storePathCommitLog": store / "commitlog",
                 **self._properties,
             }
-        self._config(name).write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+        write_settings(self._config(name), settings)
 
     def _start_one(self, name: str) -> Process:
         logs = self.directory / "logs"
@@ -207,22 +206,19 @@ class RocketmqCluster(LocalCluster[str]):
         is_server = name in self.name_servers
         heap_mb = 96 if is_server else self.heap_mb
         main = "namesrv.NamesrvStartup" if is_server else "broker.BrokerStartup"
-        command = [
-            find_java(),
-            f"-Xms{heap_mb // 4}m",
-            f"-Xmx{heap_mb}m",
-            f"-XX:MaxDirectMemorySize={64 if is_server else 128}m",
-            *SMALL_JVM,
-            f"-Drocketmq.home.dir={home}",
-            f"-Duser.home={home}",
-            f"-Djava.io.tmpdir={temporary}",
-            *self._jvm,
-            "-cp",
-            class_path(self._jars),
+        command = java_command(
+            self._jars,
+            heap_mb,
             f"org.apache.rocketmq.{main}",
             "-c",
             str(self._config(name)),
-        ]
+            properties={
+                "rocketmq.home.dir": home,
+                "user.home": home,
+                "java.io.tmpdir": temporary,
+            },
+            options=(f"-XX:MaxDirectMemorySize={64 if is_server else 128}m", *self._jvm),
+        )
         return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
 
     def _wait_for(self, name: str) -> None:

@@ -12,28 +12,22 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from kazoo.client import KazooClient
 
 from rangeland.errors import UsageError
-from rangeland.jvm.jars import class_path, fetch_jars
-from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.context_managers import Startable
-from rangeland.testing.ports import free_ports
+from rangeland.testing.local_server import (
+    LocalServer,
+    java_command,
+    log4j_settings,
+    write_settings,
+)
 from rangeland.testing.probe import ephemeral_nodes
-from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
-START_TIMEOUT_S = 60
 TICK_MS = 200
 HEAP_MB = 96
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_LOG4J = """log4j.rootLogger=WARN, stdout
-log4j.appender.stdout=org.apache.log4j.ConsoleAppender
-log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
-log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
-"""
 
 # What the client logs about servers that are down is expected here.
 _silent = logging.Logger("rangeland.testing.zookeeper", level=logging.CRITICAL)
@@ -48,9 +42,11 @@ class StoredZnode:
     version: int
 
 
-class ZooKeeperServer(Startable):
-    """One ZooKeeper server. Its address is ``address``; ``chroots`` are made at the start."""
+class ZooKeeperServer(LocalServer):
+    """One ZooKeeper server. Its address is ``address``; ``chroots`` are made at the start. Sessions
+    outlive it, if it is started again before they end."""
 
+    kind = "ZooKeeper"
     versions = ("3.9.3",)
 
     def __init__(
@@ -63,70 +59,15 @@ class ZooKeeperServer(Startable):
         if version not in self.versions:
             known = ", ".join(self.versions)
             raise UsageError(f"ZooKeeper {version} is not in the table", do=f"Use one of: {known}")
-        self.version = version
+        super().__init__(f"zookeeper-{version}")
         self.tick_ms = tick_ms
-        self.port = 0
         self._chroots = chroots
-        self._directory: Path | None = None
-        self._process: Process | None = None
 
-    # --- life --------------------------------------------------------------------------
-
-    def start(self) -> Self:
-        """Starts it, the first time on a free port and without data, later on the same port
-        and data; returns when it answers. Raises `Unreachable` if it does not come up."""
-        if self._process is not None and self._process.running:
-            raise UsageError("The ZooKeeper is already started", do="Stop or kill it first")
-        is_first = self._directory is None
-        if is_first:
-            fetch_jars(self._jars)
-            self._directory = temporary_directory("rangeland-zookeeper-")
-            (self.port,) = free_ports(1)
-        try:
-            self._process = self._start()
-            self._process.wait_until(self._answers, "it to answer", START_TIMEOUT_S)
-            if is_first:
-                for chroot in self._chroots:
-                    self.put(chroot)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """SIGTERM. Sessions outlive it, if it is started again before they end."""
-        self.process.stop()
-
-    def kill(self) -> None:
-        """SIGKILL: a crash. Port and data are kept for `start`."""
-        self.process.kill()
-
-    def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
-        self.process.pause()
-
-    def resume(self) -> None:
-        self.process.resume()
-
-    def close(self) -> None:
-        """Ends it at once and removes its data."""
-        if self._process is not None:
-            self._process.kill()
-        if self._directory is not None:
-            remove_directory(self._directory)
-        self._process, self._directory = None, None
+    def _prepare(self) -> None:
+        for chroot in self._chroots:
+            self.put(chroot)
 
     # --- what is in it -----------------------------------------------------------------
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def process(self) -> Process:
-        if self._process is None:
-            raise UsageError("The ZooKeeper is not started", do="Call start() or use `with`")
-        return self._process
 
     def ephemeral_nodes(self) -> set[str]:
         """The paths that sessions hold."""
@@ -162,23 +103,13 @@ class ZooKeeperServer(Startable):
 
     # --- how it is done ----------------------------------------------------------------
 
-    @property
-    def _jars(self) -> str:
-        return f"zookeeper-{self.version}"
-
-    def _start(self) -> Process:
-        assert self._directory is not None
-        data = self._directory / "data"
+    def _command(self, folder: Path) -> list[str]:
+        data = folder / "data"
         data.mkdir(exist_ok=True)
-        config = self._directory / "zookeeper.properties"
-        config.write_text("".join(f"{k}={v}\n" for k, v in self._settings(data).items()))
-        log4j = self._directory / "log4j.properties"
-        log4j.write_text(_LOG4J)
-        command = [find_java(), f"-Xms{HEAP_MB // 3}m", f"-Xmx{HEAP_MB}m", *SMALL_JVM]
-        command += [f"-Djava.io.tmpdir={data}", f"-Dlog4j.configuration={log4j.as_uri()}"]
-        command += ["-cp", class_path(self._jars), _MAIN, str(config)]
-        log = self._directory / "zookeeper.log"
-        return Process("zookeeper", command, log=log, directory=self._directory)
+        config = write_settings(folder / "zookeeper.properties", self._settings(data))
+        log4j = log4j_settings(folder, "WARN")
+        properties = {"java.io.tmpdir": data, "log4j.configuration": log4j}
+        return java_command(self._jars, HEAP_MB, _MAIN, str(config), properties=properties)
 
     def _settings(self, data: Path) -> dict[str, object]:
         return {
