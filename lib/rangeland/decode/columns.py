@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from rangeland.model import Partition
@@ -100,14 +101,26 @@ def with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatc
 
 def _constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
     if rows > _CACHED_ROWS:
-        return pa.repeat(pa.scalar(value, kind), rows)
+        return _repeated(value, kind, rows)
     size = 1 << max(rows - 1, 0).bit_length()
     return _cached_constant(value, kind, size).slice(0, rows)
 
 
 @lru_cache(maxsize=32)
 def _cached_constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), rows)
+    return _repeated(value, kind, rows)
+
+
+def _repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    """``pa.scalar`` and ``pa.array`` import pandas, which takes a new Python worker longer than to
+    read a small slice."""
+    if isinstance(value, int):
+        numbers = np.full(rows, value, np.int32)
+        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(numbers)])
+    text = value.encode()
+    offsets = np.arange(rows + 1, dtype=np.int32) * len(text)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * rows)]
+    return pa.Array.from_buffers(kind, rows, buffers)
 
 
 def header_key(raw: bytes) -> str:

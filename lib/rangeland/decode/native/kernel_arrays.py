@@ -148,6 +148,20 @@ def number_array(
     return pa.Array.from_buffers(field.type, rows, [valid if nulls else None, values], nulls)
 
 
+def plain_array(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """An array of these numbers. ``pa.array`` would import pandas, which takes a new Python worker
+    longer than to read a small slice; so would ``pa.scalar``."""
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def text_array(texts: Sequence[str]) -> pa.Array:
+    """As ``plain_array``."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+
+
 class HeaderNumbers(Protocol):
     """The part of a kernel's result that says what headers it has written."""
 

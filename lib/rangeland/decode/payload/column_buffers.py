@@ -18,7 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rangeland.decode.native.kernel_arrays import SLACK, GrowingBuffers, with_room
+from rangeland.decode.native.kernel_arrays import (
+    SLACK,
+    GrowingBuffers,
+    plain_array,
+    text_array,
+    with_room,
+)
 from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES, PayloadSchemaError
 
 MAX_COLUMNS = 10_000
@@ -243,15 +249,17 @@ def last_of_each_key(maps: pa.MapArray) -> pa.MapArray:
     if not len(lengths) or lengths.max() < 2:
         return maps
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    entries = pa.table({"owner": owners, "key": maps.keys, "at": np.arange(len(owners))})
-    last = entries.group_by(["owner", "key"]).aggregate([("at", "max")])["at_max"].to_numpy()
-    if len(last) == len(owners):
+    keys = maps.keys.dictionary_encode()
+    entries = owners * len(keys.dictionary) + keys.indices.to_numpy()
+    _, from_end = np.unique(entries[::-1], return_index=True)
+    if len(from_end) == len(owners):
         return maps
-    last = np.sort(last)
+    last = np.sort(len(owners) - 1 - from_end)
     counts = np.bincount(owners[last], minlength=len(lengths))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    chosen = plain_array(last, pa.int64())
     parts = pa.StructArray.from_arrays(
-        [maps.keys.take(pa.array(last)), maps.items.take(pa.array(last))],
+        [maps.keys.take(chosen), maps.items.take(chosen)],
         fields=[maps.type.key_field, maps.type.item_field],
     )
     valid = maps.buffers()[0]
@@ -305,9 +313,9 @@ def _as_text(values: pa.Array, text_of: Callable[[bytes], str]) -> pa.Array:
 
 
 def _as_symbols(numbers: pa.Array, symbols: dict[int, str]) -> pa.Array:
-    known = pa.array(list(symbols), pa.int32())
+    known = plain_array(np.array([*symbols], np.int32), pa.int32())
     at = pc.index_in(numbers, value_set=known)
-    texts: Any = pa.array(list(symbols.values()), pa.string()).take(at)
+    texts: Any = text_array([*symbols.values()]).take(at)
     return (
         texts
         if at.null_count == numbers.null_count
