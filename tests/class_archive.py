@@ -23,6 +23,9 @@ import pyspark
 from rangeland.jvm.java import SMALL_JVM, find_java
 
 TRAINING_TIMEOUT_S = 600
+CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
+"""The usual 48 MB of quickly compiled code fill up in a session of many tests, and are then swept
+again and again."""
 QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
 
@@ -30,7 +33,7 @@ def submit_options() -> dict[str, str]:
     """The variables that spark-submit and its launcher read."""
     archive = f"-XX:SharedArchiveFile={archive_path()}"
     return {
-        "SPARK_SUBMIT_OPTS": " ".join([*SMALL_JVM, archive, *QUIET]),
+        "SPARK_SUBMIT_OPTS": " ".join([*SMALL_JVM, CODE_CACHE, archive, *QUIET]),
         "SPARK_LAUNCHER_OPTS": " ".join(SMALL_JVM),
     }
 

@@ -28,7 +28,7 @@ from tests.brokers.surveys import slice_of
 
 pytestmark = pytest.mark.brokers
 
-CLEANER_PATIENCE_S = 30
+CLEANER_PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": 0,
     "delete.retention.ms": 0,
 }
-CLEANER_PATIENCE_S = 30
+CLEANER_PATIENCE_S = 120
 
 
 def of(versions: Sequence[str]) -> list[Any]:

@@ -247,7 +247,7 @@ def test_upstream_s_live_consumer_is_respected_and_named(drivers: Drivers, tmp_p
     command = clients_command(tmp_path, *arguments)
     consumer = Process("consumer", command, log=tmp_path / "consumer.log")
     try:
-        consumer.wait_for_line(r"^@\t", 30)
+        consumer.wait_for_line(r"^@\t", 120)
         _, backend = drivers.backend()
         with pytest.raises(Conflict, match=r"client .*@\d+.*\(host 127\.0\.0\.1, JAVA\)") as caught:
             backend.join(drivers.joining())

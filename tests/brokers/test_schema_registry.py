@@ -228,7 +228,7 @@ def test_a_registry_that_hangs_is_given_up_and_answers_again(
         started = time.monotonic()
         with pytest.raises(Unreachable, match=r"no complete answer in 0\.5 s"):
             tasks.of_id(number)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 30
     finally:
         registry.resume()
     # It may need a while to come round, as long as its clients wait for it.

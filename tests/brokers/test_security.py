@@ -61,7 +61,7 @@ from tests.certificates import Authority, Issued
 pytestmark = pytest.mark.brokers
 
 COUNT = 20
-QUICK_S = 5
+QUICK_S = 30
 
 
 @dataclass(frozen=True)

@@ -500,7 +500,7 @@ def test_a_silent_server_is_unreachable_in_time(server: ZooKeeperServer, chroot:
             ZooKeeperGroups(server.address + chroot, connect_ms=500).view("g")
         member.leave()
         backend.close()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
     finally:
         server.resume()
 

@@ -21,7 +21,7 @@ from rangeland.zookeeper.broker_registry import read_registry
 
 pytestmark = pytest.mark.brokers
 
-PATIENCE_S = 20
+PATIENCE_S = 90
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from rangeland.zookeeper.broker_registry import Registry, read_registry
 pytestmark = pytest.mark.brokers
 
 JOB = "hourly"
-PATIENCE_S = 20
+PATIENCE_S = 90
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from rangeland.testing.rocketmq_clients import RocketmqClient
 from tests.spark.rocketmq_landings import Written
 
 SESSION_MS, REBALANCE_MS = 6_000, 30_000
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 
 def write_job(written: Written, folder: Path, **source: Any) -> Path:

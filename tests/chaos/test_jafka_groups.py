@@ -26,7 +26,7 @@ WHICH = ("1-0", "1-1", "2-0", "2-1")
 COUNT, MORE = 4_000, 40
 SESSION_MS = 4_000
 SEGMENT_BYTES = 16 << 10
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 
 @pytest.fixture(scope="module")

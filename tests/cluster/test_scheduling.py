@@ -71,7 +71,7 @@ def test_a_killed_executor_costs_nothing_but_time(
         executors = cluster.executors()
         assert len(executors) == 2
         executors[0].kill()
-        run.process.wait_for_line("Lost executor", 30)
+        run.process.wait_for_line("Lost executor", 120)
 
     harm_in_mid_read(run, broker, table, kill_one)
     judge(table, run)

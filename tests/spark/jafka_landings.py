@@ -22,7 +22,7 @@ Row = tuple[str, int, int, int, bytes]
 """Broker, partition, offset, position in the entry, value."""
 
 BATCH = 20
-PATIENCE_S = 20
+PATIENCE_S = 90
 
 
 class Written:

@@ -160,7 +160,7 @@ def test_a_live_consumer_of_upstream_is_never_worked_against(
     command = clients_command(tmp_path, *arguments)
     consumer = Process("consumer", command, log=tmp_path / "consumer.log")
     try:
-        consumer.wait_for_line(r"^@\t", 30)
+        consumer.wait_for_line(r"^@\t", 120)
         with pytest.raises(Conflict, match=r"client .*@\d+.*, JAVA\)"):
             rangeland.land(job, spark)
         found = shown(job, spark)

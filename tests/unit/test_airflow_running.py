@@ -60,7 +60,7 @@ def test_stopping_ends_it_and_its_children(tmp_path: Path) -> None:
     started = time.monotonic()
     code, _ = command.follow(tell)
     assert (code, command.stopped) == (-15, True)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 40
     wait_until_gone(children[0])
 
 

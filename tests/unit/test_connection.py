@@ -430,7 +430,7 @@ def test_a_plain_broker_that_waits_for_more_of_a_greeting_is_reported_for_what_i
         start = time.monotonic()
         with pytest.raises(JobFileError, match=r"does not speak TLS.*source\.security\.tls"):
             BrokerConnection(address, KAFKA, settings_of(address, tls=TlsSettings()))
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize("dialect", ["kafka", "rocketmq"])

@@ -21,10 +21,10 @@ from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 
 PARTITIONS = tuple(Partition("t", n) for n in range(4))
 ALL = frozenset(PARTITIONS)
-SESSION_MS = 400
+SESSION_MS = 2_000
 
 
-def until(happened: Callable[[], Any], within_s: float = 10) -> None:
+def until(happened: Callable[[], Any], within_s: float = 60) -> None:
     deadline = time.monotonic() + within_s
     while not happened():
         assert time.monotonic() < deadline, "it has not happened"
@@ -41,7 +41,7 @@ class Drivers:
 
     def join(self, name: str) -> HeartbeatThread:
         backend = self.backends[name] = InMemoryGroupBackend(self.groups, name)
-        joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
+        joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=6_000)
         keeper = HeartbeatThread(backend.join(joining), SESSION_MS)
         self.keepers.append(keeper)
         return keeper
@@ -78,7 +78,7 @@ def test_a_driver_that_reads_is_told_to_stop_and_waited_for(drivers: Drivers) ->
         assert one.owned == ALL
         assert not joined
     one.settle()
-    thread.join(10)
+    thread.join(60)
     assert len(one.owned) == len(joined[0].owned) == 2
 
 
@@ -95,7 +95,7 @@ def test_a_rebalance_is_logged_once_however_long_the_driver_reads(
             beats = drivers.backends["a"].memberships[0].beats + 4
             until(partial(drivers.has_beaten, "a", beats))
         one.settle()
-        thread.join(10)
+        thread.join(60)
     mine = [r for r in caplog.records if vars(r).get("member") == one.member_id]
     assert [r.getMessage() for r in mine] == ["Found the group rebalancing"] * 2
 

@@ -13,7 +13,7 @@ from rangeland.model import Partition
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 
 PARTITIONS = tuple(Partition("t", n) for n in range(2))
-SESSION_MS = 1_000
+SESSION_MS = 5_000
 
 
 class Seat:
@@ -21,7 +21,7 @@ class Seat:
 
     def __init__(self, groups: InMemoryGroups, name: str) -> None:
         self.backend = InMemoryGroupBackend(groups, name)
-        joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
+        joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=30_000)
         self.keeper = HeartbeatThread(self.backend.join(joining), SESSION_MS)
         self.warnings: list[str] = []
         self.place = GroupLease(

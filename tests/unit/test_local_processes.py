@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from rangeland.errors import Unreachable, UsageError
-from rangeland.testing.ports import free_ports, is_free, is_listening
+from rangeland.testing.ports import free_ports, is_free, is_listening, take
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
 SLEEPER = ["sleep", "300"]
@@ -234,3 +234,16 @@ def test_free_ports_are_distinct_and_free() -> None:
 
 def test_a_port_is_not_given_twice() -> None:
     assert not set(free_ports(20)) & set(free_ports(20))
+
+
+def test_a_port_is_given_to_one_process_until_it_ends() -> None:
+    text = "import sys; from rangeland.testing.ports import free_ports; print(free_ports(1)[0])"
+    command = python(f"{text}; sys.stdin.read()")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        port = int(other.stdout.readline())
+        assert is_free(port)
+        assert not take(port)
+        other.communicate()
+    assert take(port)
+    assert not take(port)

@@ -255,16 +255,16 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
 def test_a_broker_that_was_young_is_waited_for_and_asked_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_connection, "OPENING_MS", 100)
+    monkeypatch.setattr(broker_connection, "OPENING_MS", 1_000)
     asked: list[int] = []
 
     def slow(request: bytes) -> bytes | None:
         asked.append(key_of(request))
         if len(asked) == 2:
-            time.sleep(0.4)
+            time.sleep(2)
         return versions_answer(request)
 
-    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=5_000)) as brokers:
+    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=30_000)) as brokers:
         brokers.connect(address)
         brokers.drop(address)
         assert brokers.connect(address).age is VersionSupport.YOUNG
@@ -290,14 +290,14 @@ def test_the_age_is_asked_for_as_long_as_any_answer_is_waited_for(
     def slow(request: bytes) -> bytes | None:
         if key_of(request) != 1:
             return b""
-        time.sleep(0.7)
+        time.sleep(3.5)
         return framed(request[4:8] + b"\0\0\0\0")
 
-    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=1_200)) as brokers:
+    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=6_000)) as brokers:
         start = time.monotonic()
         with pytest.raises(NoAnswer):
             brokers.connect(address)
-        assert time.monotonic() - start < 1.6
+        assert time.monotonic() - start < 8
 
 
 @pytest.mark.parametrize("closes_at_the_oldest", [False, True], ids=["0.10 to 3.x", "4.x"])

@@ -264,7 +264,7 @@ def test_an_endpoint_that_is_not_there_is_tried_again_later() -> None:
 
 
 def hanging() -> str:
-    HANGS.wait(20)
+    HANGS.wait(60)
     return TOKEN
 
 
@@ -278,22 +278,21 @@ def test_a_function_that_hangs_is_left_alone_and_holds_up_no_other_source() -> N
 
     def ask() -> None:
         try:
-            fetched(slow, 1500)
+            fetched(slow, 5_000)
         except RangelandError as error:
             errors.append(error)
 
     try:
         thread = threading.Thread(target=ask)
         thread.start()
-        started = time.monotonic()
         assert fetched(TokenSource(function=f"{__name__}:good")) == TOKEN
-        assert time.monotonic() - started < 1
-        thread.join(5)
+        assert thread.is_alive(), "the other source was held up"
+        thread.join(50)
         assert not thread.is_alive()
     finally:
         HANGS.set()
     assert [type(error) for error in errors] == [Unreachable]
-    assert "within 1.5 s" in str(errors[0])
+    assert "within 5 s" in str(errors[0])
 
 
 @contextmanager
@@ -324,11 +323,11 @@ def raw(*answers: bytes, pause_s: float = 0.0) -> Iterator[str]:
 
 def test_an_endpoint_that_trickles_does_not_outlast_its_time() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
-    with raw(head, *[b" "] * 100, pause_s=0.1) as url:
+    with raw(head, *[b" "] * 400, pause_s=0.1) as url:
         started = time.monotonic()
         with pytest.raises(Unreachable, match="within 0"):
             fetched(TokenSource(endpoint=url, client_id="me", client_secret=SECRET), 500)
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.processes import Process
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 SEGMENT_BYTES = 4 << 20
 
 # Numbers that make a test quick; each would be wrong in production.

@@ -3,12 +3,16 @@
 Binding to port 0 would return ports that outgoing connections use as well. Then the port of a
 broker that is down could be taken, even by a client that keeps trying to reach it and ends up
 connected to itself. Ports below that range stay free for a restart.
+
+A port belongs to the process that was given it until that process ends, also while nothing listens
+on it: a broker takes seconds to start, and tests run in several processes at once.
 """
 
 from __future__ import annotations
 
 import random
 import socket
+import sys
 from pathlib import Path
 
 from rangeland.errors import Unreachable
@@ -17,23 +21,39 @@ FIRST_PORT = 15_000
 LAST_PORT = 32_000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
-_given: set[int] = set()
+_mine: dict[int, int] = {}
+"""By port, the file descriptor that marks it as ours for all processes of this machine."""
 _random = random.SystemRandom()  # not the shared generator: test runs seed that one
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` distinct ports nobody listens on; none is given twice by one process."""
+    """``count`` distinct ports nobody listens on; none is given twice, or to two processes."""
     first, last = _bounds()
     found: list[int] = []
     for _ in range(1000 + 10 * count):
         if len(found) == count:
             return found
         port = _random.randint(first, last)
-        if port not in _given and is_free(port):
-            _given.add(port)
+        if take(port):
             found.append(port)
     why = f"{len(found)} of {count} were found in {first}-{last}"
     raise Unreachable("There are no free ports", why=why, do="End what is listening on them")
+
+
+def take(port: int) -> bool:
+    """Whether the port was free, and is now given to this process."""
+    if port in _mine or not is_free(port):
+        return False
+    # A name without a file, which the kernel forgets when the process ends.
+    mark = socket.socket(socket.AF_UNIX)
+    try:
+        if sys.platform == "linux":
+            mark.bind(f"\0rangeland-port-{port}")
+    except OSError:
+        mark.close()
+        return False
+    _mine[port] = mark.detach()
+    return True
 
 
 def is_free(port: int) -> bool:

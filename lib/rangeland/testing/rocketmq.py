@@ -25,11 +25,11 @@ from rangeland.dialects.rocketmq.routes import MASTER, read_route
 from rangeland.errors import Unreachable, UsageError
 from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.local_server import java_command, write_settings
-from rangeland.testing.ports import free_ports, is_free
+from rangeland.testing.ports import free_ports, take
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq_clients import RocketmqClient
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 COMMIT_LOG_BYTES = 4 << 20
 SLAVE = "-slave"
 
@@ -252,6 +252,6 @@ def _port_of_two() -> int:
     """A port whose second one before is free as well: a broker listens on both."""
     for _ in range(100):
         (port,) = free_ports(1)
-        if is_free(port - 2):
+        if take(port - 2):
             return port
     raise Unreachable("There are no two free ports at a distance of 2")

@@ -32,7 +32,7 @@ from rangeland.testing.process_sessions import (
 from rangeland.testing.processes import Process
 
 SPARK_HOME = Path(pyspark.__file__).parent
-START_S = 60
+START_S = 120
 
 
 class SparkCluster(Closing):
