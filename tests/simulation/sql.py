@@ -43,7 +43,10 @@ def rows_of(store: MemoryStore, path: str) -> list[Row]:
     found = store.files.get(path)
     if found is None:
         return []
-    return list(zip(*(found.table.column(name).to_pylist() for name in ROW), strict=True))
+    columns = [found.table.column(name).to_pylist() for name in ROW]
+    if pa.types.is_struct(found.table.column(ROW[-1]).type):  # typed values
+        columns[-1] = [repr(value).encode() for value in columns[-1]]
+    return list(zip(*columns, strict=True))
 
 
 @dataclass(frozen=True)

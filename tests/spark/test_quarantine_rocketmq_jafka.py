@@ -22,7 +22,7 @@ from rangeland.testing.rocketmq_clients import produce
 from tests.rocketmq_messages import INNER_BATCH, NEED_UNWRAP, inner, properties_of
 from tests.spark import jafka_landings, rocketmq_landings
 from tests.spark.damage import is_proved, losses, plans
-from tests.spark.landings import job_of, table_of
+from tests.spark.landings import job_of, stored_rows, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -168,3 +168,25 @@ def test_a_damaged_entry_of_jafka_is_held_quarantined_and_landed_once_mended(
         assert redriven(spark, job) == Counts(landed=1)
         assert jafka_landings.landed_rows(table) == sorted(written.rows)
         assert is_proved(spark, job)
+
+        typed_topic, typed_table = f"{topic}-typed", f"{table}-typed"
+        written = jafka_landings.Written(jafka, typed_topic)
+        for packed in (False, True):
+            written.add("1-0", [b'{"id": 1}', b'{"name": "x"}', b'{"id": 3}'], packed=packed)
+        strict, lax = (
+            jafka_landings.jafka_job(
+                jafka,
+                typed_table,
+                typed_topic,
+                decode={"value": {"format": "json", "schema": f"{first}, name STRING"}},
+                policy={"undecodable": "quarantine"},
+            )
+            for first in ("id BIGINT NOT NULL", "id BIGINT")
+        )
+        # An entry with a bad record is kept whole: its records have one offset.
+        assert rangeland.land(strict, spark).landed == 2
+        assert is_proved(spark, strict)
+        assert redriven(spark, lax) == Counts(landed=4)
+        found = [(row["offset"], row["position"]) for row in stored_rows(typed_table)]
+        assert sorted(found) == sorted(row[2:4] for row in written.rows)
+        assert is_proved(spark, lax)

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import rangeland
+from rangeland import run
 from rangeland.errors import JobFileError, TransformFailed
 from rangeland.model import Counts
+from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce, produce_transaction
 from tests.spark.landings import expected, job_of, offsets_in, table_of
@@ -28,8 +30,9 @@ def written(kafka: KafkaCluster, topic: str, *counts: int) -> str:
     return topic
 
 
-FAILS_AT_7 = """f = F.udf(lambda p, o: {}['orders'] if (p, o) == (1, 7) else o, 'long')
+FAILS_AT_7 = """f = F.udf(lambda p, o: {}['orders'] if (p, o) in [(1, 7), (1, 11)] else o, 'long')
     return df.withColumn('x', f('partition', 'offset'))"""
+FAILS_AT_11 = FAILS_AT_7.replace("(1, 7), ", "")
 CORRECTED = "return df.withColumn('x', F.col('offset'))"
 
 
@@ -58,12 +61,35 @@ def test_the_author_of_a_transform_is_told_the_exception_the_line_and_the_record
     assert "\tat " not in out + err
     assert table_of(spark, table).count() == 0
 
-    sys.modules.pop(name.partition(":")[0])
-    job = job_of(kafka.bootstrap, table, topic, sink={"transform": module(CORRECTED)})
+    # With a policy, the others land. What is in quarantine waits for a transform that takes it.
+    keeping = {"policy": {"undecodable": "quarantine"}, "sink": {"transform": name}}
+    job = job_of(kafka.bootstrap, table, topic, **keeping)
     produce(kafka.bootstrap, topic, numbered(5), partition=0)
     result = rangeland.land(job, spark)
     assert (result.recovered, result.state) == ((1,), "landed")
-    assert offsets_in(table) == expected(p0=range(25), p1=range(20))
+    assert result.counts == Counts(landed=43, quarantined=2)
+    lost, _ = result.losses
+    assert f"fails on offset 7: KeyError: 'orders' ({file}:5)" in lost.loss.evidence
+    without = [n for n in range(20) if n not in (7, 11)]
+    assert offsets_in(table) == expected(p0=range(25), p1=without)
+    assert rangeland.verify(job, spark).is_well
+    sys.modules.pop(name.partition(":")[0])
+    job = job_of(kafka.bootstrap, table, topic, sink={"transform": module(FAILS_AT_11)})
+    with pytest.raises(TransformFailed, match="'orders'"):  # for what is left
+        run.redrive(job, spark, NoProgress())
+    without = [n for n in range(20) if n != 11]
+    assert offsets_in(table) == expected(p0=range(25), p1=without)
+    produce(kafka.bootstrap, topic, numbered(1), partition=0)
+    again = rangeland.land(job, spark)  # the failed redrive is not in its way
+    assert (again.state, again.landed) == ("landed", 1)
+
+    sys.modules.pop(name.partition(":")[0])
+    job = job_of(kafka.bootstrap, table, topic, sink={"transform": module(CORRECTED)})
+    done = run.redrive(job, spark, NoProgress())
+    assert done.done is not None
+    assert (done.done.landed, done.left) == (1, ())
+    assert offsets_in(table) == expected(p0=range(26), p1=range(20))
+    assert rangeland.verify(job, spark).is_well
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_a_payload_that_is_not_framed_has_a_fault_of_its_own(
     found = payload_bytes(pa.array([framed(3), payload, framed(4)], pa.binary()))
     assert read_schema_ids(found).tolist() == [3, 0, 4]
     assert found.faults.tolist() == [0, fault, 0]
-    assert found.bad_rows() == [1]
+    assert found.bad_rows(3) == [1]
     assert found.reason(1)
 
 

@@ -173,6 +173,24 @@ def test_offsets_that_are_bytes_may_be_shared_by_records_of_several_pieces(
     assert (receipt.counts, receipt.taken_up, table.num_rows) == (Counts(landed=4), 20, 4)
 
 
+@pytest.mark.parametrize(
+    ("action", "left"), [(Action.SKIP, [100, 100, 110]), (Action.QUARANTINE, [110])]
+)
+def test_an_entry_of_several_pieces_is_lost_or_quarantined_as_one(
+    monkeypatch: pytest.MonkeyPatch, action: Action, left: list[int]
+) -> None:
+    good = encode(OLD_ITEMS, {"items": []})
+    offsets = [(100, good), (100, b"\x07"), (100, good), (110, good)]
+    batch = pa.concat_batches([rows({at: value}) for at, value in offsets])
+    chunk = SliceChunk(0, 100, 120, Counts(landed=4), batch, taken_up=20)
+    limit(monkeypatch, 1)
+    receipt, table = receipt_of(chunk, RowFormat(value=AVRO), action)
+    (loss,) = receipt.losses
+    assert (loss.from_offset, loss.until_offset) == (100, 110)
+    assert table.column("offset").to_pylist() == left
+    assert receipt.counts.lost + receipt.counts.quarantined == 10
+
+
 def test_keys_and_values_are_cut_at_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     key = json.dumps({"l": [{"s": "k" * 100}] * 20}).encode()
     good = encode(OLD_ITEMS, {"items": []})

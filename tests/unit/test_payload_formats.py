@@ -118,13 +118,6 @@ def test_a_field_with_the_name_of_a_column_of_the_log_is_refused() -> None:
         row_format_of(job({**value(schema="_offset INT"), "layout": "flat"}))
 
 
-def test_records_that_share_an_offset_cannot_be_left_out() -> None:
-    source = {"dialect": "jafka", "zookeeper": "z:2181", "topics": ["orders"]}
-    with pytest.raises(JobFileError, match="may share an offset"):
-        job(value(schema=DDL), source=source, policy={"undecodable": "skip"})
-    job(value(schema=DDL), source=source)
-
-
 def test_schemas_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("o.ddl").write_text(DDL)

@@ -14,6 +14,7 @@ from rangeland.delta.schema_evolution import (
     WIDENING_PROPERTY,
     Evolution,
     Misfit,
+    as_written,
     evolved,
     follow,
     takes,
@@ -130,6 +131,22 @@ def test_each_change_of_a_type_is_kept_with_the_path_to_it() -> None:
         {"fromType": "byte", "toType": "short", "fieldPath": "value.element"},
         {"fromType": "short", "toType": "long", "fieldPath": "value.element"},
     ]
+
+
+def test_files_that_are_written_fit_only_columns_of_their_types() -> None:
+    """Rows get the table's types when they are written. A column that another commit adds
+    meanwhile may be wider: only a table with type widening has files of both."""
+    inner = pa.struct({"a": pa.int32(), "b": pa.list_(pa.int32())})
+    wide = pa.struct({"A": pa.int64(), "b": pa.list_(pa.int64()), "c": pa.string()})
+    ours, theirs = schema_json(rows(value=inner, id=pa.int8())), schema_json(rows(value=wide))
+    change = evolved(theirs, ours, are_written=True)
+    assert [one.field for one in change.misfits] == ["value.A", "value.b.element"]
+    written = as_written(theirs, ours)
+    made = pa.struct({"a": pa.int64(), "b": pa.list_(pa.int64())})
+    assert json.loads(written) == json.loads(schema_json(rows(value=made, id=pa.int8())))
+    assert not evolved(theirs, written, are_written=True).misfits
+    # What does not fit stays as it is, and is found.
+    assert as_written(schema_json(rows(id=pa.string())), schema_json(INT)) == schema_json(INT)
 
 
 INT, LONG = rows(id=pa.int32()), rows(id=pa.int64())

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.errors import PySparkException
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, TransformFailed
-from rangeland.model import Partition, Slice
-from rangeland.spark.failing_records import located, narrowed
-from rangeland.spark.transform import load_transform, raised_in, raised_of
+from rangeland.model import Counts, Partition, Slice
+from rangeland.planning.plan import PlanKind
+from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.slice_receipt import Receipt
+from rangeland.spark.blamed_records import BlamedRecords
+from rangeland.spark.failing_records import (
+    NotAttributable,
+    RecordSearch,
+    Trials,
+    located,
+    narrowed,
+)
+from rangeland.spark.transform import RaisedByTransform, load_transform, raised_in, raised_of
 
 ORDERS = Partition("orders", 0)
 SPARK_4 = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback:
@@ -152,3 +164,138 @@ def test_the_error_names_the_records(found: list[Slice], words: str) -> None:
     many = [piece(i, i * 10, i * 10 + 10) for i in range(5)]
     assert "or orders/0 [20, 30) or 2 more slices:" in str(located(error, [], many))
     assert (said.facts["topic"], said.facts["partition"]) == ("orders", 0)
+
+
+# --- records that are left out ----------------------------------------------------------------
+
+RAISED = RaisedByTransform("KeyError", "'x'")
+
+
+class FailingOn:
+    """Fails for slices that hold one of these offsets; ``together`` for those that hold all."""
+
+    def __init__(self, *offsets: int, together: bool = False) -> None:
+        self.offsets, self.asked = offsets, 0
+        self.quorum = all if together else any
+
+    def __call__(self, slices: Sequence[Slice]) -> RaisedByTransform | None:
+        self.asked += 1
+        held = (any(s.from_offset <= o < s.until_offset for s in slices) for o in self.offsets)
+        return RAISED if self.quorum(held) else None
+
+
+def search_of(fails: FailingOn, most: int = 100, seconds: float = 10) -> RecordSearch:
+    return RecordSearch(fails, most=most, seconds=seconds)
+
+
+SLICES = [piece(i, i * 1000, (i + 1) * 1000) for i in range(3)]
+
+
+@pytest.mark.parametrize("offsets", [(0,), (1234,), (999, 1000), (5, 6, 7, 1500, 2999)])
+def test_all_records_that_fail_by_themselves_are_found(offsets: tuple[int, ...]) -> None:
+    fails = FailingOn(*offsets)
+    found = search_of(fails).search(SLICES)
+    assert [(one.piece.from_offset, one.piece.width) for one in found] == [
+        (offset, 1) for offset in offsets
+    ]
+    assert [one.piece.index for one in found] == [offset // 1000 for offset in offsets]
+    assert {one.raised for one in found} == {RAISED}
+    assert fails.asked <= 30 * len(offsets)
+
+
+@pytest.mark.parametrize(
+    ("fails", "why"),
+    [
+        (FailingOn(3, 2000, together=True), "on several records together"),
+        (FailingOn(*range(3000)), "on each of the first 20"),
+        (FailingOn(*range(0, 3000, 2)), "on more than 50 of them"),
+    ],
+)
+def test_other_failures_are_not_those_of_single_records(fails: FailingOn, why: str) -> None:
+    with pytest.raises(NotAttributable, match=why):
+        search_of(fails, most=50).search(SLICES)
+    assert fails.asked < 1000
+
+
+def test_a_search_for_all_records_ends_in_time() -> None:
+    with pytest.raises(NotAttributable, match="not all found in"):
+        search_of(FailingOn(3), seconds=-0.1).search(SLICES)
+
+
+class Session:
+    """In place of trials with Spark."""
+
+    def __init__(self, fails: FailingOn) -> None:
+        self.raised = fails
+
+
+def blaming(action: Action, dialect: str = "kafka", kind: PlanKind = PlanKind.RUN) -> BlamedRecords:
+    cluster = ClusterSettings(dialect, (), policy=Policy(undecodable=action))
+    return BlamedRecords("m:f", cluster, kind)
+
+
+FAILED = TransformFailed("the transform m:f failed", why="KeyError: 'x'", do="correct it")
+
+
+def add(blamed: BlamedRecords, fails: FailingOn) -> TransformFailed | None:
+    return blamed.add(SLICES, cast(Trials, Session(fails)), FAILED)
+
+
+def test_records_that_fail_are_left_out_from_then_on_with_the_reason() -> None:
+    blamed = blaming(Action.QUARANTINE)
+    assert add(blamed, FailingOn(7, 1500)) is None
+    assert add(blamed, FailingOn(8)) is None
+    reason = "KeyError: 'x'"
+    assert blamed.cluster.left_out == {0: {7: reason, 8: reason}, 1: {1500: reason}}
+    assert blamed.trial.policy.of(LossKind.UNDECODABLE, "orders") is Action.SKIP
+    assert blamed.trial.left_out == blamed.cluster.left_out
+
+
+@pytest.mark.parametrize(
+    "blamed",
+    [
+        blaming(Action.FAIL),
+        blaming(Action.HOLD),
+        blaming(Action.SKIP, "jafka"),
+        blaming(Action.SKIP, kind=PlanKind.REPLACE),
+    ],
+)
+def test_where_no_record_may_be_left_out_none_is_searched(blamed: BlamedRecords) -> None:
+    fails = FailingOn(7)
+    assert add(blamed, fails) is FAILED
+    assert fails.asked == 0
+
+
+def test_an_error_says_why_no_record_is_left_out() -> None:
+    for fails, why in (
+        (FailingOn(3, 2000, together=True), "several records together"),
+        (FailingOn(), "it did not fail when they were read again"),
+    ):
+        blamed = blaming(Action.SKIP)
+        error = add(blamed, fails)
+        assert error is not None
+        assert "KeyError: 'x'; `policy.undecodable` only leaves out single records" in error.why
+        assert why in error.why
+        assert blamed.cluster.left_out == {}
+
+
+def receipt(**counts: int) -> Receipt:
+    return Receipt(0, ORDERS, 0, 1000, Counts(**counts))
+
+
+def test_a_transform_that_fails_on_all_there_is_is_to_blame_itself() -> None:
+    blamed = blaming(Action.SKIP)
+    add(blamed, FailingOn(7, 8))
+    with pytest.raises(TransformFailed, match="on each of the 2 records that it got") as caught:
+        blamed.refuse_all([receipt(lost=2, compacted=998)])
+    assert "correct it, then run again" in caught.value.do
+    blamed.refuse_all([receipt(lost=2, landed=1)])
+    blamed.refuse_all([receipt(lost=2, filtered=1)])
+    one = blaming(Action.SKIP)
+    add(one, FailingOn(7))
+    one.refuse_all([receipt(lost=1)])
+    again = blaming(Action.QUARANTINE, kind=PlanKind.REDRIVE)
+    add(again, FailingOn(7))
+    again.refuse_all([receipt(quarantined=1, landed=1)])
+    with pytest.raises(TransformFailed, match="on each of the 1 record that it got"):
+        again.refuse_all([receipt(quarantined=1)])

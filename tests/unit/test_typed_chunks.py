@@ -29,7 +29,7 @@ from rangeland.errors import UndecodablePayload
 from rangeland.fetch import typed_chunks
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.fetch.typed_chunks import TypedChunks, decodable
+from rangeland.fetch.typed_chunks import TypedChunks, decodable, typing_of
 from rangeland.landing.loss_records import losses_in
 from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
@@ -147,6 +147,58 @@ def test_too_many_losses_end_the_reading(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(typed_chunks, "MAX_LOSSES", 2)
     with pytest.raises(UndecodablePayload, match="more than 2 places"):
         typed(chunk(MIXED), Action.SKIP)
+
+
+@pytest.mark.parametrize("row_format", [None, TEXT])
+def test_records_that_a_transform_fails_on_are_left_out_like_others(
+    row_format: RowFormat | None,
+) -> None:
+    left_out = {0: {100: "KeyError: 'x' (m.py:5)", 107: "it has no row"}, 1: {105: "another slice"}}
+    policy = Policy(undecodable=Action.QUARANTINE)
+    settings = ClusterSettings("kafka", (), policy=policy, rows=row_format, left_out=left_out)
+    typing = typing_of([PIECE], settings)
+    assert typing is not None
+    [found] = typing.typed(chunk({100: b"a", 101: b"b", 105: b"c"}))
+    assert found.batch.column("offset").to_pylist() == [101, 105]
+    assert found.batch.schema.equals(typed_rows("kafka", row_format))
+    assert found.counts == Counts(landed=2, compacted=17, quarantined=1)
+    ((loss, kept),) = [(one.loss, one.kept) for one in found.records]
+    assert (loss.from_offset, loss.until_offset) == (100, 101)
+    assert loss.evidence == (
+        "the transform fails on offset 100: KeyError: 'x' (m.py:5); its value begins with 'a'"
+    )
+    assert kept is not None
+    assert kept.rows.column("value").to_pylist() == [b"a"]
+    assert typing_of([PIECE], ClusterSettings("kafka", ())) is None
+
+
+def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alone() -> None:
+    """Its records have one offset."""
+    piece = Slice(0, P, 100, 160)
+    batch = rows({100: b"a", 120: BAD, 121: b"c", 140: b"d"})
+    offsets = pa.array([100, 120, 120, 140], pa.int64())
+    batch = batch.set_column(batch.schema.names.index("offset"), "offset", offsets)
+    whole = SliceChunk(0, 100, 160, Counts(landed=4), batch, taken_up=60)
+    for action, landed, kept in (
+        (Action.SKIP, [100, 120, 140], None),
+        (Action.QUARANTINE, [100, 140], [BAD, b"c"]),
+    ):
+        [found] = TypedChunks(TEXT, Policy(undecodable=action), [piece]).typed(whole)
+        assert found.batch.column("offset").to_pylist() == landed
+        ((loss, bytes_kept),) = [(one.loss, one.kept) for one in found.records]
+        assert (loss.from_offset, loss.until_offset) == (120, 140)
+        assert found.counts.landed == len(landed)
+        assert found.counts.lost + found.counts.quarantined == 20
+        counting = ReceiptBuilder([piece])
+        counting.add(found)
+        assert counting.receipts()[0].taken_up == 60
+        if kept is None:
+            assert bytes_kept is None
+            continue
+        assert bytes_kept is not None
+        assert bytes_kept.rows.column("value").to_pylist() == kept
+        reasons = bytes_kept.rows.column("reason").to_pylist()
+        assert [one is None for one in reasons] == [False, True]
 
 
 # --- from the quarantine ------------------------------------------------------------------
@@ -285,4 +337,4 @@ def test_text_cannot_be_flat() -> None:
 def test_losses_are_those_of_the_ledger() -> None:
     lost = typed(chunk(MIXED), Action.SKIP).records[0].loss
     assert isinstance(lost, Loss)
-    assert lost.cause == "their keys or values are not what the schema in the job file says"
+    assert lost.cause == "their keys or values do not fit the schema or the transform of the job"

@@ -86,6 +86,9 @@ class ClusterSettings:
     """Whether ZooKeeper may know the cleanup policy of topics, where brokers do not report it."""
     rows: RowFormat | None = None
     """How keys and values become typed columns; None leaves them as bytes."""
+    left_out: Mapping[int, Mapping[int, str]] = field(default_factory=dict, repr=False)
+    """Records without a row because the transform fails on them, by slice and offset, with the
+    reason."""
     registered_cleanup: tuple[tuple[str, str], ...] | None = None
     """What ZooKeeper reported, by topic; None if it could not be asked."""
 

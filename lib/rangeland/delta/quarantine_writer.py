@@ -42,6 +42,7 @@ RECORD = pa.struct(
         pa.field("bornTimestamp", UTC_MICROS),
         pa.field("reason", pa.string()),
         pa.field("schema_id", pa.int32()),
+        pa.field("position", pa.int32()),
     ]
 )
 """An intact record whose key or value cannot be decoded. Its names are those of ``decode.columns``

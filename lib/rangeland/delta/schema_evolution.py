@@ -86,21 +86,53 @@ def allows_widening(metadata: TableMetadata) -> bool:
 
 
 def evolved(
-    table: str, rows: str, *, widens: bool = False, keeping: Collection[str] = ()
+    table: str,
+    rows: str,
+    *,
+    widens: bool = False,
+    keeping: Collection[str] = (),
+    are_written: bool = False,
 ) -> SchemaChange:
     """What these rows change about a table. ``widens``: types may be widened, but not those of the
-    columns ``keeping``, which partition it."""
+    columns ``keeping``, which partition it. ``are_written``: rows are in files, so that narrower
+    ones can no longer be given the table's type."""
     kept = frozenset(name.lower() for name in keeping)
-    merge = _Merge(SchemaChange(table), widens, kept)
+    merge = _Merge(SchemaChange(table), widens, kept, are_written)
     fields = merge.fields(fields_of(table), fields_of(rows), "")
     if merge.change.is_any:
         merge.change.schema_json = json.dumps({"type": "struct", "fields": fields})
     return merge.change
 
 
+def as_written(table: str, rows: str) -> str:
+    """The schema of these rows in the table's files: with its types where these are wider."""
+    fields = _in_types_of(fields_of(table), fields_of(rows))
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def _in_types_of(theirs: Fields, ours: Fields) -> list[Mapping[str, Any]]:
+    types = {entry["name"].lower(): entry["type"] for entry in theirs}
+    return [
+        {**entry, "type": _in_type(types.get(entry["name"].lower()), entry["type"])}
+        for entry in ours
+    ]
+
+
+def _in_type(theirs: Any, ours: Any) -> Any:
+    if isinstance(theirs, str) and isinstance(ours, str):
+        return theirs if takes(theirs, ours) else ours
+    if not isinstance(theirs, Mapping) or not isinstance(ours, Mapping):
+        return ours
+    if theirs["type"] != ours["type"]:
+        return ours
+    if ours["type"] == "struct":
+        return {**ours, "fields": _in_types_of(theirs["fields"], ours["fields"])}
+    return {**ours, **{k: _in_type(theirs[k], ours[k]) for k in _PARTS[ours["type"]].values()}}
+
+
 def compared(column: Mapping[str, Any], given: Mapping[str, Any]) -> SchemaChange:
     """What a field of rows would change about a column of the same name."""
-    merge = _Merge(SchemaChange(), False, frozenset())
+    merge = _Merge(SchemaChange(), widens=False, keeping=frozenset())
     merge.fields([column], [given], "")
     return merge.change
 
@@ -133,6 +165,7 @@ class _Merge:
     change: SchemaChange
     widens: bool
     keeping: frozenset[str]
+    are_written: bool = False
 
     def fields(self, theirs: Fields, ours: Fields, prefix: str) -> list[Mapping[str, Any]]:
         by_name = {field["name"].lower(): field for field in ours}
@@ -192,7 +225,7 @@ class _Merge:
         path: tuple[str, ...],
         changes: list[dict[str, str]],
     ) -> Any:
-        if takes(theirs, ours):
+        if theirs == ours or (takes(theirs, ours) and not self.are_written):
             return theirs
         found = Misfit(name, theirs, ours)
         if not (self.widens and found.is_widening) or name.lower() in self.keeping:

@@ -135,12 +135,13 @@ def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
     """What files with these columns, a schema or nothing, change about a table's schema."""
     if not columns:
         return SchemaChange()
-    change = evolved(snapshot.schema_json, columns)
+    change = evolved(snapshot.schema_json, columns, are_written=True)
     if not change.misfits:
         return change
     now = snapshot.metadata  # dozens of calls to the JVM
-    widens, keeping = allows_widening(now), now.partition_columns
-    return evolved(snapshot.schema_json, columns, widens=widens, keeping=keeping)
+    if not allows_widening(now):
+        return change
+    return evolved(snapshot.schema_json, columns, widens=True, keeping=now.partition_columns)
 
 
 def refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:

@@ -22,7 +22,7 @@ from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.fetch.receipt_builder import SliceChunk
-from rangeland.fetch.typed_chunks import TypedChunks, kept_rows
+from rangeland.fetch.typed_chunks import kept_rows, typing_of
 from rangeland.model import Address, Counts, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Loss
 from rangeland.untrusted import parse_address
@@ -87,8 +87,7 @@ class _SliceReader:
         from rangeland.decode.columns import with_partition
 
         by_index = {s.index: s for s in slices}
-        formats, policy = self._settings.rows, self._settings.policy
-        typing = None if formats is None else TypedChunks(formats, policy, slices)
+        typing = typing_of(slices, self._settings)
         held: set[int] = set()
         for piece in pieces:
             if piece.index in held:  # fetched before the loss was known

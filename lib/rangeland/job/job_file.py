@@ -232,20 +232,6 @@ class Job(Section):
             raise MisplacedKey(expected, "sink", "partition_by")
         return self
 
-    @model_validator(mode="after")
-    def _losses_by_record(self) -> Job:
-        """Where records share offsets, a single one cannot be left out of the counts."""
-        if not load_dialect(self.source.dialect).capabilities.offsets_are_bytes:
-            return self
-        general: dict[str, str | None] = {"": self.policy.undecodable}
-        given = general | {name: one.undecodable for name, one in self.policy.topics.items()}
-        for topic, action in given.items():
-            if action not in (None, "fail"):
-                path = ("topics", topic, "undecodable") if topic else ("undecodable",)
-                expected = f"fail: records of {self.source.dialect} may share an offset"
-                raise MisplacedKey(expected, "policy", *path)
-        return self
-
     @staticmethod
     def load(path: str | Path, overrides: list[str] | None = None) -> Job:
         """The job of a file, with ``a.b=c`` overrides applied. Raises JobFileError, and UsageError

@@ -77,18 +77,19 @@ class PlanCommitter:
         self.replaced: ReplacedRange | None = None
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
-        """Ends a replacement that cannot succeed. Its error is raised only by the driver that has
-        entered it: others have not asked for it, and go on."""
+        """Ends a plan that cannot succeed and may be given up. Its error is raised only by the
+        driver that has entered it: others have not asked for it, and go on."""
         try:
             return self._finish(plan, left, recovered=recovered)
         except _PERMANENT as error:
-            if not recovered or not plan.replaces:
+            if not recovered or not _may_be_given_up(plan, error):
                 raise
             self.target.refresh()
             given_up = self.target.history.landed_plan(plan)
             if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
                 raise
-            self._warn(f"{plan.application} was given up, its rows in the table stay: {error}")
+            stays = "rows in the table stay" if plan.replaces else "records stay in quarantine"
+            self._warn(f"{plan.application} was given up, its {stays}: {error}")
             return self._finish(plan, given_up, recovered=True)
 
     def _finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
@@ -229,17 +230,24 @@ class PlanCommitter:
         return self.target.prepare(plan, outcomes, *what, instead_of=instead_of, columns=columns)
 
     def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
-        """Ends a replacement that cannot succeed without changing the table: it would block every
-        later run. Raises the error, unless another driver has read the plan successfully: its
+        """Ends a plan that cannot succeed without changing the table: it would block every later
+        run. Raises the error, unless another driver has read the plan successfully: its
         outcome counts."""
-        if not plan.replaces:
+        if not _may_be_given_up(plan, error):
             raise error
-        self.progress.step("giving up the replacement")
+        self.progress.step("giving up the plan")
         outcome = self.target.give_up(plan, losses_in(error), attempt)
         if outcome.ranges:
             return outcome
         self.target.land(outcome, None)
         raise error
+
+
+def _may_be_given_up(plan: Plan, error: RangelandError) -> bool:
+    """Nothing is missing from the table then: the rows to replace are there, and records on which a
+    transform fails are in quarantine."""
+    is_redrive = plan.kind is PlanKind.REDRIVE and isinstance(error, TransformFailed)
+    return plan.replaces or is_redrive
 
 
 def _why_again(found: NotCommitted) -> str:

@@ -31,6 +31,8 @@ from rangeland.planning.policy import Action, Loss, Policy
 
 PLAN_BYTES = 64 << 20
 """At most this many kept bytes per plan: they are sent to its tasks."""
+KEEP = Policy(undecodable=Action.QUARANTINE)
+"""For landing kept records through a transform: those that it fails on stay in quarantine."""
 HOLD_ALL = Policy.all(Action.HOLD)
 """For reading a log again: what is still damaged or lost stays in quarantine."""
 

@@ -22,7 +22,7 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.log_confirmation import Confirmation, LogChange
 from rangeland.landing.loss_records import of_whole_logs
 from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
-from rangeland.landing.redrive import HOLD_ALL, settings_of
+from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
 from rangeland.landing.task_output import file_entries, refuse_unseen
 from rangeland.model import DataFile, Partition, Slice, Survey
 from rangeland.planning.plan import Plan, PlanKind
@@ -165,7 +165,8 @@ class SliceReader:
     def cluster(self, plan: Plan) -> ClusterSettings:
         """Where a plan is read from: the log, or the bytes kept in quarantine."""
         if plan.kind is PlanKind.REDRIVE:
-            return settings_of(self.job, plan, self.target, self._row_format)
+            kept = settings_of(self.job, plan, self.target, self._row_format)
+            return kept if self.transform is None else replace(kept, policy=KEEP)
         cluster = replace(
             cluster_settings(self.job),
             isolation=plan.isolation,

@@ -118,7 +118,7 @@ class LandingTarget:
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
-        columns = plan.columns if columns is None else columns
+        columns = self.table.as_written(plan.columns if columns is None else columns)
         return self._prepare(plan, replace(mine, attempt=attempt, columns=columns), losses)
 
     def _prepare(

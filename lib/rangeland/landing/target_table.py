@@ -22,7 +22,7 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine_table import Quarantine, QuarantinedBatch, Wanted
 from rangeland.delta.quarantine_writer import QuarantineWriterSettings
 from rangeland.delta.schema_compatibility import RowLayout, new_table, row_layout
-from rangeland.delta.schema_evolution import Evolution, SchemaChange, follow
+from rangeland.delta.schema_evolution import Evolution, SchemaChange, as_written, follow
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.store_probe import try_store
 from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
@@ -94,6 +94,12 @@ class TargetTable:
         """The schema that a table follows when such rows land, as Delta's JSON; empty where it
         stays as it is."""
         return schema_json(rows) if self._job.evolution is Evolution.ADD else ""
+
+    def as_written(self, columns: str) -> str:
+        """A schema of rows, as files of the table have it."""
+        if not columns or self.snapshot is None:
+            return columns
+        return as_written(self.snapshot.schema_json, columns)
 
     def change_of(self, outcome: OutcomeEvent) -> SchemaChange:
         """What an outcome changes about the schema of the table as it is now."""

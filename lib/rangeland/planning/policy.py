@@ -47,7 +47,7 @@ CAUSES = {
     LossKind.TRUNCATED: "the log ends before them: it was truncated, or has not reached them yet",
     LossKind.VANISHED: "the partition or its topic no longer exists",
     LossKind.CORRUPT: "their bytes cannot be decoded",
-    LossKind.UNDECODABLE: "their keys or values are not what the schema in the job file says",
+    LossKind.UNDECODABLE: "their keys or values do not fit the schema or the transform of the job",
     LossKind.MISSING: "the log has a gap there that nothing explains: the topic is not compacted",
     LossKind.UNREACHABLE: "no broker served the partition; nothing is lost",
 }

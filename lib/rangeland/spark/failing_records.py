@@ -2,61 +2,126 @@
 
 The slices of the failed task are read through the transform again, then half of them, and so
 on, for a few seconds. Only what failed in a trial is named, so for a transform that fails now
-and then, or only with all of its input, the answer is a wider range.
+and then, or only with all of its input, the answer is a wider range. Where a policy leaves such
+records out, all of them are searched for.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, TransformFailed
 from rangeland.model import Slice
 from rangeland.spark.spark_jobs import ByKey, watch
-from rangeland.spark.transform import Transform, raised_of
+from rangeland.spark.transform import RaisedByTransform, Transform, raised_of
 from rangeland.wording import counted
 
 SECONDS = 10
 NAMED = 3
+TRIED = 20
+"""So many records that fail before one passes show a wrong transform."""
 Piece = Sequence[Slice]
 
 
-def failing_slices(
-    spark: Any,
-    tasks: Sequence[Piece],
-    cluster: ClusterSettings,
-    transform: Transform,
-    read: Callable[[Sequence[Piece]], Any],
-    failed: int | None,
-) -> list[Slice]:
-    """The smallest part of what was read that fails by itself, as far as that was found in time;
-    empty if none does. ``read`` makes a data frame of tasks, ``failed`` is the number of the
-    failed task."""
+class Trials:
+    """Reads parts of what a plan reads through its transform again. ``read`` makes a data frame of
+    tasks."""
+
+    def __init__(
+        self, spark: Any, transform: Transform, read: Callable[[Sequence[Piece]], Any]
+    ) -> None:
+        self._spark = spark
+        self._transform = transform
+        self._read = read
+
+    def raised(self, slices: Piece) -> RaisedByTransform | None:
+        """What the transform raises for these slices, None if it does not fail."""
+        frame = self._transform(self._read([[piece] for piece in slices]))
+        counts = self._spark.sparkContext.accumulator({}, ByKey())
+        try:
+            watch(self._spark, frame.mapInArrow(nothing, "n long").collect, counts, lambda _: None)
+        except Bug as error:
+            if (found := raised_of(error.__cause__ or error)) is not None:
+                return found
+            raise
+        return None
+
+
+def failed_slices(tasks: Sequence[Piece], failed: int | None) -> list[Slice]:
+    """What the failed task has read; nothing if it is not known which one that was."""
     if failed is None and len(tasks) > 1:
         return []
-    start = list(tasks[failed or 0]) if (failed or 0) < len(tasks) else []
+    return list(tasks[failed or 0]) if (failed or 0) < len(tasks) else []
 
-    def fails(slices: Piece) -> bool:
-        made = transform(read([list(slices)])).mapInArrow(nothing, "n long")
-        try:
-            watch(spark, made.collect, spark.sparkContext.accumulator({}, ByKey()), lambda _: None)
-        except Bug as error:
-            return raised_of(error.__cause__ or error) is not None
-        return False
 
-    can_cut = not load_dialect(cluster.dialect).capabilities.offsets_are_bytes
-    return narrowed(start, fails, can_cut=can_cut)
+@dataclass(frozen=True, slots=True)
+class FailingRecord:
+    """A record on which a transform fails even if it gets no other one."""
+
+    piece: Slice
+    raised: RaisedByTransform
+
+
+class NotAttributable(Exception):
+    """Why a transform's failure is not one of single records."""
+
+
+class RecordSearch:
+    """Searches all records on which a transform fails by themselves."""
+
+    def __init__(
+        self, raised: Callable[[Piece], RaisedByTransform | None], *, most: int, seconds: float
+    ) -> None:
+        self._raised = raised
+        self._most = most
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
+        self._passed = 0
+        self.found: list[FailingRecord] = []
+
+    def search(self, slices: Piece) -> list[FailingRecord]:
+        """Those of these slices. Raises NotAttributable if the transform also fails without them,
+        on too many of them, or on each that is tried, and after the time."""
+        if slices:
+            self._search(list(slices), is_known=False)
+        return self.found
+
+    def _search(self, part: list[Slice], *, is_known: bool) -> int:
+        """How many there are. ``is_known``: this part fails as a whole."""
+        halves = _halves(part, True)
+        if halves is None or not is_known:
+            failure = self._tried(part)
+            if failure is None:
+                return 0
+            if halves is None:
+                self.found.append(FailingRecord(part[0], failure))
+                return 1
+        count = self._search(halves[0], is_known=False)
+        count += self._search(halves[1], is_known=count == 0)
+        if count == 0:
+            raise NotAttributable("it fails on several records together, not on single ones")
+        return count
+
+    def _tried(self, part: Piece) -> RaisedByTransform | None:
+        if time.monotonic() > self._deadline:
+            raise NotAttributable(f"they were not all found in {self._seconds:.0f} s")
+        if len(self.found) > self._most:
+            raise NotAttributable(f"it fails on more than {self._most} of them")
+        if len(self.found) >= TRIED and self._passed == 0:
+            raise NotAttributable(f"it fails on each of the first {len(self.found)}")
+        failure = self._raised(part)
+        self._passed += failure is None
+        return failure
 
 
 def narrowed(
     slices: Piece,
-    fails: Callable[[Piece], bool],
+    fails: Callable[[Piece], object],
     *,
     can_cut: bool = True,
     seconds: float = SECONDS,

@@ -29,8 +29,9 @@ from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import DataFile, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.spark.blamed_records import BlamedRecords
 from rangeland.spark.executor_tasks import SliceReading, WriterSettings, logged_reading, open_writer
-from rangeland.spark.failing_records import failing_slices, located, nothing
+from rangeland.spark.failing_records import Trials, failed_slices, located, narrowed, nothing
 from rangeland.spark.spark_jobs import (
     ByKey,
     SliceOffsets,
@@ -131,9 +132,49 @@ def land_transformed(
     Raises TasksStopped if ``stop`` has ended it, and TransformFailed for what the transform
     itself raises, with the records that it fails on.
 
+    Where the policy leaves out what cannot be decoded, so are records on which the transform fails
+    by themselves; the rest is read again without them. Not so in a plan that replaces rows.
+
     If the rows still have topic, partition and offset, offsets without a row are counted as
     filtered. An offset whose rows a transform spreads over several tasks is counted in each,
     so that too few offsets may be counted as filtered."""
+    blamed = BlamedRecords(transform.name, cluster, plan.kind)
+    while True:
+        try:
+            found = _landed(spark, plan, tasks, blamed.cluster, writer, transform, on_read, stop)
+        except _FailedTask as failed:
+            trials = Trials(spark, transform, partial(plan_frame, spark, cluster=blamed.trial))
+            slices = failed_slices(tasks, failed.task)
+            error = blamed.add(slices, trials, failed.error)
+            if error is None:
+                continue
+            can_cut = not load_dialect(cluster.dialect).capabilities.offsets_are_bytes
+            where = narrowed(slices, trials.raised, can_cut=can_cut)
+            every = [piece for task in tasks for piece in task]
+            raise located(error, where, every) from failed.__cause__
+        blamed.refuse_all(found[0].values())
+        return found
+
+
+class _FailedTask(Exception):
+    """The transform has failed in a task of this number, if that is known."""
+
+    def __init__(self, error: TransformFailed, task: int | None) -> None:
+        super().__init__(error, task)
+        self.error = error
+        self.task = task
+
+
+def _landed(
+    spark: Any,
+    plan: Plan,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    writer: WriterSettings,
+    transform: Transform,
+    on_read: Callable[[SliceOffsets], None],
+    stop: Callable[[], bool],
+) -> tuple[dict[int, Receipt], list[DataFile]]:
     receipts = spark.sparkContext.accumulator({}, ByKey())
     frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.quarantine))
     written = frame.mapInArrow(logged(_writing(writer, plan.slices, cluster)), FILES_SCHEMA)
@@ -147,12 +188,9 @@ def land_transformed(
             rows = watch(spark, written.collect, receipts, widths, stop, group)
         except Bug as error:
             found = failure(transform, error.__cause__ or error)
-            if found is not None:
-                read = partial(plan_frame, spark, cluster=cluster)
-                failed = failed_task(spark, group)
-                where = failing_slices(spark, tasks, cluster, transform, read, failed)
-                found = located(found, where, [piece for task in tasks for piece in task])
-            raise (found or error) from error.__cause__
+            if found is None:
+                raise error from error.__cause__
+            raise _FailedTask(found, failed_task(spark, group)) from error.__cause__
     files, made = _gathered(rows)
     found_receipts = dict(receipts.value)
     if unread := [s for task in tasks for s in task if s.index not in found_receipts]:

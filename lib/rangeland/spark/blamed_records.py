@@ -1,0 +1,103 @@
+"""Records that a plan leaves out because its transform fails on them.
+
+They are treated as records that cannot be decoded, by the same policy, where each of them is seen
+to fail by itself. A transform that fails on every record is to blame itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.dialects.dialect import load_dialect
+from rangeland.errors import RangelandError, TransformFailed
+from rangeland.logs import partition_fields
+from rangeland.model import Slice
+from rangeland.planning.plan import PlanKind
+from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.slice_receipt import Receipt
+from rangeland.spark.failing_records import (
+    FailingRecord,
+    NotAttributable,
+    RecordSearch,
+    Trials,
+)
+from rangeland.spark.transform import RUN_AGAIN, transform_failed
+from rangeland.wording import counted
+
+MOST = 100
+"""Of one plan. More show a wrong transform rather than bad records."""
+SECONDS = 60
+"""How long each failed task is searched."""
+LEFT_OUT = (Action.SKIP, Action.QUARANTINE)
+logger = logging.getLogger(__name__)
+
+
+class BlamedRecords:
+    """Those of one plan, while it is read. ``cluster`` leaves them out; ``trial`` too, and is for
+    reading without receipts, so that no other record ends a trial."""
+
+    def __init__(self, name: str, cluster: ClusterSettings, kind: PlanKind) -> None:
+        can_cut = not load_dialect(cluster.dialect).capabilities.offsets_are_bytes
+        self._name = name
+        self._policy = cluster.policy
+        self._can_leave_out = can_cut and kind is not PlanKind.REPLACE
+        # What is in quarantine already must not be put there again and again.
+        self._most_alone = 0 if kind is PlanKind.REDRIVE else 1
+        self._found: list[FailingRecord] = []
+        self.cluster = cluster
+
+    @property
+    def trial(self) -> ClusterSettings:
+        return replace(self.cluster, policy=Policy.all(Action.SKIP))
+
+    def add(
+        self, slices: Sequence[Slice], trials: Trials, error: TransformFailed
+    ) -> TransformFailed | None:
+        """Searches the slices of a failed task, and leaves out from now on all records on which the
+        transform fails there. Returns the error where the policy does not leave them out, or they
+        are not to blame."""
+        actions = {self._policy.of(LossKind.UNDECODABLE, s.partition.topic) for s in slices}
+        if not self._can_leave_out or not actions or not actions.issubset(LEFT_OUT):
+            return error
+        logger.info("Searching the records that the transform fails on: %s", error)
+        try:
+            most = MOST - len(self._found)
+            found = RecordSearch(trials.raised, most=most, seconds=SECONDS).search(slices)
+        except NotAttributable as why:
+            return _not_left_out(error, str(why))
+        except RangelandError as why:
+            return _not_left_out(error, f"they could not be read again: {why}")
+        if not found:
+            return _not_left_out(error, "it did not fail when they were read again")
+        self._found += found
+        left_out = {index: dict(reasons) for index, reasons in self.cluster.left_out.items()}
+        for one in found:
+            piece = one.piece
+            left_out.setdefault(piece.index, {})[piece.from_offset] = str(one.raised)
+            where = partition_fields(piece.partition, piece.from_offset)
+            logger.warning("The transform fails on a record: %s", one.raised, extra=where)
+        self.cluster = replace(self.cluster, left_out=left_out)
+        return None
+
+    def refuse_all(self, receipts: Iterable[Receipt]) -> None:
+        """Raises TransformFailed if it has failed on all the records that there are, and there are
+        several, or they are in quarantine already."""
+        if len(self._found) <= self._most_alone:
+            return
+        if any(receipt.counts.landed or receipt.counts.filtered for receipt in receipts):
+            return
+        error = transform_failed(self._name, self._found[0].raised)
+        raise TransformFailed.of(
+            error,
+            what=f"the transform {self._name} failed on each of the "
+            f"{counted(len(self._found), 'record')} that it got",
+            do=f"correct it, {RUN_AGAIN}; a policy only leaves records out where others land",
+        )
+
+
+def _not_left_out(error: TransformFailed, why: str) -> TransformFailed:
+    policy = "`policy.undecodable` only leaves out single records on which it fails"
+    return TransformFailed.of(error, why=f"{error.why}; {policy}, and {why}")
