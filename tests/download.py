@@ -14,14 +14,22 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from rangeland.errors import RangelandError
-from rangeland.jvm.jars import JAR_SETS, fetch_jars
+from rangeland.jvm.jar_sets import JAR_SETS
+from rangeland.jvm.jars import fetch_jars
 from tests.build_cache import JAVA_11, OLDER_SPARK, installed
 from tests.class_archive import make_archive
 
 AT_ONCE = 3
-FIRST = ["delta-4.4.0", "kafka-4.1.0", "hadoop-aws-3.5.0"]
+FIRST = ["delta-kernel-4.4.0", "delta-4.4.0", "kafka-4.1.0", "hadoop-aws-3.5.0"]
 """What most tests need, the first ones above all."""
-ONLY_SLOW = {"hadoop-minicluster-3.5.0", "postgres-17.5.0"}
+ONLY_SLOW = {
+    "delta-3.3.2-scala-2.13",
+    "delta-4.0.0",
+    "delta-4.4.0-spark-4.0",
+    "delta-4.4.0-spark-4.1",
+    "hadoop-minicluster-3.5.0",
+    "postgres-17.5.0",
+}
 ONLY_BENCH = {"spark-kafka-4.2.0", "spark-kafka-token-provider-4.0.0"}
 
 

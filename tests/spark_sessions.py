@@ -19,8 +19,7 @@ from typing import Any
 
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import SMALL_JVM
-from rangeland.spark.runtime_versions import CATALOG, DELTA_PACKAGE, EXTENSION
-from rangeland.spark.spark_session import DELTA_JARS
+from rangeland.spark.runtime_versions import CATALOG, EXTENSION, installed_spark
 
 
 def open_session(
@@ -28,12 +27,14 @@ def open_session(
     master: str,
     settings: Mapping[str, str] | None = None,
     *,
-    jar_sets: tuple[str, ...] = (DELTA_JARS,),
+    jar_sets: tuple[str, ...] = (),
 ) -> Any:
-    """The active session, or a new one with ``master``. What Spark warns of is logged."""
+    """The active session, or a new one with ``master``, Delta and these other jars. What
+    Spark warns of is logged."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    jars = [str(jar) for name in jar_sets for jar in jar_files(name)]
+    delta = installed_spark().delta.jars
+    jars = [str(jar) for name in (delta, *jar_sets) for jar in jar_files(name)]
     home = broken_home(folder / "home")
     chosen = {
         "spark.jars": ",".join(jars),
@@ -74,7 +75,7 @@ def broken_home(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in (".ivy2", ".ivy2.5.2"):
         (folder / name).touch()
-    group, artifact, version = DELTA_PACKAGE.split(":")
+    group, artifact, version = installed_spark().delta.package.split(":")
     place = folder / ".m2" / "repository" / Path(*group.split(".")) / artifact / version
     place.mkdir(parents=True, exist_ok=True)
     (place / f"{artifact}-{version}.pom").write_text(

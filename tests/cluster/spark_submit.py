@@ -31,11 +31,13 @@ SMALL = {
 }
 
 
-def rangeland_submit(job: Path, *flags: str) -> dict[str, Any]:
+def rangeland_submit(
+    job: Path, *flags: str, environment: dict[str, str] | None = None
+) -> dict[str, Any]:
     """What ``rangeland submit JOB --json`` prints."""
     done = subprocess.run(
         [sys.executable, "-m", "rangeland", "submit", str(job), *flags, "--json"],
-        env=os.environ | {"PYTHONPATH": str(LIB)},
+        env={**os.environ, "PYTHONPATH": str(LIB), **(environment or {})},
         cwd=job.parent,
         stdout=subprocess.PIPE,
         check=False,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rangeland.delta.kernel_door import JARS_SETTING
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.invariants import add_records, write_job
@@ -69,24 +70,27 @@ def test_a_session_without_delta_is_refused(submit: Submit, job: Path, table: Pa
     assert not table.exists()
 
 
-def test_delta_of_another_version_is_refused(
+def test_delta_kernel_of_another_version_is_refused(
     submit: Submit, job: Path, table: Path, tmp_path: Path
 ) -> None:
     def with_older(command: list[str]) -> list[str]:
-        at = command.index("--jars") + 1
-        jars = [older(Path(jar), tmp_path) for jar in command[at].split(",")]
-        return on_this_machine([*command[:at], ",".join(map(str, jars)), *command[at + 1 :]])
+        (setting,) = (word for word in command if word.startswith(JARS_SETTING))
+        for jar in Path(setting.partition("=")[2]).glob("*.jar"):
+            add_older(jar, tmp_path)
+        other = f"{JARS_SETTING}={tmp_path}"
+        return on_this_machine([other if word == setting else word for word in command])
 
     error = submit(job, change=with_older).refused()
     assert error["exit"] == 64
-    assert "Delta is 4.3.0, and 4.4 is needed" in error["message"]
-    assert not table.exists()
+    assert f"{tmp_path} has no Delta Kernel 4.4.0: found: 4.3.0" in error["message"]
+    assert not Path(table, "_delta_log").exists()
 
 
-def older(jar: Path, folder: Path) -> Path:
-    """The jar, or a copy that says 4.3.0 where Delta Kernel says its version."""
+def add_older(jar: Path, folder: Path) -> None:
+    """Puts the jar into the folder, or a copy that says 4.3.0 where Kernel says its version."""
     if not jar.name.startswith("delta-kernel-api"):
-        return jar
+        (folder / jar.name).symlink_to(jar)
+        return
     copy = folder / jar.name
     with zipfile.ZipFile(jar) as found, zipfile.ZipFile(copy, "w") as made:
         for name in found.namelist():
@@ -95,7 +99,6 @@ def older(jar: Path, folder: Path) -> Path:
                 assert b"4.4.0" in data
                 data = data.replace(b"4.4.0", b"4.3.0")
             made.writestr(name, data)
-    return copy
 
 
 @pytest.mark.slow

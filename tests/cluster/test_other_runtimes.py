@@ -1,6 +1,7 @@
-"""Another Spark, Delta or Java than the one this is made for: real ones, refused with a message.
+"""Other Sparks, Deltas and Javas: real ones, installed once into the user's cache.
 
-Each is installed once into the user's cache. What is refused has touched nothing.
+Those that are supported do what must work on every Spark; others are refused with a message, and
+have touched nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ import pytest
 
 from rangeland.jvm.jars import fetch_jars
 from rangeland.testing.sparkcluster import SPARK_HOME, SparkCluster
+from tests import other_sparks
 from tests.build_cache import JAVA_11, OLDER_SPARK, installed
-from tests.cluster.conftest import Submit
-from tests.cluster.spark_submit import JOBS, LIB, rangeland_submit
+from tests.cluster.conftest import COUNT, PARTITIONS, Submit
+from tests.cluster.spark_submit import JOBS, LIB, each_once, offsets_in, rangeland_submit
 from tests.cluster.test_bad_clusters import on_this_machine, without
+from tests.other_sparks import EVERY, python_path, run_tests
+from tests.other_sparks import spark_home as spark_home_of
 
 BEFORE = OLDER_SPARK.removeprefix("pyspark==")
 LATER = "4.0.5"
+TOO_NEW = "4.3.0"
 VERSIONS = [BEFORE, pytest.param(LATER, marks=pytest.mark.slow)]
 OURS = {"PYTHONPATH": str(LIB)}
 COMMANDS = {
@@ -61,18 +66,59 @@ def refused(
     return answer
 
 
+# --- supported --------------------------------------------------------------------------
+
+
+def test_the_oldest_spark_lands_once_and_proves_it() -> None:
+    done = run_tests("3.5", [EVERY, "-k", "landed_once"])
+    assert "1 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spark", other_sparks.SPARKS)
+def test_what_must_work_on_every_spark(spark: str) -> None:
+    done = run_tests(spark)
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout
+
+
+@pytest.mark.slow
+def test_the_oldest_spark_runs_on_the_oldest_java(java_11: Path) -> None:
+    done = run_tests("3.5", java_home=str(java_11))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spark", other_sparks.SPARKS)
+def test_a_job_is_shipped_to_a_cluster_of_another_spark(
+    submit: Submit, job: Path, table: Path, folder: Path, spark: str
+) -> None:
+    home, path = spark_home_of(spark), {"PYTHONPATH": python_path(spark)}
+    flags = ("--delta", "jars", "--entry", str(JOBS / "land.py"), "--out", str(folder / "other"))
+    with SparkCluster(folder / "cluster", 1, bare=True, home=home) as other:
+        to = ("--master", other.master, "--python", str(sys.executable))
+        made = rangeland_submit(job, *to, *flags, environment=path)["command"]
+        run = submit(
+            job,
+            environment={"SPARK_HOME": str(home), **path},
+            change=lambda _: with_spark(home, made),
+        )
+        answer = run.landed()
+    assert answer["landed"] == PARTITIONS * COUNT
+    assert offsets_in(table) == each_once(PARTITIONS, COUNT)
+
+
 # --- Spark and Delta --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "has_delta", [pytest.param(False, marks=pytest.mark.slow), True], ids=["bare", "our delta"]
 )
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.slow
-def test_the_spark_submit_of_another_version_is_refused(
-    submit: Submit, job: Path, table: Path, version: str, has_delta: bool
+def test_the_spark_submit_of_a_version_that_is_too_new_is_refused(
+    submit: Submit, job: Path, table: Path, has_delta: bool
 ) -> None:
-    home = spark_home(version)
+    home = spark_home(TOO_NEW)
 
     def change(command: list[str]) -> list[str]:
         kept = command if has_delta else without("--jars", command)
@@ -80,8 +126,9 @@ def test_the_spark_submit_of_another_version_is_refused(
 
     error = submit(job, environment={"SPARK_HOME": str(home)}, change=change).refused()
     assert (error["error"], error["exit"]) == ("UsageError", 64)
-    assert f"Spark in {home} is {version}, and 4.2 is needed" in error["message"]
-    assert "pip install 'pyspark==4.2.0'" in error["message"]
+    said = f"Spark in {home} is {TOO_NEW}, and 3.5, 4.0, 4.1 or 4.2 is needed"
+    assert said in error["message"]
+    assert "pip install 'pyspark==4.2.*' rangeland" in error["message"]
     assert not table.exists()
 
 

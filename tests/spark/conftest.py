@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.spark.spark_session import DELTA_JARS, S3_JARS
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.spark_sessions import open_session
 
@@ -21,7 +20,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """``local[2]``, UTC, no user interface; stopped at the end of the session. It can reach
     S3, since what a session can reach is settled when it starts."""
     folder = tmp_path_factory.mktemp("spark")
-    session = open_session(folder, "local[2]", jar_sets=(DELTA_JARS, S3_JARS))
+    session = open_session(folder, "local[2]", jar_sets=("hadoop-aws-3.5.0",))
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

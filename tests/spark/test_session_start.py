@@ -23,7 +23,7 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 
 from rangeland.jvm.java import SMALL_JVM
-from rangeland.spark.runtime_versions import DELTA_PACKAGE
+from rangeland.spark.runtime_versions import installed_spark
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.process_sessions import command_of, members_of, temporary_files_in
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
@@ -180,7 +180,7 @@ def test_there_no_jar_can_be_resolved_indeed(folder: Path) -> None:
     submit = Path(_find_spark_home(), "bin", "spark-submit")
     given = environment_in(folder, folder / "tmp")
     done = subprocess.run(
-        [str(submit), "--packages", DELTA_PACKAGE, "--class", "none", "none.jar"],
+        [str(submit), "--packages", installed_spark().delta.package, "--class", "none", "none.jar"],
         env={**os.environ, **given},
         capture_output=True,
         text=True,

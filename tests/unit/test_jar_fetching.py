@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import Unreachable, UsageError
+from rangeland.jvm.jar_sets import JAR_SETS, JarSet
 from rangeland.jvm.jars import (
-    JAR_SETS,
-    JarSet,
     cache_directory,
     fetch_jars,
     find_ivy,

@@ -23,7 +23,7 @@ from rangeland.errors import JobFileError, StorageFailed, Unreachable, UsageErro
 from rangeland.job import Job
 from rangeland.jvm.java import find_java
 from rangeland.spark import python_workers, spark_session
-from rangeland.spark.runtime_versions import DELTA_PACKAGE, RuntimeVersions, refuse_others
+from rangeland.spark.runtime_versions import NEWEST, RuntimeVersions, refuse_others
 from rangeland.submit import shipped_code
 from rangeland.submit.submit_command import (
     ShippedFiles,
@@ -190,8 +190,11 @@ def test_a_distribution_that_is_not_installed_is_not_packed(out: Path) -> None:
 # --- the command ------------------------------------------------------------------------
 
 
+DELTA = NEWEST.builds["2.13"].package
+
+
 def made(job_file: Path, **choices: Any) -> Submission:
-    chosen = replace(SubmitChoices("spark://one:7077"), **choices)
+    chosen = replace(SubmitChoices("spark://one:7077", DELTA), **choices)
     shipped = ShippedFiles(Path("dist/a.zip"), Path("jobs/land.py"), (), ("linux-x86_64",))
     return submission(Job.load(job_file), job_file, chosen, shipped)
 
@@ -204,7 +207,7 @@ def settings_of(command: list[str]) -> dict[str, str]:
 def test_a_zip_goes_to_driver_and_tasks(job_file: Path) -> None:
     command = made(job_file).command
     assert command[command.index("--py-files") + 1] == "dist/a.zip"
-    assert command[command.index("--packages") + 1] == DELTA_PACKAGE
+    assert command[command.index("--packages") + 1] == DELTA
     assert command[-2:] == ["jobs/land.py", str(job_file)]
     assert "--files" not in command  # the driver is here
 
@@ -216,6 +219,23 @@ def test_a_packed_environment_is_the_tasks_python_and_not_the_drivers(job_file: 
     settings = settings_of(command)
     assert settings["spark.pyspark.python"] == "./environment/bin/python"
     assert settings["spark.pyspark.driver.python"] == sys.executable
+
+
+def test_delta_kernel_is_shipped_beside_an_environment(job_file: Path) -> None:
+    chosen = SubmitChoices("yarn", DELTA, deploy_mode="cluster", env="packed", kernel=Path("/k"))
+    shipped = ShippedFiles(
+        Path("a.tar.gz"), Path("land.py"), kernel=Path("d/delta-kernel-4.4.0.zip")
+    )
+    command = submission(Job.load(job_file), job_file, chosen, shipped).command
+    archives = "a.tar.gz#environment,d/delta-kernel-4.4.0.zip#delta-kernel-4.4.0"
+    assert command[command.index("--archives") + 1] == archives
+    assert settings_of(command)["spark.rangeland.kernelJars"] == "delta-kernel-4.4.0"
+
+
+def test_a_driver_here_finds_delta_kernel_in_a_folder(job_file: Path) -> None:
+    command = made(job_file, kernel=Path("/cache/delta-kernel-4.4.0")).command
+    assert settings_of(command)["spark.rangeland.kernelJars"] == "/cache/delta-kernel-4.4.0"
+    assert "--archives" not in command
 
 
 def test_a_driver_in_the_cluster_gets_its_job_file_by_name(job_file: Path) -> None:
@@ -249,16 +269,18 @@ def test_pem_files_go_to_executors_in_one_flag_with_the_job_file(job_file: Path)
         command = submission(Job.load(job_file), job_file, choices, shipped).command
         return [value for flag, value in pairwise(command) if flag == "--files"]
 
-    assert sent(SubmitChoices("spark://one:7077")) == ["/here/ca.pem,/k/me.key"]
-    both = sent(SubmitChoices("yarn", deploy_mode="cluster", env="packed"))
+    assert sent(SubmitChoices("spark://one:7077", DELTA)) == ["/here/ca.pem,/k/me.key"]
+    both = sent(SubmitChoices("yarn", DELTA, deploy_mode="cluster", env="packed"))
     assert both == [f"{job_file},/here/ca.pem,/k/me.key"]
-    assert sent(SubmitChoices("local[2]")) == []
+    assert sent(SubmitChoices("local[2]", DELTA)) == []
 
 
 def test_pem_files_that_are_not_here_and_keys_that_travel_are_noted(job_file: Path) -> None:
     job_file.write_text(SECURED)
     shipped = ShippedFiles(Path("a.zip"), Path("land.py"), files=(Path("/k/me.key"),))
-    made = submission(Job.load(job_file), job_file, SubmitChoices("spark://one:7077"), shipped)
+    made = submission(
+        Job.load(job_file), job_file, SubmitChoices("spark://one:7077", DELTA), shipped
+    )
     (absent,) = (note for note in made.notes if "/c/me.pem" in note)
     assert "source.security.tls.certificate is not on this machine" in absent
     assert any("private key" in note for note in made.notes)
@@ -269,7 +291,7 @@ def test_two_files_of_one_name_are_refused(job_file: Path) -> None:
         Path("a.zip"), Path("land.py"), files=(Path("/a/x.pem"), Path("/b/x.pem"))
     )
     with pytest.raises(UsageError, match="cannot both be shipped"):
-        submission(Job.load(job_file), job_file, SubmitChoices("spark://one:7077"), shipped)
+        submission(Job.load(job_file), job_file, SubmitChoices("spark://one:7077", DELTA), shipped)
 
 
 def test_submit_ships_the_pem_files_that_are_here(
@@ -331,13 +353,13 @@ def test_a_local_path_on_a_cluster_is_noted(job_file: Path) -> None:
 @pytest.mark.parametrize(
     "choices",
     [
-        SubmitChoices("spark://one:7077", deploy_mode="cluster"),
-        SubmitChoices("k8s://https://one:6443", deploy_mode="cluster"),
-        SubmitChoices("local[2]", deploy_mode="cluster"),
-        SubmitChoices("yarn", deploy_mode="both"),
-        SubmitChoices("yarn", env="conda"),
-        SubmitChoices("local[2]", env="packed"),
-        SubmitChoices("yarn", conf=("spark.x",)),
+        SubmitChoices("spark://one:7077", DELTA, deploy_mode="cluster"),
+        SubmitChoices("k8s://https://one:6443", DELTA, deploy_mode="cluster"),
+        SubmitChoices("local[2]", DELTA, deploy_mode="cluster"),
+        SubmitChoices("yarn", DELTA, deploy_mode="both"),
+        SubmitChoices("yarn", DELTA, env="conda"),
+        SubmitChoices("local[2]", DELTA, env="packed"),
+        SubmitChoices("yarn", DELTA, conf=("spark.x",)),
     ],
 )
 def test_what_no_cluster_can_do_is_refused(choices: SubmitChoices) -> None:
@@ -417,6 +439,13 @@ def test_without_a_java_there_is_word_of_it(monkeypatch: pytest.MonkeyPatch) -> 
 # --- versions ---------------------------------------------------------------------------
 
 OURS = RuntimeVersions("4.2.0", "4.2.0", "2.13.17", "17.0.15", "4.4.0")
+OLDEST = {
+    "pyspark": "3.5.8",
+    "spark": "3.5.8",
+    "scala": "2.12.18",
+    "java": "11.0.13",
+    "delta": "3.3.2",
+}
 
 
 def test_other_patch_releases_are_taken() -> None:
@@ -425,16 +454,35 @@ def test_other_patch_releases_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
+    "other",
+    [
+        {"pyspark": "4.1.4", "spark": "4.1.4"},
+        {"pyspark": "4.0.5", "spark": "4.0.5", "delta": "4.0.0"},
+        OLDEST,
+        {**OLDEST, "scala": "2.13.8", "java": "17.0.15"},
+    ],
+)
+def test_other_sparks_are_taken_with_the_delta_that_is_made_for_them(other: dict[str, str]) -> None:
+    refuse_others(replace(OURS, **other))
+
+
+@pytest.mark.parametrize(
     ("other", "words"),
     [
         ({"spark": "4.1.0"}, "PySpark is 4.2.0 and the Spark it uses is 4.1.0"),
-        ({"spark": "4.1.0", "pyspark": "4.1.0"}, "Spark is 4.1.0, and 4.2 is needed"),
         (
-            {"home": "/opt/spark", "spark": "3.5.9", "pyspark": "3.5.9"},
-            "Spark in /opt/spark is 3.5.9",
+            {"spark": "3.4.4", "pyspark": "3.4.4"},
+            "Spark is 3.4.4, and 3.5, 4.0, 4.1 or 4.2 is needed",
+        ),
+        (
+            {"home": "/opt/spark", "spark": "4.3.0", "pyspark": "4.3.0"},
+            "Spark in /opt/spark is 4.3.0",
         ),
         ({"scala": "2.12.18"}, "Scala is 2.12.18, and 2.13 is needed"),
         ({"java": "1.8.0_412"}, "Java is 1.8.0_412, and 17 or later is needed"),
+        ({**OLDEST, "java": "1.8.0_412"}, "Java is 1.8.0_412, and 11 or later is needed"),
+        ({**OLDEST, "delta": "4.0.0"}, "Delta is 4.0.0, and 3.2 or 3.3 is needed"),
+        ({**OLDEST, "delta": ""}, "--packages io.delta:delta-spark_2.12:3.3.2"),
         ({"delta": ""}, "--packages io.delta:delta-spark_4.2_2.13:4.4.0"),
         ({"delta": "4.3.0"}, "Delta is 4.3.0, and 4.4 is needed"),
     ],

@@ -20,6 +20,7 @@ from rangeland.errors import UsageError
 if TYPE_CHECKING:
     from rangeland.job import Job
     from rangeland.job.located_values import JobText
+    from rangeland.spark.runtime_versions import InstalledSpark
     from rangeland.submit.submit_command import ShippedFiles, Submission, SubmitChoices
 
 LANDING_SCRIPT = '''"""Lands a job as `rangeland run` does; written by `rangeland submit`."""
@@ -122,12 +123,17 @@ def submit(
     """
     output.writes = run
 
+    from rangeland.delta.kernel_door import KERNEL_JARS
     from rangeland.job.overrides import load_job
+    from rangeland.jvm.jars import fetch_jars
+    from rangeland.spark.runtime_versions import installed_spark
     from rangeland.submit.submit_command import PYTHON, SubmitChoices, refuse_impossible, submission
 
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
+    spark = installed_spark()
     choices = SubmitChoices(
         master=master,
+        delta=spark.delta.package,
         deploy_mode=deploy_mode,
         env=env,
         python=python or (sys.executable if master.startswith("local") else PYTHON),
@@ -136,12 +142,14 @@ def submit(
         conf=tuple(conf or ()),
     )
     refuse_impossible(choices)
-    choices = replace(choices, jars=_delta_jars(delta))
+    if _ships_jars(delta):
+        choices = replace(choices, jars=_delta_jars(spark), kernel=fetch_jars(KERNEL_JARS))
     shipped = _shipped(job, job_file, choices, out, entry, only)
     if choices.deploy_mode == "cluster":
         job_file = _whole(job, text, out)
     flags = _flags(settings or (), from_bound, until_bound)
-    _answer(output, submission(job, job_file, choices, shipped, flags), shipped.package, run)
+    made = submission(job, job_file, choices, shipped, flags)
+    _answer(output, made, shipped.package, run, spark.support.java)
 
 
 def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
@@ -151,8 +159,8 @@ def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | N
     return [*(f"--set={setting}" for setting in settings), *typed]
 
 
-def _answer(output: CommandOutput, made: Submission, package: Path, run: bool) -> None:
-    code = _run(made.command) if run else None
+def _answer(output: CommandOutput, made: Submission, package: Path, run: bool, java: int) -> None:
+    code = _run(made.command, java) if run else None
     if output.json:
         done = {} if code is None else {"exit": code}
         output.answer({**made.to_json(), "package": str(package), **done}, "")
@@ -162,17 +170,17 @@ def _answer(output: CommandOutput, made: Submission, package: Path, run: bool) -
         raise typer.Exit(code)
 
 
-def _delta_jars(delta: str) -> tuple[Path, ...]:
+def _ships_jars(delta: str) -> bool:
     if delta not in ("packages", "jars"):
         raise UsageError(f"--delta {delta}", do="It is packages or jars")
-    if delta == "packages":
-        return ()
-    from rangeland.jvm.jars import find_ivy, jar_files
-    from rangeland.spark.spark_session import DELTA_JARS
+    return delta == "jars"
+
+
+def _delta_jars(spark: InstalledSpark) -> tuple[Path, ...]:
+    from rangeland.jvm.jars import jar_files
     from rangeland.submit.shipped_code import jars_beyond
 
-    # Ivy is one of Spark's jars.
-    return tuple(jars_beyond(find_ivy().parent, jar_files(DELTA_JARS)))
+    return tuple(jars_beyond(Path(spark.home, "jars"), jar_files(spark.delta.jars)))
 
 
 def _shipped(
@@ -183,7 +191,9 @@ def _shipped(
     entry: Path | None,
     only: list[str] | None,
 ) -> ShippedFiles:
+    from rangeland.delta.kernel_door import KERNEL_JARS
     from rangeland.job.source_settings import tls_files
+    from rangeland.jvm.jars import jar_files
     from rangeland.submit import shipped_code
     from rangeland.submit.submit_command import ShippedFiles
 
@@ -199,9 +209,12 @@ def _shipped(
         package = shipped_code.pack_environment(out, only)
     if entry is None:
         entry = shipped_code.write_text(out / "land.py", LANDING_SCRIPT)
+    kernel = None
+    if choices.deploy_mode == "cluster":
+        kernel = shipped_code.make_kernel_zip(out, KERNEL_JARS, jar_files(KERNEL_JARS))
     here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return ShippedFiles(
-        package, entry, tuple(modules), tuple(shipped_code.kernel_platforms()), here
+        package, entry, tuple(modules), tuple(shipped_code.kernel_platforms()), here, kernel
     )
 
 
@@ -216,16 +229,16 @@ def _whole(job: Job, text: JobText, out: Path) -> Path:
     )
 
 
-def _run(command: list[str]) -> int:
+def _run(command: list[str], java: int) -> int:
     """Runs the command with this process's streams, and returns its exit code."""
     from rangeland.jvm.java import find_java
 
-    find_java()
+    find_java(java)
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(
             "spark-submit was not found",
             why="it is not on the PATH",
-            do="Install PySpark with pip, or add the bin folder of Spark 4.2 to the PATH",
+            do="Install PySpark with pip, or add the bin folder of Spark to the PATH",
         )
     return subprocess.run([program, *command[1:]], env=os.environ, check=False).returncode

@@ -21,7 +21,6 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -34,6 +33,15 @@ from rangeland.planning.plan import Plan
 from rangeland.spark.plan_frames import frame_batches
 from rangeland.spark.task_logging import configure_task
 from rangeland.untrusted import MAX_INT32, Unreadable, decimal, parse_json
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+except ImportError as error:
+    raise UsageError(
+        'format("rangeland") needs Spark 4.0 or later',
+        why="Spark 3.5 has no data sources in Python",
+        do="Read a plan instead: rangeland.plan(job, spark).read(spark)",
+    ) from error
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -1,7 +1,7 @@
 """The only access to Delta: loads, creates and appends to tables through Delta Kernel.
 
-It runs in the driver, in a Spark session whose class path has Delta Kernel, and calls it over
-py4j. Nothing is decided here about rows, ranges or plans.
+It runs in the driver and calls Kernel over py4j; ``kernel_door`` loads it. Nothing is decided
+here about rows, ranges or plans.
 
 A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
 actions go in as one text of JSON lines that Kernel's own handler parses, and lists of files
@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from rangeland.delta import java_errors
-from rangeland.delta.blind_append import blind_committer
 from rangeland.delta.hadoop_configuration import HadoopConf
 from rangeland.delta.java_calls import translated
+from rangeland.delta.kernel_door import kernel_door
 from rangeland.delta.log_actions import add_lines, added_file, remove_lines
 from rangeland.delta.log_maintenance import LogMaintenance
 from rangeland.delta.metadata_update import set_schema
@@ -38,7 +38,7 @@ from rangeland.delta.table_metadata import (
     TableMetadata,
 )
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
-from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed, TableRefused
+from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
 ENGINE = "rangeland"
@@ -61,56 +61,28 @@ class DeltaKernel:
         self._maintenance = LogMaintenance()
         with translated("starting Delta Kernel"):
             self._conf = HadoopConf(spark.sparkContext)
-            api = self._jvm.io.delta.kernel
-            try:
-                self._shared = api.defaults.engine.DefaultEngine.create(self._conf.java)
-            except TypeError as error:  # a package where py4j found no class
-                raise Bug(
-                    "Delta Kernel is not on the class path of this Spark session",
-                    why=str(error),
-                    do="Start Spark with the delta-spark package",
-                ) from error
-            self._blind = blind_committer(spark.sparkContext._gateway)
+            self._door = kernel_door(spark.sparkContext)
+            self._shared = self._door.engine(self._conf.java)
             alone = self._conf.of_sole_writer()
-            self._sole = self._shared
-            if alone is not None:
-                self._sole = api.defaults.engine.DefaultEngine.create(alone)
-            self._find_classes(api)
-            self._use(self._shared)
+            self._sole = self._shared if alone is None else self._door.engine(alone)
+            self._write = self._door.write()
+            self._history = TableHistory(self._door)
+            self.engine = self._shared
 
     def as_sole_writer(self) -> DeltaKernel:
         """This Kernel for tables that only this library writes to. On a local path our lock is
         then enough, and a commit takes a third of the time: the store that guards against other
         writers has Hadoop start a process for every symbolic link that it checks for."""
         other = copy.copy(self)
-        other._use(self._sole)
+        other.engine = self._sole
         return other
-
-    def _use(self, engine: Any) -> None:
-        self.engine = engine
-        self._json = engine.getJsonHandler()
-
-    def _find_classes(self, api: Any) -> None:
-        """Each part of a dotted name is a round trip to the JVM, so names are resolved once."""
-        self._tables = api.TableManager
-        self._write = api.Operation.WRITE
-        self._iterable = api.utils.CloseableIterable
-        self._utils = api.internal.util.Utils
-        self._vectors = api.internal.util.VectorUtils
-        self._string = api.types.StringType.STRING
-        self._action_schema = api.internal.actions.SingleAction.FULL_SCHEMA
-        self._types = api.internal.types.DataTypeJsonSerDe
-        self._column = api.expressions.Column
-        self._layouts = api.transaction.DataLayoutSpec
-        self._empty = self._jvm.java.util.Optional.empty()
-        self._history = TableHistory(self._jvm)
 
     # --- reading ------------------------------------------------------------------------
 
     def resolve(self, path: str) -> str:
         """The full URI of a path, by Spark's default file system."""
         with translated(f"resolving {path}"):
-            return str(self._utils.resolvePath(self.engine, path))
+            return str(self._door.resolvePath(self.engine, path))
 
     def store(self, path: str) -> StoreCapabilities:
         """What the table's store guarantees to concurrent drivers; see ``store_kinds``."""
@@ -134,10 +106,7 @@ class DeltaKernel:
 
     def _load(self, path: str, *, blind: bool) -> Snapshot:
         """``blind``: commits on this snapshot are marked as blind appends."""
-        builder = self._tables.loadSnapshot(path)
-        if blind and self._blind is not None:
-            builder = builder.withCommitter(self._blind)
-        java = builder.build(self.engine)
+        java = self._door.snapshot(self.engine, path, blind)
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
 
     def metadata_of(self, java: Any) -> TableMetadata:
@@ -206,16 +175,15 @@ class DeltaKernel:
     def _create(
         self, uri: str, schema: str, partition_columns: Sequence[str], conf: Mapping[str, str]
     ) -> Snapshot | None:
-        columns = self._jvm.java.util.ArrayList()
-        for name in partition_columns:
-            columns.add(self._column(name))
-        builder = self._tables.buildCreateTableTransaction(
-            uri, self._types.deserializeStructType(schema), self._engine_info
-        ).withTableProperties(self._java_map(conf))
+        builder = self._door.newTable(uri, schema, self._engine_info)
+        builder = builder.withTableProperties(self._java_map(conf))
         if partition_columns:
-            builder = builder.withDataLayoutSpec(self._layouts.partitioned(columns))
+            columns = self._jvm.java.util.ArrayList()
+            for name in partition_columns:
+                columns.add(name)
+            builder = builder.withDataLayoutSpec(self._door.partitionedBy(columns))
         transaction = builder.build(self.engine)
-        result = transaction.commit(self.engine, self._iterable.emptyIterable())
+        result = transaction.commit(self.engine, self._door.noActions())
         self._maintenance.start(uri, lambda: self._run_hooks(result))
         return self._left_by(result)
 
@@ -309,8 +277,9 @@ class DeltaKernel:
             builder = builder.withMaxRetries(0)
         java = builder.build(self.engine)
         if schema:
-            set_schema(self._gateway, java, self._types.deserializeStructType(schema))
-        result = java.commit(self.engine, self._actions(text))
+            set_schema(self._gateway, java, self._door.schema(schema))
+        actions = self._door.actions(self.engine, text) if text else self._door.noActions()
+        result = java.commit(self.engine, actions)
         self._maintenance.start(snapshot.path, lambda: self._run_hooks(result))
         return Committed(int(result.getVersion()), self._left_by(result))
 
@@ -321,16 +290,6 @@ class DeltaKernel:
             return None
         java = found.get()
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java, True)
-
-    def _actions(self, text: str) -> Any:
-        """Kernel's iterable of the actions in these lines: three round trips in all."""
-        if not text:
-            return self._iterable.emptyIterable()
-        tokens = self._jvm.java.util.StringTokenizer(text, "\n")
-        lines = self._jvm.java.util.Collections.list(tokens)
-        vector = self._vectors.buildColumnVector(lines, self._string)
-        batch = self._json.parseJson(vector, self._action_schema, self._empty)
-        return self._iterable.inMemoryIterable(batch.getRows())
 
     def settle(self) -> tuple[str, ...]:
         """Waits for the maintenance after all commits so far; a warning for each that failed."""

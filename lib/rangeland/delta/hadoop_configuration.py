@@ -12,6 +12,7 @@ from typing import Any
 from rangeland.delta.store_access import S3Keys, StoreSettings, store_settings
 from rangeland.delta.store_kinds import scheme_of, store_capabilities
 from rangeland.delta.table_metadata import StoreCapabilities
+from rangeland.errors import UsageError
 
 SOLE_WRITER_STORE = "io.delta.storage.LocalLogStore"
 _LOCAL_STORE = "io.delta.kernel.logStore.file.impl"
@@ -57,6 +58,13 @@ class HadoopConf:
 
     def _s3_keys(self, uri: str) -> S3Keys:
         """The keys that Hadoop's own providers return now."""
+        version = str(self._jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+        if version.startswith(("2.", "3.0.", "3.1.", "3.2.", "3.3.")):
+            raise UsageError(
+                f"executors cannot be given the keys to {uri}",
+                why=f"Hadoop {version}, which this Spark has, keeps them differently",
+                do="Use a Spark with Hadoop 3.4 or later, such as Spark 4",
+            )
         s3a, where = self._jvm.org.apache.hadoop.fs.s3a, self._jvm.java.net.URI(uri)
         conf = s3a.S3AUtils.propagateBucketOptions(self.java, where.getHost())
         providers = s3a.auth.CredentialProviderListFactory

@@ -14,7 +14,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -22,201 +21,18 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from rangeland.errors import StorageFailed, Unreachable, UsageError
-from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.jvm.jar_sets import JAR_SETS, JarSet
+from rangeland.jvm.java import OLDEST_JAVA, SMALL_JVM, find_java
 
 FETCH_TIMEOUT_S = 900
 ARCHIVE = "tar.gz"
 MAVEN_NAMES = ' xmlns:m="http://ant.apache.org/ivy/maven"'
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class JarSet:
-    """``coordinates`` and ``excludes`` are ``group:artifact:version`` and ``group:artifact``;
-    an exclude may use ``*`` for the artifact. ``archive``: the classifier of a ``tar.gz`` that has
-    all jars of a program, instead of its own jar and its dependencies."""
-
-    coordinates: tuple[str, ...]
-    excludes: tuple[str, ...] = ()
-    archive: str = ""
-
-
-_POSTGRES_CPU = "arm64v8" if platform.machine() == "aarch64" else "amd64"
-
-# To support another server, add an entry. Comments explain what the server needs but does not
-# list as a dependency.
-JAR_SETS: dict[str, JarSet] = {
-    # Without an SLF4J binding these brokers log nothing. Of 4.4.0 an artefact that only command
-    # line tools need is in no repository.
-    "kafka-4.4.0": JarSet(
-        (
-            "org.apache.kafka:kafka_2.13:4.4.0",
-            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
-        ),
-        excludes=("org.apache.kafka:kafka-tools-api",),
-    ),
-    "kafka-4.1.0": JarSet(
-        (
-            "org.apache.kafka:kafka_2.13:4.1.0",
-            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
-        )
-    ),
-    "kafka-3.9.1": JarSet(
-        ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
-    ),
-    # ZooKeeper 3.4 comes with these. JAXB left the JDK after 8; the cluster id needs it.
-    "kafka-0.11.0.3": JarSet(
-        ("org.apache.kafka:kafka_2.11:0.11.0.3", "javax.xml.bind:jaxb-api:2.3.1"),
-    ),
-    "kafka-0.10.2.2": JarSet(
-        ("org.apache.kafka:kafka_2.11:0.10.2.2", "javax.xml.bind:jaxb-api:2.3.1"),
-    ),
-    "kafka-0.9.0.1": JarSet(("org.apache.kafka:kafka_2.11:0.9.0.1",)),
-    "kafka-0.8.2.2": JarSet(("org.apache.kafka:kafka_2.11:0.8.2.2",)),
-    # Console tools: from 4.0 on they are not among the broker's own jars.
-    "kafka-tools-4.1.0": JarSet(
-        (
-            "org.apache.kafka:kafka-tools:4.1.0",
-            "org.apache.kafka:kafka_2.13:4.1.0",
-            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
-        )
-    ),
-    # Its own list of dependencies leaves out two that its server needs. Without an SLF4J
-    # binding it logs nothing.
-    "zookeeper-3.9.3": JarSet(
-        (
-            "org.apache.zookeeper:zookeeper:3.9.3",
-            "io.dropwizard.metrics:metrics-core:4.1.12.1",
-            "org.xerial.snappy:snappy-java:1.1.10.5",
-            "org.slf4j:slf4j-reload4j:1.7.36",
-        )
-    ),
-    # The client of ZooKeeper that it needs comes with it, and a binding for its log. Its console
-    # tools need jopt-simple, which its own list leaves out.
-    "jafka-3.0.6": JarSet(("io.jafka:jafka:3.0.6", "net.sf.jopt-simple:jopt-simple:4.3")),
-    # Name server, broker and client; the broker's own list has an SLF4J of its own (shaded).
-    "rocketmq-5.5.0": JarSet(
-        (
-            "org.apache.rocketmq:rocketmq-namesrv:5.5.0",
-            "org.apache.rocketmq:rocketmq-broker:5.5.0",
-            "org.apache.rocketmq:rocketmq-client:5.5.0",
-        )
-    ),
-    # A schema registry with everything that it needs, which its own list does not name.
-    "apicurio-2.6.13": JarSet(
-        ("io.apicurio:apicurio-registry-app:2.6.13.Final",),
-        archive="all",
-    ),
-    # For Spark's `spark.jars`: a session then starts without resolving anything.
-    "delta-4.4.0": JarSet(
-        ("io.delta:delta-spark_4.2_2.13:4.4.0",),
-        excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),
-    ),
-    # One that is refused, for a test: it comes without Delta Kernel.
-    "delta-4.0.0": JarSet(
-        ("io.delta:delta-spark_2.13:4.0.0",),
-        excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),
-    ),
-    # For tables on S3: what Spark's own Hadoop needs beside itself. Only those parts of
-    # Amazon's SDK that it uses, since the bundle of all its parts is hundreds of megabytes.
-    "hadoop-aws-3.5.0": JarSet(
-        (
-            "org.apache.hadoop:hadoop-aws:3.5.0",
-            "software.amazon.awssdk:s3:2.35.4",
-            "software.amazon.awssdk:s3-transfer-manager:2.35.4",
-            "software.amazon.awssdk:sts:2.35.4",
-        ),
-        excludes=("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*"),
-    ),
-    # An S3 server for tests. Left out is what it needs for other backends than a folder, and
-    # the web server, which is in its own jar.
-    "s3proxy-4.1.0": JarSet(
-        ("org.gaul:s3proxy:4.1.0", "jakarta.servlet:jakarta.servlet-api:6.0.0"),
-        excludes=(
-            "com.azure:*",
-            "com.github.openstack4j.core:*",
-            "com.github.openstack4j.core.connectors:*",
-            "com.google.cloud:*",
-            "io.grpc:*",
-            "io.opentelemetry:*",
-            "io.opentelemetry.semconv:*",
-            "io.prometheus:*",
-            "org.apache.sshd:*",
-            "org.eclipse.jetty.ee10:*",
-        ),
-    ),
-    # A YARN in one process, for tests; Spark's own Hadoop is what it needs besides. Left out of
-    # its list of dependencies are those of its test classes, which it cannot do without.
-    "hadoop-minicluster-3.5.0": JarSet(
-        (
-            "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
-            "org.junit.jupiter:junit-jupiter-api:5.11.4",
-            "org.bouncycastle:bcpkix-jdk18on:1.78.1",
-        ),
-        excludes=(
-            "org.apache.hadoop:hadoop-client-api",
-            "org.apache.hadoop:hadoop-client-runtime",
-        ),
-    ),
-    # PostgreSQL itself, packed for Java's tests: the database of an Airflow.
-    "postgres-17.5.0": JarSet(
-        (f"io.zonky.test.postgres:embedded-postgres-binaries-linux-{_POSTGRES_CPU}:17.5.0",)
-    ),
-    # Spark's own Kafka source, for the benchmark to compare with. What PySpark brings is left
-    # out. Its token provider cannot be had in its own version; that of 4.0.0 fits, and is a
-    # set of its own, since one set would take the newer of the two that are asked for.
-    "spark-kafka-4.2.0": JarSet(
-        (
-            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-            "org.apache.kafka:kafka-clients:3.9.2",
-            "org.apache.commons:commons-pool2:2.13.1",
-        ),
-        excludes=(
-            "org.apache.spark:spark-token-provider-kafka-0-10_2.13",
-            "org.apache.spark:spark-sql_2.13",
-            "org.apache.spark:spark-core_2.13",
-            "org.apache.spark:spark-tags_2.13",
-            "org.apache.hadoop:*",
-            "org.scala-lang:*",
-            "org.scala-lang.modules:*",
-            "org.slf4j:*",
-            "org.lz4:*",
-            "at.yawk.lz4:*",
-            "com.github.luben:*",
-            "org.xerial.snappy:*",
-            "com.google.code.findbugs:*",
-        ),
-    ),
-    "spark-kafka-token-provider-4.0.0": JarSet(
-        ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",),
-        excludes=(
-            "org.apache.spark:spark-core_2.13",
-            "org.apache.spark:spark-tags_2.13",
-            "org.apache.kafka:*",
-            "org.apache.hadoop:*",
-            "org.scala-lang:*",
-            "org.scala-lang.modules:*",
-            "org.slf4j:*",
-        ),
-    ),
-    # Spark's own Avro functions, for the benchmark. They cannot be had in its own version; those of
-    # 4.1.1 fit, since what decodes is in Spark SQL itself.
-    "spark-avro-4.1.1": JarSet(
-        ("org.apache.spark:spark-avro_2.13:4.1.1",),
-        excludes=(
-            "org.apache.spark:spark-sql_2.13",
-            "org.apache.spark:spark-tags_2.13",
-            "org.scala-lang:*",
-            "org.scala-lang.modules:*",
-        ),
-    ),
-}
 
 
 def cache_directory() -> Path:
@@ -353,7 +169,7 @@ def _unpack_jars(archive: Path) -> None:
 
 
 def _run_ivy(name: str, home: Path, jars: Path) -> None:
-    command = [find_java(), *SMALL_JVM, f"-Duser.home={home}", "-jar", str(find_ivy())]
+    command = [find_java(OLDEST_JAVA), *SMALL_JVM, f"-Duser.home={home}", "-jar", str(find_ivy())]
     command += ["-settings", str(home / "settings.xml"), "-ivy", str(home / "ivy.xml")]
     command += ["-confs", "default", "-types", "jar", "bundle", ARCHIVE]
     command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
@@ -379,14 +195,25 @@ def _complaint(log: str) -> str:
     return "; ".join(list(found)[:4]) or "Ivy said: " + " ".join(log.split()[-40:])
 
 
-def find_ivy() -> Path:
-    """The Ivy jar inside the installed PySpark, found without importing PySpark."""
+def spark_jar_folders() -> list[Path]:
+    """Where Spark has its own jars: that of ``SPARK_HOME`` first, then that of the installed
+    PySpark. Found without importing PySpark."""
+    home = os.environ.get("SPARK_HOME", "")
     spec = find_spec("pyspark")
-    folders = list(spec.submodule_search_locations or []) if spec else []
+    packages = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    # In a distribution of Spark the package is in its folder python/.
+    found = [place / "jars" for package in packages for place in (package, package.parents[1])]
+    found = [*([Path(home, "jars")] if home else []), *found]
+    return [folder for folder in found if folder.is_dir()]
+
+
+def find_ivy() -> Path:
+    """The Ivy jar of Spark."""
+    folders = spark_jar_folders()
     for folder in folders:
-        for jar in sorted(Path(folder, "jars").glob("ivy-*.jar")):
+        for jar in sorted(folder.glob("ivy-*.jar")):
             return jar
-    why = "no ivy-*.jar is in its jars directory" if folders else "PySpark is not installed"
+    why = f"no ivy-*.jar is in {folders[0]}" if folders else "PySpark is not installed"
     raise UsageError(
         "Ivy was not found", why=why, do="Install PySpark with pip: pip install pyspark"
     )

@@ -1,7 +1,7 @@
 """Finds the Java that runs Spark and test servers, and checks its version.
 
-``JAVA_HOME`` takes precedence over ``PATH``, as usual. Spark and every server in ``JAR_SETS``
-run on 17 and later without extra flags, so 17 is the only limit.
+``JAVA_HOME`` takes precedence over ``PATH``, as usual. Spark 4 and every server in ``JAR_SETS``
+run on 17 and later without extra flags; Spark 3.5 runs on 11, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 from rangeland.errors import UsageError
 
 MINIMUM_JAVA = 17
+OLDEST_JAVA = 11
+"""What Spark 3.5 and Delta Kernel need at least."""
 
 # For test servers and Ivy: one collector thread and a quick start. Without UsePerfData a JVM
 # that is killed leaves no file in the shared temp directory. To verify the bytecode of released
@@ -29,21 +31,22 @@ SMALL_JVM = (
 )
 
 
-def find_java() -> str:
-    """The path of a ``java`` of version 17 or later. Raises UsageError if there is none."""
+def find_java(minimum: int = MINIMUM_JAVA) -> str:
+    """The path of a ``java`` of this version or later. Raises UsageError if there is none."""
     home = os.environ.get("JAVA_HOME", "")
-    return _checked(home, shutil.which(str(Path(home, "bin", "java")) if home else "java"))
+    java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
+    return _checked(home, java, minimum)
 
 
 @functools.cache
-def _checked(home: str, java: str | None) -> str:
-    remedy = f"Install a JDK or JRE {MINIMUM_JAVA} or later, or point JAVA_HOME at one"
+def _checked(home: str, java: str | None, minimum: int) -> str:
+    remedy = f"Install a JDK or JRE {minimum} or later, or point JAVA_HOME at one"
     if java is None:
         why = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
         raise UsageError("Java was not found", why=why, do=remedy, java_home=home)
     version = java_version(java)
-    if version < MINIMUM_JAVA:
-        why = f"{java} is version {version}, and {MINIMUM_JAVA} is needed"
+    if version < minimum:
+        why = f"{java} is version {version}, and {minimum} is needed"
         raise UsageError("Java is too old", why=why, do=remedy, java=java, version=version)
     return java
 

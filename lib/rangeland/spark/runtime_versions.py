@@ -1,31 +1,108 @@
 """Which Spark, Scala, Delta and Java this library supports, and what a session has.
 
-Internal names of Delta Kernel are used, which change between minor releases: with other
-versions a landing would fail halfway, with an error of the JVM. So other versions are refused
-at the start. Patch releases may differ.
+Each Spark goes with the Delta that is made for it. Landing does not use that Delta (see
+``kernel_door``), but tables are read and replaced through it. Other versions are refused at
+the start: a landing would fail halfway, with an error of the JVM. Patch releases may differ.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rangeland.errors import UsageError
-from rangeland.jvm.java import MINIMUM_JAVA
+from rangeland.jvm.jars import spark_jar_folders
 
-SPARK, SCALA, DELTA = "4.2", "2.13", "4.4"
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-_KERNEL = "io.delta.kernel.Meta"
-_INSTALL = "pip install 'pyspark==4.2.0' 'delta-spark==4.4.0'"
+_DELTA = "io.delta.package"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaBuild:
+    """Delta for one Spark and Scala: its name for ``--packages``, and its set of jars."""
+
+    package: str
+    jars: str
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedSpark:
+    """A minor release of Spark. ``deltas`` are the minor releases of Delta that are made for it,
+    the newest last, ``builds`` what a session of our own takes of that, by Scala. ``java`` is the
+    oldest."""
+
+    spark: str
+    deltas: tuple[str, ...]
+    builds: Mapping[str, DeltaBuild]
+    java: int = 17
+
+    @property
+    def install(self) -> str:
+        return f"pip install 'pyspark=={self.spark}.*' rangeland"
+
+
+def _since_4_0(spark: str, jars: str, *deltas: str) -> SupportedSpark:
+    build = DeltaBuild(f"io.delta:delta-spark_{spark}_2.13:4.4.0", jars)
+    return SupportedSpark(spark, deltas, {"2.13": build})
+
+
+_3_5 = SupportedSpark(
+    "3.5",
+    ("3.2", "3.3"),
+    {
+        "2.12": DeltaBuild("io.delta:delta-spark_2.12:3.3.2", "delta-3.3.2-scala-2.12"),
+        "2.13": DeltaBuild("io.delta:delta-spark_2.13:3.3.2", "delta-3.3.2-scala-2.13"),
+    },
+    java=11,
+)
+SUPPORTED = {
+    found.spark: found
+    for found in (
+        _3_5,
+        _since_4_0("4.0", "delta-4.4.0-spark-4.0", "4.0", "4.1", "4.2", "4.3", "4.4"),
+        _since_4_0("4.1", "delta-4.4.0-spark-4.1", "4.1", "4.2", "4.3", "4.4"),
+        _since_4_0("4.2", "delta-4.4.0", "4.4"),
+    )
+}
+NEWEST = SUPPORTED["4.2"]
+SPARKS = "3.5, 4.0, 4.1 or 4.2"
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledSpark:
+    """The Spark that a command on this machine starts."""
+
+    version: str
+    scala: str
+    home: str
+    support: SupportedSpark
+    hadoop: str = ""
+
+    @property
+    def delta(self) -> DeltaBuild:
+        return self.support.builds[self.scala]
+
+
+def installed_spark() -> InstalledSpark:
+    """As the names of its jars tell. Raises UsageError if there is none that is supported."""
+    for folder in spark_jar_folders():
+        for jar in folder.glob("spark-core_*.jar"):
+            scala, version = jar.stem.removeprefix("spark-core_").split("-", 1)
+            home = str(folder.parent)
+            support = _supported(version, scala, home)
+            hadoop = next(folder.glob("hadoop-client-api-*.jar"), None)
+            found = hadoop.stem.rpartition("-")[2] if hadoop is not None else ""
+            return InstalledSpark(version, scala, home, support, found)
+    raise UsageError("Spark was not found", why="PySpark is not installed", do=NEWEST.install)
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersions:
     """The versions of one driver. ``pyspark`` is the Python side, ``spark`` the JVM's and
-    ``home`` its folder; ``delta`` is that of Delta Kernel, empty if there is none."""
+    ``home`` its folder; ``delta`` is that of Delta for Spark, empty if there is none."""
 
     pyspark: str
     spark: str
@@ -44,68 +121,73 @@ def versions_of(jvm: Any) -> RuntimeVersions:
         spark=str(jvm.org.apache.spark.package.SPARK_VERSION()),
         scala=str(jvm.scala.util.Properties.versionNumberString()),
         java=str(jvm.java.lang.System.getProperty("java.version")),
-        delta=_delta_version(jvm),
+        delta=str(jvm.io.delta.package.VERSION()) if _has(jvm, _DELTA) else "",
         home=str(jvm.java.lang.System.getenv("SPARK_HOME") or ""),
     )
 
 
-def _delta_version(jvm: Any) -> str:
-    kernel = _loaded(jvm, _KERNEL)
-    if kernel is not None:
-        return str(kernel.getField("KERNEL_VERSION").get(None))
-    older = _loaded(jvm, "io.delta.package")
-    return "" if older is None else str(jvm.io.delta.package.VERSION())
-
-
-def _loaded(jvm: Any, name: str) -> Any:
+def _has(jvm: Any, name: str) -> bool:
     from py4j.protocol import Py4JJavaError
 
     try:
-        return jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
     except Py4JJavaError:
-        return None
+        return False
+    return True
 
 
 def refuse_others(found: RuntimeVersions) -> None:
     """Raises UsageError if a version is not supported, or if there is no Delta."""
-    refuse_other_engine(found)
+    support = refuse_other_engine(found)
     if not found.delta:
+        package = support.builds[_minor(found.scala)].package
         raise UsageError(
             "this Spark session has no Delta",
-            why=f"the class {_KERNEL} is not on its class path",
-            do=f"start it with --packages {DELTA_PACKAGE} --conf spark.sql.extensions={EXTENSION} "
+            why=f"the class {_DELTA} is not on its class path",
+            do=f"start it with --packages {package} --conf spark.sql.extensions={EXTENSION} "
             f"--conf spark.sql.catalog.spark_catalog={CATALOG}, or have `rangeland submit` "
             "write the whole command",
         )
     refuse_other_delta(found)
 
 
-def refuse_other_engine(found: RuntimeVersions) -> None:
+def refuse_other_engine(found: RuntimeVersions) -> SupportedSpark:
     """Checks PySpark, Spark, Scala and Java."""
     place = f" in {found.home}" if found.home else ""
     if _minor(found.pyspark) != _minor(found.spark):
         raise UsageError(
             f"PySpark is {found.pyspark} and the Spark it uses{place} is {found.spark}",
             why="both sides of a session must be of one version",
-            do=f"Use the spark-submit of PySpark {SPARK}, or unset SPARK_HOME",
+            do=f"Use the spark-submit of PySpark {_minor(found.pyspark)}, or unset SPARK_HOME",
             pyspark=found.pyspark,
             spark=found.spark,
         )
-    if _minor(found.spark) != SPARK:
-        remedy = f"Use the spark-submit of a Spark {SPARK} ({_INSTALL}) and a cluster of that"
-        raise _other(f"Spark{place}", found.spark, SPARK, f"{remedy}; see what SPARK_HOME names")
-    if _minor(found.scala) != SCALA:
-        raise _other("Scala", found.scala, SCALA, f"Use the Spark that is built for Scala {SCALA}")
-    if _feature(found.java) < MINIMUM_JAVA:
-        remedy = f"Point JAVA_HOME at a JDK or JRE {MINIMUM_JAVA} or later, on every host"
-        raise _other("Java", found.java, f"{MINIMUM_JAVA} or later", remedy)
+    support = _supported(found.spark, found.scala, found.home)
+    if _feature(found.java) < support.java:
+        remedy = f"Point JAVA_HOME at a JDK or JRE {support.java} or later, on every host"
+        raise _other("Java", found.java, f"{support.java} or later", remedy)
+    return support
+
+
+def _supported(spark: str, scala: str, home: str) -> SupportedSpark:
+    place = f" in {home}" if home else ""
+    support = SUPPORTED.get(_minor(spark))
+    if support is None:
+        remedy = f"Use the spark-submit of a Spark {NEWEST.spark} ({NEWEST.install}) and a cluster"
+        raise _other(f"Spark{place}", spark, SPARKS, f"{remedy} of that; see what SPARK_HOME names")
+    if _minor(scala) not in support.builds:
+        wanted = " or ".join(support.builds)
+        raise _other("Scala", scala, wanted, f"Use the Spark that is built for Scala {wanted}")
+    return support
 
 
 def refuse_other_delta(found: RuntimeVersions) -> None:
     """Checks Delta, if there is one."""
-    if found.delta and _minor(found.delta) != DELTA:
-        remedy = f"Take other Delta jars away and start it with --packages {DELTA_PACKAGE}"
-        raise _other("Delta", found.delta, DELTA, remedy)
+    support = _supported(found.spark, found.scala, found.home)
+    if found.delta and _minor(found.delta) not in support.deltas:
+        package = support.builds[_minor(found.scala)].package
+        remedy = f"Take other Delta jars away and start it with --packages {package}"
+        raise _other("Delta", found.delta, " or ".join(support.deltas), remedy)
 
 
 def _other(what: str, found: str, wanted: str, remedy: str) -> UsageError:

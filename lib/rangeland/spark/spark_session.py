@@ -16,21 +16,22 @@ from typing import Any
 
 from rangeland.delta.store_kinds import S3_SCHEMES, scheme_of
 from rangeland.errors import StorageFailed, Unreachable, UsageError
+from rangeland.jvm.jar_sets import JAR_SETS
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import find_java
 from rangeland.spark.gateway import JvmExited, JvmStart
 from rangeland.spark.runtime_versions import (
     CATALOG,
     EXTENSION,
-    SPARK,
+    NEWEST,
+    InstalledSpark,
+    installed_spark,
     refuse_other_delta,
     refuse_other_engine,
     refuse_others,
     versions_of,
 )
 
-DELTA_JARS = "delta-4.4.0"
-S3_JARS = "hadoop-aws-3.5.0"
 logger = logging.getLogger(__name__)
 
 DEFAULTS = {
@@ -90,10 +91,11 @@ def _submitted() -> bool:
 def local_settings(table: str = "") -> dict[str, str]:
     """Settings of a local session: with Delta from our own cache of jars, so that nothing has
     to be resolved at the start, and with little logging by the JVM."""
-    find_java()
+    spark = installed_spark()
+    find_java(spark.support.java)
     quiet = Path(__file__).with_name("log4j2.properties")
     options = f"-Dlog4j2.configurationFile={quiet.as_uri()}" if quiet.is_file() else ""
-    jars = [DELTA_JARS, *([S3_JARS] if scheme_of(table) in S3_SCHEMES else [])]
+    jars = [spark.delta.jars, *([_s3_jars(spark)] if scheme_of(table) in S3_SCHEMES else [])]
     return {
         **DEFAULTS,
         "spark.master": os.environ.get("RANGELAND_MASTER", "local[*]"),
@@ -106,6 +108,17 @@ def local_settings(table: str = "") -> dict[str, str]:
         "spark.driver.extraJavaOptions": options,
         "spark.jars": ",".join(str(jar) for name in jars for jar in jar_files(name)),
     }
+
+
+def _s3_jars(spark: InstalledSpark) -> str:
+    name = f"hadoop-aws-{spark.hadoop}"
+    if name not in JAR_SETS:
+        raise UsageError(
+            f"a local session of Spark {spark.version} has no jars for tables on S3",
+            why=f"they are known for Spark {NEWEST.spark} only",
+            do=f"start it with spark-submit --packages org.apache.hadoop:hadoop-aws:{spark.hadoop}",
+        )
+    return name
 
 
 def with_delta(session: Any) -> Any:
@@ -149,7 +162,13 @@ def _not_started(error: Exception) -> Exception:
             "the Spark cluster cannot be reached",
             why="its master did not answer, or has ended the application before it began",
             do="check that the URL of --master (or RANGELAND_MASTER) is right and its master is "
-            f"up; a master of another Spark than {SPARK} looks the same, and its own log says "
-            "InvalidClassException. Spark's own output is above",
+            f"up; a master of another Spark than {_minor_of_pyspark()} looks the same, and its own "
+            "log says InvalidClassException. Spark's own output is above",
         )
     return StorageFailed("Spark could not be started", why=text[:300])
+
+
+def _minor_of_pyspark() -> str:
+    from pyspark import __version__
+
+    return ".".join(__version__.split(".")[:2])

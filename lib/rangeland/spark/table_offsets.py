@@ -19,6 +19,7 @@ from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs, runs_of
+from rangeland.spark.arrow_frames import collected
 
 _NEEDED = {"topic": "string", "partition": "int", "offset": "bigint"}
 _MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
@@ -64,7 +65,7 @@ def runs_in(
     ours."""
     names = [*_NEEDED, *(["broker"] if by_broker else [])]
     with _passing_over_missing_files(spark):
-        table = _plain(frame, names, columns).mapInArrow(_runs_of_task, _RUNS).toArrow()
+        table = collected(_plain(frame, names, columns).mapInArrow(_runs_of_task, _RUNS))
     found: dict[Partition, list[Runs]] = {}
     for topic, number, broker, firsts, untils in _groups(table):
         found.setdefault(Partition(topic, number, broker), []).append((firsts, untils))
@@ -111,7 +112,7 @@ def rows_of_entries(
     with _passing_over_missing_files(spark):
         plain = _plain(frame, keys, columns)
         rows = plain.where(f.col("broker").isNotNull()).groupBy(*keys).agg(f.count("*").alias("n"))
-        table = rows.mapInArrow(count, _COUNTS).toArrow()
+        table = collected(rows.mapInArrow(count, _COUNTS))
     return _counted(table, {partition: len(mine) for partition, mine in pieces.items()})
 
 

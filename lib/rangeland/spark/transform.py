@@ -21,9 +21,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rangeland.errors import Bug, JobFileError, RangelandError, TransformFailed
+from rangeland.spark.arrow_frames import arrow_schema
 from rangeland.spark.spark_jobs import translated
 
 MAX_MESSAGE = 500
@@ -119,7 +120,7 @@ def transformed_schema(spark: Any, transform: Transform, rows: pa.Schema) -> pa.
             do="keep at least one column",
         )
     try:
-        schema: pa.Schema = to_arrow_schema(made, timezone="UTC")
+        schema = arrow_schema(made)
     except PySparkException as error:
         raise JobFileError(
             f"the transform {transform.name} returns a column that cannot be written",

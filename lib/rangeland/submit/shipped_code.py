@@ -32,7 +32,7 @@ from rangeland import __version__
 from rangeland.decode.native.native_library import library_name
 from rangeland.errors import JobFileError, StorageFailed, UsageError
 
-MODULE_SUFFIXES = (".py", ".so", ".dylib", ".dll", ".properties")
+MODULE_SUFFIXES = (".py", ".so", ".dylib", ".dll", ".properties", ".java")
 ENVIRONMENT = "environment"
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 # Spark has its own PySpark and py4j, 500 MB of them; this package is added separately.
@@ -117,6 +117,14 @@ def jars_beyond(spark_jars: Path, jars: Sequence[Path]) -> list[Path]:
 def _artifact(jar: Path) -> str:
     """``delta-spark_4.2_2.13`` of ``delta-spark_4.2_2.13-4.4.0.jar``."""
     return re.sub(r"-\d.*", "", jar.stem)
+
+
+def make_kernel_zip(folder: Path, name: str, jars: Sequence[Path]) -> Path:
+    """``folder/NAME.zip`` with these jars, for drivers in a cluster."""
+    target = folder / f"{name}.zip"
+    with _placed(target) as file:
+        write_zip(file, [(jar, jar.name) for jar in jars])
+    return target
 
 
 # --- a transform ------------------------------------------------------------------------

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rangeland.delta.kernel_door import JARS_SETTING, KERNEL_JARS
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import UsageError
 from rangeland.job import Job
 from rangeland.job.source_settings import login_packages, tls_files
-from rangeland.spark.runtime_versions import CATALOG, DELTA_PACKAGE, EXTENSION
+from rangeland.spark.runtime_versions import CATALOG, EXTENSION
 from rangeland.submit.shipped_code import ENVIRONMENT
 
 NOT_AGAIN = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")
@@ -35,13 +36,17 @@ class SubmitFlag:
 
 @dataclass(frozen=True, slots=True)
 class SubmitChoices:
-    """The user's choices. ``jars`` are Delta's jars as files; if empty, Spark downloads them.
-    ``python`` is the command or path of Python on the executors' hosts."""
+    """The user's choices. ``delta`` is Delta as Spark downloads it, for the Spark of this
+    machine; ``jars`` are its jars as files, to be shipped instead. ``kernel`` is the folder with
+    the jars of Delta Kernel, if the driver is not to fetch them. ``python`` is the command or path
+    of Python on the executors' hosts."""
 
     master: str
+    delta: str
     deploy_mode: str = "client"
     env: str = "zip"
     jars: tuple[Path, ...] = ()
+    kernel: Path | None = None
     python: str = PYTHON
     speculation: bool = False
     dynamic_allocation: bool = False
@@ -51,13 +56,15 @@ class SubmitChoices:
 @dataclass(frozen=True, slots=True)
 class ShippedFiles:
     """The files to ship: ``package`` is the zip or the environment, ``modules`` those of a
-    transform, ``files`` those of the job's PEM files that exist on this machine."""
+    transform, ``files`` those of the job's PEM files that exist on this machine, ``kernel`` an
+    archive with the jars of Delta Kernel."""
 
     package: Path
     entry: Path
     modules: tuple[Path, ...] = ()
     platforms: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
+    kernel: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,7 @@ def submission(
         SubmitFlag(("--deploy-mode", choices.deploy_mode), _DEPLOY[choices.deploy_mode]),
         *_delta(choices),
         *_package(choices, shipped),
+        *_archives(choices, shipped),
         _conf("spark.log.level=WARN", "Spark logs less, so that progress is easy to read"),
         *_schedule(choices),
         *(_conf(setting, "as you asked") for setting in choices.conf),
@@ -152,7 +160,7 @@ def _conf(setting: str, why: str) -> SubmitFlag:
 def _delta(choices: SubmitChoices) -> list[SubmitFlag]:
     found = [
         SubmitFlag(
-            ("--packages", DELTA_PACKAGE),
+            ("--packages", choices.delta),
             "Delta for this Spark and Scala, downloaded where the driver starts; --delta jars "
             "ships the files instead, for hosts without access to a Maven repository",
         ),
@@ -179,13 +187,6 @@ def _package(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
     if files:
         what = "the transform's module" if packed else "this package, for the driver and each task"
         flags.append(SubmitFlag(("--py-files", ",".join(files)), what))
-    if packed:
-        flags.append(
-            SubmitFlag(
-                ("--archives", f"{shipped.package}#{ENVIRONMENT}"),
-                "this package and what it needs; executors unpack it where they work",
-            )
-        )
     python = f"./{ENVIRONMENT}/bin/python" if packed else choices.python
     flags.append(
         _conf(
@@ -200,6 +201,23 @@ def _package(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
                 "the Python of the driver, on this machine",
             )
         )
+    return flags
+
+
+def _archives(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
+    """One flag for all archives, since spark-submit only uses the last one."""
+    sent: dict[str, str] = {}
+    folder = choices.kernel
+    if choices.env == "packed":
+        why = "this package and what it needs; executors unpack it where they work"
+        sent[f"{shipped.package}#{ENVIRONMENT}"] = why
+    if shipped.kernel is not None:
+        folder = Path(KERNEL_JARS)
+        sent[f"{shipped.kernel}#{folder}"] = "Delta Kernel, for the driver"
+    flags = [SubmitFlag(("--archives", ",".join(sent)), "; ".join(sent.values()))] if sent else []
+    if folder is not None:
+        why = "where the driver finds Delta Kernel, which is kept apart from Spark's own jars"
+        flags.append(_conf(f"{JARS_SETTING}={folder}", why))
     return flags
 
 

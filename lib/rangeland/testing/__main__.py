@@ -16,7 +16,8 @@ from types import FrameType
 from typing import Protocol
 
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.jvm.jars import JAR_SETS, fetch_jars
+from rangeland.jvm.jar_sets import JAR_SETS
+from rangeland.jvm.jars import fetch_jars
 from rangeland.testing import jafka_clients, rocketmq_clients
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster

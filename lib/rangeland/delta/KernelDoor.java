@@ -1,0 +1,155 @@
+package rangeland;
+
+import io.delta.kernel.CommitRangeBuilder;
+import io.delta.kernel.Meta;
+import io.delta.kernel.Operation;
+import io.delta.kernel.Snapshot;
+import io.delta.kernel.SnapshotBuilder;
+import io.delta.kernel.TableManager;
+import io.delta.kernel.commit.CommitFailedException;
+import io.delta.kernel.commit.CommitMetadata;
+import io.delta.kernel.commit.CommitResponse;
+import io.delta.kernel.commit.Committer;
+import io.delta.kernel.data.ColumnarBatch;
+import io.delta.kernel.data.FilteredColumnarBatch;
+import io.delta.kernel.defaults.engine.DefaultEngine;
+import io.delta.kernel.engine.Engine;
+import io.delta.kernel.expressions.Column;
+import io.delta.kernel.internal.DeltaLogActionUtils;
+import io.delta.kernel.internal.actions.CommitInfo;
+import io.delta.kernel.internal.actions.SingleAction;
+import io.delta.kernel.internal.commit.DefaultFileSystemManagedTableOnlyCommitter;
+import io.delta.kernel.internal.types.DataTypeJsonSerDe;
+import io.delta.kernel.internal.util.Utils;
+import io.delta.kernel.internal.util.VectorUtils;
+import io.delta.kernel.transaction.CreateTableTransactionBuilder;
+import io.delta.kernel.transaction.DataLayoutSpec;
+import io.delta.kernel.types.StringType;
+import io.delta.kernel.types.StructType;
+import io.delta.kernel.utils.CloseableIterable;
+import io.delta.kernel.utils.CloseableIterator;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.StringTokenizer;
+import org.apache.hadoop.conf.Configuration;
+
+/**
+ * What Delta Kernel offers as static methods and constructors, as methods of an object.
+ *
+ * <p>Spark's own Janino compiles this when a driver starts. Janino knows no generics.
+ */
+public class KernelDoor {
+  private final Committer blind =
+      new BlindCommitter(DefaultFileSystemManagedTableOnlyCommitter.INSTANCE);
+
+  public String version() {
+    return Meta.KERNEL_VERSION;
+  }
+
+  public Engine engine(Configuration configuration) {
+    return DefaultEngine.create(configuration);
+  }
+
+  public String resolvePath(Engine engine, String path) {
+    return Utils.resolvePath(engine, path);
+  }
+
+  /** Commits on this snapshot are marked as blind appends if {@code isBlind}. */
+  public Snapshot snapshot(Engine engine, String path, boolean isBlind) {
+    SnapshotBuilder builder = TableManager.loadSnapshot(path);
+    return isBlind ? builder.withCommitter(blind).build(engine) : builder.build(engine);
+  }
+
+  public CreateTableTransactionBuilder newTable(String path, String schema, String engineInfo) {
+    return TableManager.buildCreateTableTransaction(path, this.schema(schema), engineInfo);
+  }
+
+  public DataLayoutSpec partitionedBy(List names) {
+    List columns = new ArrayList();
+    for (Iterator each = names.iterator(); each.hasNext(); ) {
+      columns.add(new Column((String) each.next()));
+    }
+    return DataLayoutSpec.partitioned(columns);
+  }
+
+  public Operation write() {
+    return Operation.WRITE;
+  }
+
+  public StructType schema(String json) {
+    return DataTypeJsonSerDe.deserializeStructType(json);
+  }
+
+  public CloseableIterable noActions() {
+    return CloseableIterable.emptyIterable();
+  }
+
+  /** The actions in these lines of JSON. */
+  public CloseableIterable actions(Engine engine, String text) {
+    List lines = new ArrayList();
+    StringTokenizer tokens = new StringTokenizer(text, "\n");
+    while (tokens.hasMoreTokens()) {
+      lines.add(tokens.nextToken());
+    }
+    ColumnarBatch batch = engine.getJsonHandler().parseJson(
+        VectorUtils.buildColumnVector(lines, StringType.STRING),
+        SingleAction.FULL_SCHEMA,
+        Optional.empty());
+    return CloseableIterable.inMemoryIterable(batch.getRows());
+  }
+
+  /** Writes who committed what since a version to a file of JSON lines. */
+  public void writeCommits(Engine engine, String path, long earliest, String target)
+      throws IOException {
+    Set wanted = new HashSet();
+    wanted.add(DeltaLogActionUtils.DeltaAction.COMMITINFO);
+    wanted.add(DeltaLogActionUtils.DeltaAction.TXN);
+    CloseableIterator batches = TableManager
+        .loadCommitRange(path, CommitRangeBuilder.CommitBoundary.atVersion(earliest))
+        .build(engine)
+        .getActions(engine, wanted);
+    List kept = new ArrayList();
+    try {
+      while (batches.hasNext()) {
+        kept.add(new FilteredColumnarBatch((ColumnarBatch) batches.next(), Optional.empty()));
+      }
+    } finally {
+      batches.close();
+    }
+    CloseableIterator rows = Utils.intoRows(Utils.toCloseableIterator(kept.iterator()));
+    engine.getJsonHandler().writeJsonFileAtomically(target, rows, true);
+  }
+}
+
+/**
+ * A committer whose commits say that they are blind appends.
+ *
+ * <p>Kernel writes {@code isBlindAppend: false} into every commit. Other writers must then assume
+ * that the commit has read the table, so their concurrent UPDATE, DELETE or MERGE fails although
+ * the two do not touch the same rows. This corrects that field and leaves the rest to Kernel's own.
+ */
+class BlindCommitter implements Committer {
+  private final Committer committer;
+
+  BlindCommitter(Committer committer) {
+    this.committer = committer;
+  }
+
+  public CommitResponse commit(Engine engine, CloseableIterator actions, CommitMetadata metadata)
+      throws CommitFailedException {
+    CommitInfo info = metadata.getCommitInfo();
+    CommitInfo blind = new CommitInfo(
+        info.getInCommitTimestamp(), info.getTimestamp(), info.getEngineInfo(),
+        info.getOperation(), info.getOperationParameters(), Optional.of(Boolean.TRUE),
+        info.getTxnId(), info.getOperationMetrics());
+    actions.next();  // Kernel's own commitInfo, which always comes first
+    CloseableIterator first = Utils.singletonCloseableIterator(
+        SingleAction.createCommitInfoSingleAction(blind.toRow()));
+    return committer.commit(engine, first.combine(actions), metadata);
+  }
+}

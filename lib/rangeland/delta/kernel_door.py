@@ -1,0 +1,76 @@
+"""Loads Delta Kernel into the driver's JVM, one and the same version whatever Spark runs there.
+
+Kernel needs a newer Parquet than most Sparks have, and Delta for Spark may bring another Kernel. So
+its jars are loaded by a class loader of their own, which looks there first and in the session
+afterwards: for Hadoop, Jackson, and the log stores that Delta and users have there. py4j finds
+classes by name, in the session only. So a Java class, ``KernelDoor``, which Spark's own Janino
+compiles in that class loader, offers as methods of an object what Kernel has as static methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from rangeland.errors import Bug, UsageError
+from rangeland.jvm.jars import jar_files
+
+KERNEL = "4.4.0"
+"""Its internal names are used, also by reflection, so it must be exactly this one."""
+KERNEL_JARS = f"delta-kernel-{KERNEL}"
+JARS_SETTING = "spark.rangeland.kernelJars"
+"""A folder with the jars, for drivers that cannot fetch them; set by ``rangeland submit``."""
+
+
+def kernel_door(context: Any) -> Any:
+    """The ``KernelDoor`` of a SparkContext's JVM, loaded once per JVM. Raises UsageError if the
+    jars are of another version, and what ``jar_files`` raises if they cannot be fetched."""
+    folder = context.getConf().get(JARS_SETTING)
+    jars = sorted(Path(folder).absolute().glob("*.jar")) if folder else jar_files(KERNEL_JARS)
+    return _loaded(context._gateway, tuple(jars), folder or "")
+
+
+@lru_cache(maxsize=1)
+def _loaded(gateway: Any, jars: Sequence[Path], folder: str) -> Any:
+    try:
+        door = _compiled(gateway, jars)
+        found = str(door.version())
+    except (Py4JJavaError, Py4JError, TypeError) as error:
+        if folder and KERNEL_JARS not in _kernels(jars):
+            raise _other_kernel(folder, ", ".join(_kernels(jars)) or "there is none") from error
+        raise Bug("Delta Kernel cannot be loaded", why=str(error).strip()) from error
+    if found != KERNEL:
+        raise _other_kernel(folder, found)
+    return door
+
+
+def _compiled(gateway: Any, jars: Sequence[Path]) -> Any:
+    jvm = gateway.jvm
+    urls = gateway.new_array(jvm.java.net.URL, len(jars))
+    for number, jar in enumerate(jars):
+        urls[number] = jvm.java.net.URL(jar.as_uri())
+    session = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setTargetVersion(8)  # of the class file: the first with static methods of interfaces
+    compiler.setParentClassLoader(jvm.org.apache.spark.util.ChildFirstURLClassLoader(urls, session))
+    compiler.cook(files("rangeland.delta").joinpath("KernelDoor.java").read_text())
+    door = compiler.getClassLoader().loadClass("rangeland.KernelDoor")
+    return door.getConstructors()[0].newInstance(gateway.new_array(jvm.java.lang.Object, 0))
+
+
+def _kernels(jars: Sequence[Path]) -> list[str]:
+    return [jar.stem for jar in jars if jar.name.startswith("delta-kernel-")]
+
+
+def _other_kernel(folder: str, found: str) -> UsageError:
+    return UsageError(
+        f"{folder} has no Delta Kernel {KERNEL}",
+        why=f"found: {found}",
+        do=f"Let {JARS_SETTING} name a folder with the jars of {KERNEL_JARS}, as in the command "
+        "that `rangeland submit` writes, or leave it out: they are fetched then",
+    )

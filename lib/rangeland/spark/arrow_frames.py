@@ -1,0 +1,24 @@
+"""Frames as Arrow and their schemas, which PySpark's releases offer differently."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas import types
+
+
+def arrow_schema(schema: Any) -> pa.Schema:
+    """A frame's schema, with timestamps in UTC."""
+    convert: Any = types.to_arrow_schema
+    named = inspect.signature(convert).parameters
+    return convert(schema, **({"timezone": "UTC"} if "timezone" in named else {}))
+
+
+def collected(frame: Any) -> pa.Table:
+    """The rows of a small frame."""
+    if hasattr(frame, "toArrow"):
+        return frame.toArrow()
+    batches = frame._collect_as_arrow()  # before Spark 4.0
+    return pa.Table.from_batches(batches, schema=arrow_schema(frame.schema))
