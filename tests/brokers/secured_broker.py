@@ -198,7 +198,8 @@ class SecuredOldCluster(KafkaZooKeeperCluster):
             f'KafkaServer {{ {_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
             f" {_MODULES}.scram.ScramLoginModule required; }};"
         )
-        jaas = self._written("jaas.conf", text)
+        jaas = self.directory / "jaas.conf"
+        jaas.write_text(text)
         option = f"-Djava.security.auth.login.config={jaas}"
         return super()._java(name, heap_mb, *([option] if name != "zookeeper" else []), *arguments)
 
