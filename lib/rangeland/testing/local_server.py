@@ -55,7 +55,7 @@ class LocalServer(Startable):
     """``kind`` is a word for people, ``jars`` a set of jars."""
 
     kind = ""
-    start_timeout_s = 60
+    start_timeout_s = 120
 
     def __init__(self, jars: str) -> None:
         self.port = 0
