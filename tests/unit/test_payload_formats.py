@@ -102,6 +102,8 @@ def test_the_log_has_other_columns_where_fields_are_columns() -> None:
         ({"value": {"format": "string"}, "registry": URL}, "decode.registry", "neither keys nor"),
         ({**value(), "registry": {"url": "x"}}, "decode.registry.url", "http://registry:8081"),
         ({"values": {}}, "decode.values", "did you mean decode.value"),
+        ({"format": "json"}, "decode.format", "did you mean decode.value.format"),
+        ({"username": "u"}, "decode.username", "did you mean decode.registry.username"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_line(decode: Any, field: str, expected: str) -> None:

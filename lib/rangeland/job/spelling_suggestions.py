@@ -25,11 +25,15 @@ def fields_of(model: type[BaseModel], prefix: FieldPath = ()) -> Iterator[FieldP
 
 
 def suggestion(path: FieldPath, fields: list[FieldPath]) -> FieldPath | None:
-    """A field of the same section with a similar name, or the same name in another section."""
+    """A field of the same section with a similar name, or one with the same name: in a section of
+    that one, or in the only other section that has it."""
     *section, name = path
     siblings = [str(field[-1]) for field in fields if list(field[:-1]) == section]
     similar = get_close_matches(str(name), siblings, n=1, cutoff=MIN_SIMILARITY)
     if similar:
         return (*section, similar[0])
     elsewhere = [field for field in fields if field[-1] == name]
+    below = [field for field in elsewhere if section and list(field[: len(section)]) == section]
+    if below:
+        return below[0]
     return elsewhere[0] if len(elsewhere) == 1 else None
