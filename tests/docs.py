@@ -18,6 +18,7 @@ PAGES = (
     "lib/README.md",
     "jobs/README.md",
     "configs/README.md",
+    "configs/typed-tables.md",
     "airflow_dags/README.md",
     "tests/README.md",
     "CONTRIBUTING.md",
