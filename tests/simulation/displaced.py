@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.simulation.delta import DeltaLog, Tables, Version
+from tests.simulation.files import MemoryStore, StoredFile
 from tests.simulation.invariants import JOB
 from tests.simulation.world import Violation, World
 
@@ -14,12 +15,14 @@ DISPLACEMENTS = ("lose-ledger", "other-ledger", "drop-table", "other-table")
 class Displacement:
     """Each act takes something away, or brings back what is away."""
 
-    def __init__(self, world: World, tables: Tables, table: str) -> None:
+    def __init__(self, world: World, tables: Tables, store: MemoryStore, table: str) -> None:
         self._world = world
         self._tables = tables
+        self._store = store
         self._table = table
         self._ledger = f"{table}/_rangeland/ledger"
         self._kept: dict[str, DeltaLog] = {}
+        self._files: dict[str, StoredFile] = {}
         self._landed: Mapping[str, int] = {}
 
     @property
@@ -40,6 +43,9 @@ class Displacement:
         self._landed = landed
         now = self._tables.logs.pop(key)
         self._kept[key] = now
+        if kind == "drop-table":  # so that a new table could be made in its folder
+            for path in [path for path in self._store.files if self._is_data(path)]:
+                self._files[path] = self._store.files.pop(path)
         if kind.startswith("other"):
             then = now.versions[0]
             other = Version(
@@ -55,7 +61,12 @@ class Displacement:
         """As it was. Raises Violation if something has landed meanwhile."""
         self.check()
         self._tables.logs.update(self._kept)
+        self._store.files.update(self._files)
         self._kept.clear()
+        self._files.clear()
+
+    def _is_data(self, path: str) -> bool:
+        return path.startswith(f"{self._table}/") and "/_rangeland/" not in path
 
     def check(self) -> None:
         if not self.is_open:

@@ -64,7 +64,7 @@ class History:
         self.operations = Operations()
         key = TablePath.parse(TABLE).key
         self.table_faults = TableFaults(self.world, self.tables, self.store, key)
-        self.displaced = Displacement(self.world, self.tables, key)
+        self.displaced = Displacement(self.world, self.tables, self.store, key)
         judge = ByteJudge if self.cluster.offsets_are_bytes else Judge
         self.judge = judge(self.cluster, self.tables, self.store, self.table_faults, key)
 

@@ -68,6 +68,7 @@ BEFORE_READING = ("lose", "lose", "damage", "damage", "elect", "elect", "compact
 """What happens to a log before anything of it is read."""
 OVERTAKEN = (
     ("backfill-end", "backfill-start", "run"),
+    ("backfill-end", "backfill-start", "run"),
     ("backfill-start", "backfill-end", "backfill"),
     ("run", "backfill"),
     ("backfill", "run"),
@@ -211,9 +212,9 @@ def _happening(rng: random.Random) -> Happening:
 
 def _act(rng: random.Random) -> str:
     drawn = rng.random()
-    if drawn < 0.1:
-        return rng.choice((*TABLE_ACTS, *("other-table",) * 3))
-    return rng.choice(RARE_ACTS if drawn < 0.16 else CLUSTER_ACTS)
+    if drawn < 0.14:
+        return rng.choice((*TABLE_ACTS, *("other-table",) * 4))
+    return rng.choice(RARE_ACTS if drawn < 0.2 else CLUSTER_ACTS)
 
 
 def _change(rng: random.Random) -> str:

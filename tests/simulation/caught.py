@@ -1,0 +1,38 @@
+"""The first seed at which each mutation was caught, where that is known.
+
+Histories are drawn otherwise after a change of ``scenario``; the search goes on from here then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CAUGHT_AT: Mapping[str, int] = {
+    "plans may overlap": 25,
+    "a plan is entered whoever came first": 25,
+    "unfinished plans stay unfinished": 105,
+    "an entry counts as written after a conflict": 38,
+    "an entry whose answer was lost counts as another driver's": 24,
+    "later plans forget the plans that are not in the table": 1010,
+    "a plan forgets what had landed before": 65,
+    "what has landed is landed again": 0,
+    "a run does not look at what has landed": 0,
+    "prepared files are not checked before the commit": 342,
+    "an overwritten table is landed in": 10,
+    "files that are gone stay in the table": 22,
+    "a table that was restored is landed in": 210,
+    "what may have landed has landed": 0,
+    "what a backfill has landed is not compared with its log": 45,
+    "a held partition moves on": 96,
+    "losses are not recorded": 54,
+    "a log that was cut and has grown again is whole": 28,
+    "a topic that was created again is the same": 68,
+    "aborted records are landed": 0,
+    "a marker is called aborted": 0,
+    "records before the position are landed again": 17,
+    "another table will do": 182,
+    "commits need no lock": 234,
+    "another ledger will do": 4,
+    "a damaged batch is skipped with what follows": 96,
+    "the mirror is ahead of the checkpoint": 1,
+}
