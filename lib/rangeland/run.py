@@ -47,7 +47,7 @@ from rangeland.landing.schema_change import naming_schemas
 from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
-from rangeland.logs import partition_fields
+from rangeland.logging_setup import partition_fields
 from rangeland.model import Partition, Range, Survey
 from rangeland.planning.checkpoint_move import passing
 from rangeland.planning.plan import Plan, PlanKind

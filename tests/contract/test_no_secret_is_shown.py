@@ -41,7 +41,7 @@ from rangeland.job.located_values import parse_job_text
 from rangeland.job.overrides import load_job
 from rangeland.job.source_settings import cluster_settings, look_up
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
-from rangeland.logs import JsonFormatter, TextFormatter
+from rangeland.logging_setup import JsonFormatter, TextFormatter
 from rangeland.model import Address
 from rangeland.render.error_view import error_picture
 from rangeland.schema_registry.registry_client import RegistryClient

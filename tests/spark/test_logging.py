@@ -17,7 +17,7 @@ SCRIPT = """
 import logging
 
 from rangeland import open_spark
-from rangeland.logs import LogFormat, LogLevel, LogSettings, configure
+from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure
 from rangeland.spark.task_logging import logged
 
 

@@ -7,7 +7,7 @@ import pytest
 from rangeland.dataframe.datasource import KNOWN, RangelandSource
 from rangeland.dataframe.reader import job_of_options
 from rangeland.errors import JobFileError, UsageError
-from rangeland.logs import LogFormat, LogLevel, LogSettings, current_settings
+from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, current_settings
 
 WHERE = {"servers": "ns:9876", "topics": "orders", "dialect": "rocketmq"}
 

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from rangeland.cli.stop_signals import StopSignals
 from rangeland.errors import Bug, RangelandError, UsageError
-from rangeland.logs import LogFormat, LogSettings, configure, reset
+from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
 from rangeland.spark.gateway import end_jvm
 from rangeland.wording import counted
 

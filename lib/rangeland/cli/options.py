@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.logs import LogFormat, LogLevel, LogSettings
+from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 
 if TYPE_CHECKING:
     from rangeland.job import Job

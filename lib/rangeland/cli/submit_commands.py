@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rangeland.job import Job
     from rangeland.job.located_values import JobText
     from rangeland.spark.runtime_versions import InstalledSpark
-    from rangeland.submit.submit_command import ShippedFiles, Submission, SubmitChoices
+    from rangeland.submit.submission import ShippedFiles, Submission, SubmitChoices
 
 LANDING_SCRIPT = '''"""Lands a job as `rangeland run` does; written by `rangeland submit`."""
 
@@ -127,7 +127,7 @@ def submit(
     from rangeland.job.overrides import load_job
     from rangeland.jvm.jars import fetch_jars
     from rangeland.spark.runtime_versions import installed_spark
-    from rangeland.submit.submit_command import PYTHON, SubmitChoices, refuse_impossible, submission
+    from rangeland.submit.submission import PYTHON, SubmitChoices, refuse_impossible, submission
 
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
     spark = installed_spark()
@@ -178,7 +178,7 @@ def _ships_jars(delta: str) -> bool:
 
 def _delta_jars(spark: InstalledSpark) -> tuple[Path, ...]:
     from rangeland.jvm.jars import jar_files
-    from rangeland.submit.shipped_code import jars_beyond
+    from rangeland.submit.package_zip import jars_beyond
 
     return tuple(jars_beyond(Path(spark.home, "jars"), jar_files(spark.delta.jars)))
 
@@ -194,27 +194,27 @@ def _shipped(
     from rangeland.delta.kernel_door import KERNEL_JARS
     from rangeland.job.source_settings import tls_files
     from rangeland.jvm.jars import jar_files
-    from rangeland.submit import shipped_code
-    from rangeland.submit.submit_command import ShippedFiles
+    from rangeland.submit import package_zip, packed_environment
+    from rangeland.submit.submission import ShippedFiles
 
     if entry is not None and not entry.is_file():
         raise UsageError(f"--entry {entry}: there is no such file", do="Name a script, as in jobs/")
     modules: list[Path] = []
     if job.sink.transform is not None:
         beside = (Path.cwd(), job_file.absolute().parent)
-        modules = shipped_code.transform_files(job.sink.transform, beside, out)
+        modules = package_zip.transform_files(job.sink.transform, beside, out)
     if choices.env == "zip":
-        package = shipped_code.make_zip(out)
+        package = package_zip.make_zip(out)
     else:
-        package = shipped_code.pack_environment(out, only)
+        package = packed_environment.pack_environment(out, only)
     if entry is None:
-        entry = shipped_code.write_text(out / "land.py", LANDING_SCRIPT)
+        entry = package_zip.write_text(out / "land.py", LANDING_SCRIPT)
     kernel = None
     if choices.deploy_mode == "cluster":
-        kernel = shipped_code.make_kernel_zip(out, KERNEL_JARS, jar_files(KERNEL_JARS))
+        kernel = package_zip.make_kernel_zip(out, KERNEL_JARS, jar_files(KERNEL_JARS))
     here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return ShippedFiles(
-        package, entry, tuple(modules), tuple(shipped_code.kernel_platforms()), here, kernel
+        package, entry, tuple(modules), tuple(package_zip.kernel_platforms()), here, kernel
     )
 
 
@@ -222,7 +222,7 @@ def _whole(job: Job, text: JobText, out: Path) -> Path:
     """The job with everything that it extends as one file, which is easier to ship."""
     import yaml
 
-    from rangeland.submit.shipped_code import write_text
+    from rangeland.submit.package_zip import write_text
 
     return write_text(
         out / f"{job.job}.whole.yaml", yaml.safe_dump(dict(text.values), sort_keys=False)

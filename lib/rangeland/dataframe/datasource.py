@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import UsageError
-from rangeland.logs import LogFormat, LogLevel, LogSettings, configure, current_settings
+from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.spark.plan_frames import frame_batches

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import BadRecord, Damage
-from rangeland.logs import partition_fields
+from rangeland.logging_setup import partition_fields
 from rangeland.model import Partition, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.policy import Action, Loss, LossKind, Policy

@@ -8,7 +8,7 @@ from typing import Any
 
 from rangeland.fetch.loop_actions import FetchLimits, FetchTarget
 from rangeland.fetch.replica_choice import ServingReplica
-from rangeland.logs import partition_fields
+from rangeland.logging_setup import partition_fields
 from rangeland.model import Address, Slice
 from rangeland.planning.policy import LossKind
 

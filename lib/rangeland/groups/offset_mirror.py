@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rangeland.groups.backend import GroupBackend
-from rangeland.logs import partition_fields
+from rangeland.logging_setup import partition_fields
 from rangeland.model import LogState, Partition
 from rangeland.planning.incarnation import LogMark, recreated
 from rangeland.wording import counted

@@ -39,7 +39,7 @@ from rangeland.landing.slice_reader import PlanReceipts, SliceReader
 from rangeland.landing.target_state import refuse_other_plan
 from rangeland.landing.task_output import refuse_less
 from rangeland.landing.untimed_records import without_time
-from rangeland.logs import partition_fields
+from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.table_audit import ReplacedRange

@@ -34,7 +34,7 @@ from rangeland.landing.job_history import JobHistory, UnfinishedPlan
 from rangeland.landing.loss_records import given_up, losses_of, regrown_losses, seen_losses
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
-from rangeland.logs import partition_fields
+from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile, Partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss

@@ -13,7 +13,7 @@ from dataclasses import replace
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError, TransformFailed
-from rangeland.logs import partition_fields
+from rangeland.logging_setup import partition_fields
 from rangeland.model import Slice
 from rangeland.planning.plan import PlanKind
 from rangeland.planning.policy import Action, LossKind, Policy

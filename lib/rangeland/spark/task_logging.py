@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pyspark import TaskContext
 
-from rangeland.logs import LogSettings, configure, current_settings
+from rangeland.logging_setup import LogSettings, configure, current_settings
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from rangeland.cli.command_output import CommandOutput, command_output
 from rangeland.errors import UsageError
 from rangeland.job.overrides import load_job
-from rangeland.logs import LogFormat, LogLevel, LogSettings
+from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 from rangeland.results import RunResult
 
 

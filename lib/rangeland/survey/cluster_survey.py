@@ -15,7 +15,7 @@ from dataclasses import replace
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetAnswer
 from rangeland.groups.backend import GroupBackend
-from rangeland.logs import partition_fields
+from rangeland.logging_setup import partition_fields
 from rangeland.model import (
     Address,
     AtOffset,

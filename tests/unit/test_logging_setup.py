@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from rangeland.cli import command_line
-from rangeland.logs import (
+from rangeland.logging_setup import (
     LogFormat,
     LogLevel,
     LogSettings,

@@ -1,29 +1,20 @@
-"""Packs this package for a cluster, in one of two ways.
+"""Zips of this package, of a transform and of jars, for a cluster (``--py-files``).
 
-A zip of the package (``--py-files``) is for workers whose Python has the few packages that tasks
-import; each host extracts the kernel from it. A Python environment as an archive is for workers
-that only have a Python of the same version at the same path, as a virtual environment needs.
-
-The zip has the files of a wheel, and the same bytes each time. An environment is made of the
-installed distributions, by their own lists of files. Both are written to a temporary file and
-renamed.
+A zip of the package has the files of a wheel, and the same bytes each time. It is for workers whose
+Python has the few packages that tasks import; each host extracts the kernel from it. What is
+written gets its name once it is complete.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
-import platform
 import re
 import sys
-import tarfile
 import tempfile
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
-from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import IO
 
@@ -33,15 +24,9 @@ from rangeland.decode.native.native_library import library_name
 from rangeland.errors import JobFileError, StorageFailed, UsageError
 
 MODULE_SUFFIXES = (".py", ".so", ".dylib", ".dll", ".properties", ".java")
-ENVIRONMENT = "environment"
-SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
-# Spark has its own PySpark and py4j, 500 MB of them; this package is added separately.
-LEFT_OUT = frozenset(["pyspark", "py4j", "delta-spark", "pip", "setuptools", "wheel", "rangeland"])
 # With a fixed date, a zip of the same files has the same bytes, which helps Spark's caches.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
-
-# --- the package ------------------------------------------------------------------------
 
 NATIVE_FOLDER = "decode/native"
 
@@ -51,7 +36,7 @@ def make_zip(folder: Path) -> Path:
     platforms that are installed. Raises UsageError if there is none for this platform."""
     target = folder / f"rangeland-{__version__}.zip"
     files = package_files()
-    with _placed(target) as file:
+    with placed(target) as file:
         write_zip(file, files)
     return target
 
@@ -122,12 +107,9 @@ def _artifact(jar: Path) -> str:
 def make_kernel_zip(folder: Path, name: str, jars: Sequence[Path]) -> Path:
     """``folder/NAME.zip`` with these jars, for drivers in a cluster."""
     target = folder / f"{name}.zip"
-    with _placed(target) as file:
+    with placed(target) as file:
         write_zip(file, [(jar, jar.name) for jar in jars])
     return target
-
-
-# --- a transform ------------------------------------------------------------------------
 
 
 def transform_files(name: str, beside: Sequence[Path], folder: Path) -> list[Path]:
@@ -149,91 +131,20 @@ def transform_files(name: str, beside: Sequence[Path], folder: Path) -> list[Pat
     if origin.name != "__init__.py":
         return [origin]
     target = folder / f"{top}.zip"
-    with _placed(target) as file:
+    with placed(target) as file:
         write_zip(file, files_below(origin.parent, top))
     return [target]
 
 
-# --- an environment ---------------------------------------------------------------------
-
-
-def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
-    """``folder/environment.tar.gz``: this package and the installed distributions (or ``only``
-    these) as a virtual environment, without those that Spark provides.
-
-    Its ``bin/python`` is a link to the path of this machine's Python. Raises UsageError for a
-    distribution whose files are elsewhere, such as one in editable mode."""
-    target = folder / f"{ENVIRONMENT}.tar.gz"
-    chosen, ours = _chosen(only), package_files()
-    with (
-        _placed(target) as file,
-        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        _add_python(archive)
-        for distribution in chosen:
-            for path, name in _files_of(distribution):
-                archive.add(path, f"{SITE}/{name}", recursive=False)
-        for path, name in ours:
-            archive.add(path, f"{SITE}/{name}", recursive=False)
-    return target
-
-
-def _chosen(only: Collection[str] | None) -> list[Distribution]:
-    found = {_plain(d.metadata["Name"]): d for d in reversed(list(distributions()))}
-    if only is None:
-        return [found[name] for name in sorted(found) if name not in LEFT_OUT]
-    if missing := sorted(_plain(name) for name in only if _plain(name) not in found):
-        raise UsageError(f"{missing[0]} is not installed here", do=f"pip install {missing[0]}")
-    return [found[name] for name in sorted(map(_plain, only))]
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-").replace(".", "-")
-
-
-def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
-    """The files in a distribution's site folder, from its own list."""
-    name = distribution.metadata["Name"]
-    if distribution.files is None or '"editable": true' in (
-        distribution.read_text("direct_url.json") or ""
-    ):
-        raise UsageError(
-            f"{name} cannot be packed",
-            why="it is in editable mode, or has no list of its files",
-            do=f"pip install {name} without -e, in its own environment",
-        )
-    for file in distribution.files:
-        path = Path(str(distribution.locate_file(file)))
-        if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
-            yield path.resolve(), file.as_posix()
-
-
-def _add_python(archive: tarfile.TarFile) -> None:
-    """What makes a folder a virtual environment: links to a Python, and a file that names it."""
-    base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-    for name in ("python", "python3", f"python{platform.python_version().rpartition('.')[0]}"):
-        link = tarfile.TarInfo(f"bin/{name}")
-        link.type, link.linkname, link.mode = tarfile.SYMTYPE, str(base), 0o777
-        archive.addfile(link)
-    text = (
-        f"home = {base.parent}\ninclude-system-site-packages = false\n"
-        f"version = {platform.python_version()}\n"
-    ).encode()
-    says = tarfile.TarInfo("pyvenv.cfg")
-    says.size = len(text)
-    archive.addfile(says, io.BytesIO(text))
-
-
 def write_text(target: Path, text: str) -> Path:
     """Writes a small text file next to what is shipped."""
-    with _placed(target) as file:
+    with placed(target) as file:
         file.write(text.encode())
     return target
 
 
 @contextmanager
-def _placed(target: Path) -> Iterator[IO[bytes]]:
+def placed(target: Path) -> Iterator[IO[bytes]]:
     """A file that appears under its name once it is complete. Raises StorageFailed."""
     temporary = ""
     try:

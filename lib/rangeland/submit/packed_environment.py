@@ -1,0 +1,93 @@
+"""Packs a Python environment for a cluster, as an archive (``--archives``).
+
+It is for workers that only have a Python of the same version at the same path, as a virtual
+environment needs. It is made of this package and the installed distributions, by their own lists
+of files.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import platform
+import sys
+import tarfile
+from collections.abc import Collection, Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+from rangeland.errors import UsageError
+from rangeland.submit.package_zip import package_files, placed
+
+ENVIRONMENT = "environment"
+SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+# Spark has its own PySpark and py4j, 500 MB of them; this package is added separately.
+LEFT_OUT = frozenset(["pyspark", "py4j", "delta-spark", "pip", "setuptools", "wheel", "rangeland"])
+
+
+def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
+    """``folder/environment.tar.gz``: this package and the installed distributions (or ``only``
+    these) as a virtual environment, without those that Spark provides.
+
+    Its ``bin/python`` is a link to the path of this machine's Python. Raises UsageError for a
+    distribution whose files are elsewhere, such as one in editable mode."""
+    target = folder / f"{ENVIRONMENT}.tar.gz"
+    chosen, ours = _chosen(only), package_files()
+    with (
+        placed(target) as file,
+        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        _add_python(archive)
+        for distribution in chosen:
+            for path, name in _files_of(distribution):
+                archive.add(path, f"{SITE}/{name}", recursive=False)
+        for path, name in ours:
+            archive.add(path, f"{SITE}/{name}", recursive=False)
+    return target
+
+
+def _chosen(only: Collection[str] | None) -> list[Distribution]:
+    found = {_plain(d.metadata["Name"]): d for d in reversed(list(distributions()))}
+    if only is None:
+        return [found[name] for name in sorted(found) if name not in LEFT_OUT]
+    if missing := sorted(_plain(name) for name in only if _plain(name) not in found):
+        raise UsageError(f"{missing[0]} is not installed here", do=f"pip install {missing[0]}")
+    return [found[name] for name in sorted(map(_plain, only))]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
+    """The files in a distribution's site folder, from its own list."""
+    name = distribution.metadata["Name"]
+    if distribution.files is None or '"editable": true' in (
+        distribution.read_text("direct_url.json") or ""
+    ):
+        raise UsageError(
+            f"{name} cannot be packed",
+            why="it is in editable mode, or has no list of its files",
+            do=f"pip install {name} without -e, in its own environment",
+        )
+    for file in distribution.files:
+        path = Path(str(distribution.locate_file(file)))
+        if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
+            yield path.resolve(), file.as_posix()
+
+
+def _add_python(archive: tarfile.TarFile) -> None:
+    """What makes a folder a virtual environment: links to a Python, and a file that names it."""
+    base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    for name in ("python", "python3", f"python{platform.python_version().rpartition('.')[0]}"):
+        link = tarfile.TarInfo(f"bin/{name}")
+        link.type, link.linkname, link.mode = tarfile.SYMTYPE, str(base), 0o777
+        archive.addfile(link)
+    text = (
+        f"home = {base.parent}\ninclude-system-site-packages = false\n"
+        f"version = {platform.python_version()}\n"
+    ).encode()
+    says = tarfile.TarInfo("pyvenv.cfg")
+    says.size = len(text)
+    archive.addfile(says, io.BytesIO(text))
