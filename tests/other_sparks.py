@@ -37,8 +37,9 @@ def run_tests(
     spark: str, arguments: Sequence[str] = (), java_home: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Runs pytest on this Spark, with its output in one text."""
-    # The options for quick sessions, but not the archive of another Spark's classes.
-    kept = {k: v for k, v in os.environ.items() if k not in ("SPARK_HOME", "SPARK_SUBMIT_OPTS")}
+    # Neither options of the outer run are for this one, nor the archive of another Spark's classes.
+    left_out = ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "PYTEST_ADDOPTS")
+    kept = {k: v for k, v in os.environ.items() if k not in left_out}
     more = {"PYTHONPATH": python_path(spark), "SPARK_LOCAL_IP": "127.0.0.1"}
     if java_home:
         more["JAVA_HOME"] = java_home
