@@ -21,6 +21,7 @@ from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.probe import brokers_seen_by
 from rangeland.testing.producing import (
     CODECS,
+    WHOLE_BATCHES_MS,
     Record,
     create_topic,
     delete_records,
@@ -100,7 +101,7 @@ def test_the_lines_of_a_file_become_records(
 @pytest.mark.parametrize("codec", CODECS)
 def test_each_codec_is_served(kafka: KafkaCluster, topic: str, codec: str) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(500), codec=codec, linger_ms=50)
+    produce(kafka.bootstrap, topic, numbered(500), codec=codec, linger_ms=WHOLE_BATCHES_MS)
     read = consume(kafka.bootstrap, topic)
     assert [record.value for record in read] == [record.value for record in numbered(500)]
 

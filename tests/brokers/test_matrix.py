@@ -28,6 +28,7 @@ from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.probe import leaders_seen_by
 from rangeland.testing.producing import (
     CODECS,
+    WHOLE_BATCHES_MS,
     Record,
     create_topic,
     delete_records,
@@ -188,7 +189,14 @@ def test_any_part_of_a_packed_log_is_read(cluster: Cluster, topic: str) -> None:
     make(cluster, topic)
     version, records = cluster.version, numbered(100)
     for codec in ("gzip", "none"):
-        produce(cluster.bootstrap, topic, records, codec=codec, version=version, linger_ms=100)
+        produce(
+            cluster.bootstrap,
+            topic,
+            records,
+            codec=codec,
+            version=version,
+            linger_ms=WHOLE_BATCHES_MS,
+        )
     settings = settings_of(cluster.bootstrap)
     log = log_of(settings, topic)
     assert (log.start_offset, log.end_offset) == (0, 200)

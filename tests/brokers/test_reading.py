@@ -15,7 +15,14 @@ from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Counts, LogState
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import CODECS, Record, create_topic, numbered, produce
+from rangeland.testing.producing import (
+    CODECS,
+    WHOLE_BATCHES_MS,
+    Record,
+    create_topic,
+    numbered,
+    produce,
+)
 from tests.brokers.reading import (
     Read,
     look,
@@ -68,7 +75,12 @@ def test_every_codec_is_read_as_the_judge_reads_it(
     create_topic(kafka.bootstrap, topic, partitions=2)
     for partition in (0, 1):
         produce(
-            kafka.bootstrap, topic, odd_records(), codec=codec, partition=partition, linger_ms=50
+            kafka.bootstrap,
+            topic,
+            odd_records(),
+            codec=codec,
+            partition=partition,
+            linger_ms=WHOLE_BATCHES_MS,
         )
     found = read_topic(topic, settings)
     assert found.rows == consume(kafka.bootstrap, topic)
@@ -127,7 +139,14 @@ def mixed(kafka: KafkaCluster, settings: ClusterSettings) -> Mixed:
     name = f"reading-mixed-codecs-{uuid.uuid4().hex[:8]}"
     create_topic(kafka.bootstrap, name)
     for codec in CODECS:
-        produce(kafka.bootstrap, name, odd_records(50), codec=codec, batch_records=7, linger_ms=20)
+        produce(
+            kafka.bootstrap,
+            name,
+            odd_records(50),
+            codec=codec,
+            batch_records=7,
+            linger_ms=WHOLE_BATCHES_MS,
+        )
     (log,) = look(settings, topics=(name,)).logs.values()
     return Mixed(log, consume(kafka.bootstrap, name))
 
@@ -201,7 +220,7 @@ def test_small_slices_of_one_leader_share_one_request(
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=40)
     records = [Record(b"%d" % i, partition=i % 40) for i in range(400)]
-    produce(kafka.bootstrap, topic, records, linger_ms=50)
+    produce(kafka.bootstrap, topic, records, linger_ms=WHOLE_BATCHES_MS)
     slices = slices_of(look(settings, topics=(topic,)))
     with spied_requests(monkeypatch) as sent:
         found = read(slices, settings)

@@ -13,7 +13,7 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producing import WHOLE_BATCHES_MS, Record, create_topic, produce
 from tests.chaos.conftest import Start
 from tests.chaos.driver import KEPT, PREPARED, WRITTEN
 from tests.chaos.invariants import judge_ledger, landings, write_job
@@ -45,7 +45,7 @@ def test_what_a_killed_driver_quarantined_is_in_quarantine_once(
 ) -> None:
     create_topic(kafka.bootstrap, topic, 1)
     records = (Record(b"%d" % n, b"v" * 40, partition=0) for n in range(COUNT))
-    produce(kafka.bootstrap, topic, records, batch_records=BATCH, linger_ms=100)
+    produce(kafka.bootstrap, topic, records, batch_records=BATCH, linger_ms=WHOLE_BATCHES_MS)
     damage_second_batch(kafka, topic)
     table = folder / "table"
     policy = {"policy": {"corrupt": "quarantine"}}

@@ -12,7 +12,7 @@ from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, table_queries
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producing import WHOLE_BATCHES_MS, Record, create_topic, produce
 from tests.spark.landings import table_of
 
 BATCH, BATCHES = 10, 3
@@ -28,7 +28,7 @@ def filled(kafka: KafkaCluster, topic: str) -> None:
 def add(kafka: KafkaCluster, topic: str, partitions: tuple[int, ...]) -> None:
     for partition in partitions:
         records = (Record(b"%d" % n, b"v" * 50, partition=partition) for n in range(WIDTH))
-        produce(kafka.bootstrap, topic, records, batch_records=BATCH, linger_ms=100)
+        produce(kafka.bootstrap, topic, records, batch_records=BATCH, linger_ms=WHOLE_BATCHES_MS)
 
 
 def flip(kafka: KafkaCluster, topic: str, batch: int = 1) -> None:

@@ -33,6 +33,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.producing import (
     CODECS,
+    WHOLE_BATCHES_MS,
     Record,
     create_topic,
     delete_records,
@@ -286,7 +287,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
                         records,
                         codec=codec,
                         partition=partition,
-                        linger_ms=100,
+                        linger_ms=WHOLE_BATCHES_MS,
                     )
         cluster.stop(1)
         for codec in CODECS:

@@ -23,7 +23,7 @@ from rangeland.jvm.java import find_java
 from rangeland.model import Counts
 from rangeland.planning.policy import LossKind
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producing import WHOLE_BATCHES_MS, Record, create_topic, produce
 from tests.spark.damage import checkpoints, is_proved, losses
 from tests.spark.landings import QUICK, expected, job_of, offsets_in, offsets_of
 
@@ -74,7 +74,7 @@ def fill(kafka: KafkaCluster, topic: str, config: dict[str, object]) -> None:
     create_topic(kafka.bootstrap, topic, config=config)
     for number in range(SEGMENTS):
         records = [Record(b"%d" % (SEGMENT * number + i), b"key-%d" % i) for i in range(SEGMENT)]
-        produce(kafka.bootstrap, topic, records, batch_records=SEGMENT, linger_ms=100)
+        produce(kafka.bootstrap, topic, records, batch_records=SEGMENT, linger_ms=WHOLE_BATCHES_MS)
         time.sleep(0.15)  # the next append rolls the segment
     produce(kafka.bootstrap, topic, [Record(b"last", b"last")])
 

@@ -6,11 +6,12 @@ import inspect
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas import types
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
     """A frame's schema, with timestamps in UTC."""
+    from pyspark.sql.pandas import types
+
     convert: Any = types.to_arrow_schema
     named = inspect.signature(convert).parameters
     return convert(schema, **({"timezone": "UTC"} if "timezone" in named else {}))

@@ -31,6 +31,8 @@ from rangeland.testing.probe import leaders_seen_by
 
 Servers = str | Sequence[str]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+WHOLE_BATCHES_MS = 10_000
+"""A linger that no batch reaches: each is full, or the last. The end of writing ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,8 @@ def produce(
     """Writes records in order and returns their number, once all are acknowledged.
 
     ``partition`` is for records that name none themselves. A batch ends at
-    ``batch_bytes``, ``batch_records`` or after ``linger_ms``. Without ``idempotent`` a
+    ``batch_bytes``, ``batch_records`` or after ``linger_ms`` (`WHOLE_BATCHES_MS` for batches whose
+    ends do not depend on how busy the machine is). Without ``idempotent`` a
     retry may write twice, as it may in the field; keep brokers whole where counts matter.
     ``version`` is the brokers', where they are too old to be asked for it."""
     settings = _settings(codec, batch_bytes, batch_records, linger_ms) | reaching_back(version)
