@@ -24,13 +24,14 @@ from rangeland.job import Job
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
 from rangeland.queries import table_queries
+from rangeland.queries.payload_sample import sample
 from rangeland.results import WriterSchema
 from rangeland.schema_registry.proto_compiler import compile_proto
 from rangeland.testing.apicurio import ApicurioRegistry
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.brokers.registry_proxy import guarded
-from tests.spark.landings import job_of, stored_rows
+from tests.spark.landings import job_of, stored_rows, table_of
 from tests.spark.typed_landings import produced, rows_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -94,7 +95,8 @@ def test_a_topic_that_changes_its_schema_in_mid_range(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Bad records go to quarantine. With a login, which nothing repeats."""
+    """Bad records go to quarantine, and one of them lands once its schema is registered; a new
+    field becomes a column; a new type is refused. All with a login."""
     secret = tmp_path / "secret"  # a file, since processes of Spark may have another environment
     secret.write_text(SECRET)
     caplog.set_level(logging.DEBUG, logger="rangeland")
@@ -145,6 +147,47 @@ def test_a_topic_that_changes_its_schema_in_mid_range(
         assert f"schema {foreign} is registered as {topic}-bills, not {subject}" in reasons
         assert "the schema registry has no schema with id 2000000000" in reasons
 
+        until = {"from": "earliest", "until": {topic: {"0": 60}}}
+        part = registered(kafka, url, f"{table}-2", topic, decode=decode, range=until)
+        frame = rangeland.plan(part, spark).read(spark).orderBy("offset")
+        file = tmp_path / "job.json"
+        asked = {"value": {"format": "avro"}, **decode}
+        document = {"source": {"servers": list(kafka.bootstrap), "topics": [topic]}, "range": until}
+        file.write_text(
+            json.dumps({"job": "j", "sink": {"table": table}, "decode": asked, **document})
+        )
+        source = spark.read.format("rangeland").option("job", str(file)).load().orderBy("offset")
+        for one in (frame, source):
+            assert one.schema["value"] == table_of(spark, table).schema["value"]
+            assert [row["value"].asDict() for row in one.collect()] == wanted[:60]
+        seen = sample(job, NoProgress(), 20)
+        assert seen.undecodable == len(bad)
+        assert seen.schema == "id BIGINT, name STRING, tags ARRAY<STRING>"
+        assert WriterSchema(new, 13, subject) in seen.schemas
+
+        assert registry.register(subject, schemas[2]) == later
+        done = run.redrive(job, spark, NoProgress()).done
+        assert done is not None
+        assert (done.landed, done.added_columns) == (1, ("value.more",))
+        assert done.schemas == (WriterSchema(later, 1, subject, 3),)
+        produced(kafka, topic, avro(later, schemas[2], last))
+        assert rangeland.land(job, spark).landed == 1
+        assert values_in(table) == [
+            *(value and {**value, "more": None} for value in wanted),
+            *(last * 2),
+        ]
+        assert is_proved(spark, job)
+        # A type that changes.
+        wrong = record("Order", id="string")
+        newest = registry.register(subject, wrong)
+        produced(kafka, topic, avro(newest, wrong, [{"id": "x"}]))
+        with pytest.raises(TableRefused) as refused:
+            rangeland.land(job, spark)
+        assert refused.value.exit_code == 73
+        assert "BIGINT" in str(refused.value)
+        assert f"schema {newest}, the latest of {subject}" in str(refused.value)
+        assert f"what landed last was written with {later}" in str(refused.value)
+        assert len(values_in(table)) == 63
     assert SECRET not in caplog.text
     assert login not in caplog.text
     for file in Path(table).rglob("*"):
