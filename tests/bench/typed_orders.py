@@ -74,11 +74,9 @@ def json_orders(count: int) -> Iterator[bytes]:
         yield json.dumps(order, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def avro_orders(count: int, schema_id: int | None = None) -> Iterator[bytes]:
-    """With Confluent's framing for a schema id, bare without."""
+def avro_orders(count: int) -> Iterator[bytes]:
     parsed = fastavro.parse_schema(json.loads(AVRO))
-    framing = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
     for order in orders(count):
         out = io.BytesIO()
         fastavro.schemaless_writer(out, parsed, order)
-        yield framing + out.getvalue()
+        yield out.getvalue()

@@ -1,8 +1,7 @@
 """The sides of the typed part: payloads become columns of a Delta table, whoever decodes them.
 
 Both sides of a format write the same columns. Spark's side is what its own documentation shows:
-its Kafka source, ``from_json`` or ``from_avro``, and Delta's writer; it gets the schema as text and
-cuts a registry's framing off, where a job would have to look the schema up first.
+its Kafka source, ``from_json`` or ``from_avro``, and Delta's writer; it gets the schema as text.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 from tests.bench.competitors import Ground, Side, land, rows_of_table, spark_frame
 from tests.bench.typed_orders import AVRO, DDL
 
-FRAMING_BYTES = 5
 Decoded = Callable[[Any], Any]
 """What Spark makes of the column of payloads."""
 
@@ -46,15 +44,6 @@ def avro_sides(same: SameRows, schema: Path) -> list[Side]:
     return [_ours("avro", decode, same), _sparks("from_avro", _from_avro, same)]
 
 
-def registry_sides(same: SameRows, url: str) -> list[Side]:
-    decode = {"value": {"format": "avro"}, "registry": {"url": url}}
-    spark = partial(_from_avro, framing=FRAMING_BYTES)
-    return [
-        _ours("avro, registry", decode, same),
-        _sparks("from_avro, head cut off", spark, same),
-    ]
-
-
 def _ours(name: str, decode: Mapping[str, Any], same: SameRows) -> Side:
     landing = partial(land, decode=decode)
     return Side(name, f"Rangeland, {name} -> Delta", "typed", landing, same, shows_phases=True)
@@ -77,9 +66,7 @@ def _from_json(value: Any) -> Any:
     return from_json(value.cast("string"), DDL)
 
 
-def _from_avro(value: Any, framing: int = 0) -> Any:
+def _from_avro(value: Any) -> Any:
     from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.functions import length, lit, substring
 
-    bare = substring(value, lit(framing + 1), length(value) - framing) if framing else value
-    return from_avro(bare, AVRO)
+    return from_avro(value, AVRO)
