@@ -184,6 +184,12 @@ class LogState:
     borders: tuple[int, ...] | None = None
     epoch_is_read: bool = False
 
+    def to_slice(self, index: int = 0, from_offset: int | None = None) -> Slice:
+        """The log, or what it has from an offset on, as one slice."""
+        begin = self.start_offset if from_offset is None else from_offset
+        id_, address = self.leader.topic_id, self.leader.address
+        return Slice(index, self.partition, begin, self.end_offset, topic_id=id_, leader=address)
+
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:

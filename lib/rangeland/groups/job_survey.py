@@ -16,7 +16,7 @@ from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, registry_of
-from rangeland.model import Isolation, Slice, Survey
+from rangeland.model import Isolation, Survey
 from rangeland.patterns import matching
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.seen_schema_ids import seen_schema_ids
@@ -59,14 +59,7 @@ def schema_ids_in_logs(job: Job) -> dict[TopicField, Counter[int]]:
     survey = survey_of(job, wanted, settings=settings)
     topics = sorted({*known, *(partition.topic for partition in survey.logs)})
     slices = [
-        Slice(
-            index,
-            log.partition,
-            log.start_offset,
-            log.end_offset,
-            topic_id=log.leader.topic_id,
-            leader=log.leader.address,
-        )
+        log.to_slice(index)
         for index, log in enumerate(survey.logs.values())
         if log.start_offset < log.end_offset
     ]

@@ -14,7 +14,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.landing.target_state import LandingTarget
-from rangeland.model import LogState, Partition, Slice, Survey
+from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, still_holds
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import FOUND_BY_READING, Action, Loss
@@ -60,15 +60,7 @@ def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, Loss]
 
 
 def _read_at(log: LogState, at: int, cluster: ClusterSettings) -> Loss | None:
-    piece = Slice(
-        0,
-        log.partition,
-        at,
-        log.end_offset,
-        topic_id=log.leader.topic_id,
-        leader=log.leader.address,
-    )
-    with closing(read_slices([piece], cluster)) as chunks:
+    with closing(read_slices([log.to_slice(from_offset=at)], cluster)) as chunks:
         for chunk in chunks:
             if chunk.until_offset > at:
                 return None

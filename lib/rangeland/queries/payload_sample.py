@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -90,22 +90,14 @@ def newest(
     together: list[Slice] = []
     alone: list[list[Slice]] = []
     for index, log in enumerate(logs):
-        piece = Slice(
-            index,
-            log.partition,
-            log.start_offset,
-            log.end_offset,
-            topic_id=log.leader.topic_id,
-            leader=log.leader.address,
-        )
         if log.start_offset >= log.end_offset:
             continue
         if log.borders is None:
             begin = max(log.start_offset, log.end_offset - records)
-            together.append(replace(piece, from_offset=begin))
+            together.append(log.to_slice(index, begin))
         else:
             # Where the newest begin is unknown, so the reading stops early, which ends all slices.
-            alone.append([piece])
+            alone.append([log.to_slice(index)])
     groups = [together, *alone] if together else alone
     return [batch for slices in groups for batch in _rows(slices, settings, records)]
 
