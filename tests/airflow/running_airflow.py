@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from rangeland.testing.ports import free_ports
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 from tests.airflow.deployment import Airflow
 from tests.airflow.postgres import PostgresServer
 
@@ -23,7 +23,6 @@ COMMANDS = {
     "dag-processor": [],
     "triggerer": ["--skip-serve-logs"],
 }
-PATIENCE_S = 240
 
 
 class LiveAirflow(Airflow):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.processes import remove_directory, temporary_directory
+from rangeland.testing.processes import PATIENCE_S, remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic, numbered, produce
 from rangeland.testing.sparkcluster import SPARK_HOME, SparkCluster
 from tests.airflow.deployment import LIBRARY, Airflow, offsets_in, write_job
@@ -40,7 +40,7 @@ def submit_command(job: Path, master: str, folder: Path) -> list[str]:
         stdout=subprocess.PIPE,
         check=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     program, *flags = json.loads(done.stdout.splitlines()[-1])["command"]
     assert (program, flags[-1]) == ("spark-submit", str(job))

@@ -29,6 +29,7 @@ from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing, cut
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.consuming import Consumed
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.untrusted import parse_address
 
 UNCOMMITTED = Isolation.READ_UNCOMMITTED
@@ -131,7 +132,7 @@ def log_of(settings: ClusterSettings, topic: str) -> LogState:
 def wait_for_end(settings: ClusterSettings, topic: str, end_offset: int) -> LogState:
     """The log of a topic with one partition once it ends there. The end of a transaction is
     acknowledged before its marker is in the log."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while (log := log_of(settings, topic)).end_offset < end_offset:
         assert time.monotonic() < deadline, f"{topic} ends at {log.end_offset}, not {end_offset}"
         time.sleep(0.05)

@@ -22,7 +22,7 @@ from rangeland.jvm.jars import class_path, jar_files
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Counts, LogState, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.testing.processes import remove_directory, temporary_directory
+from rangeland.testing.processes import PATIENCE_S, remove_directory, temporary_directory
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient
 from rangeland.untrusted import parse_address
@@ -87,7 +87,7 @@ def read_topic(cluster: RocketmqCluster, topic: str) -> Read:
 
 def wait_for_slave(cluster: RocketmqCluster, topic: str, end: int) -> None:
     """Until the slave has all messages: it is at most seconds behind."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     queue = Partition(topic, 0, "broker-a")
     with RocketmqClient(cluster.address("broker-a-slave")) as client:
         while int(client.ask(m.max_offset(queue)).fields["offset"]) < end:
@@ -102,7 +102,7 @@ def _compiled() -> Path:
     command = [find_java(), *SMALL_JVM, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
     jars = os.pathsep.join(map(str, jar_files(_JARS)))
     command += ["-cp", jars, "-d", str(folder), str(CLIENTS)]
-    subprocess.run(command, check=True, timeout=120, stderr=subprocess.DEVNULL)
+    subprocess.run(command, check=True, timeout=PATIENCE_S, stderr=subprocess.DEVNULL)
     return folder
 
 
@@ -120,7 +120,12 @@ def run_clients(*arguments: str, options: Sequence[str] = ()) -> list[list[str]]
     environment = os.environ | {"LC_ALL": "C.UTF-8"}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=240, check=False, env=environment
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            env=environment,
         )
     finally:
         remove_directory(home)

@@ -14,6 +14,7 @@ from rangeland.model import Counts, LogState
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import (
     Record,
     create_topic,
@@ -27,8 +28,6 @@ from tests.brokers.reading import log_of, look, read, settings_of, wait_for_end
 from tests.brokers.surveys import slice_of
 
 pytestmark = pytest.mark.brokers
-
-CLEANER_PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ COMPACTED = {
 
 def compact(kafka: KafkaCluster, topic: str, records_before: int) -> list[Consumed]:
     """Waits until the log's cleaner has done its work: nothing went for two seconds."""
-    deadline = time.monotonic() + CLEANER_PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     left, changed_at = records_before, time.monotonic()
     while time.monotonic() < deadline:
         found = consume(kafka.bootstrap, topic)

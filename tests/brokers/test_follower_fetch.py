@@ -18,6 +18,7 @@ from rangeland.model import Counts, LogState
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.brokers.reading import log_of, read, settings_of, spied_requests
 from tests.brokers.surveys import slice_of
@@ -137,7 +138,7 @@ def read_and_kill(racked: Racked, settings: ClusterSettings) -> tuple[list[str],
 
 def wait_for_the_replica(racked: Racked) -> None:
     """Until its leader sends readers to it again: it is in sync."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         found = read([slice_of(racked.log, 0, 500)], racked.settings(f"rack-{racked.follower}"))
         if found.receipts[0].leader == racked.follower_address:

@@ -25,6 +25,7 @@ from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import (
     create_topic,
     delete_topic,
@@ -53,7 +54,7 @@ def old() -> Iterator[KafkaZooKeeperCluster]:
 
 def make(cluster: Cluster) -> None:
     """Also right after one of that name was deleted: ZooKeeper may still have it."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             create_topic(cluster.bootstrap, TOPIC)

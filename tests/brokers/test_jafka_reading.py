@@ -23,6 +23,7 @@ from rangeland.planning.policy import Action, Policy
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import JafkaClient, message, message_set, produce
 from rangeland.testing.ports import free_ports
+from rangeland.testing.processes import PATIENCE_S
 from tests.brokers.jafka import log_of, read, settings_of
 from tests.brokers.surveys import look, slice_of, slices_of
 from tests.record_values import values_of
@@ -279,7 +280,7 @@ def test_executors_need_no_client_of_zookeeper(jafka: JafkaCluster, topic: str) 
     settings = settings_of(jafka)
     task = pickle.dumps((slices_of(look(settings, topics=(topic,))), settings))
     command = [sys.executable, "-c", WITHOUT_KAZOO]
-    done = subprocess.run(command, input=task, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, input=task, capture_output=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout.split()) == (0, [b"600"]), done.stderr.decode()
 
 

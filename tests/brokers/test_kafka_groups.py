@@ -22,13 +22,13 @@ from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Partition
 from rangeland.testing.client_library import admin, consumer, library
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.brokers.reading import settings_of
 
 pytestmark = pytest.mark.brokers
 
 Cluster = KafkaCluster | KafkaZooKeeperCluster
-PATIENCE_S = 90
 SHORT_SESSION_MS = 6_000
 SETTINGS = {"group.min.session.timeout.ms": 500}
 

@@ -22,6 +22,7 @@ from rangeland.testing.jafka_clients import (
     produce,
 )
 from rangeland.testing.ports import is_listening
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.brokers.jafka import read, settings_of
 from tests.brokers.surveys import look, slices_of
@@ -42,7 +43,7 @@ def registered(zookeeper: ZooKeeperServer) -> Iterator[JafkaCluster]:
         yield cluster
 
 
-def eventually(happened: Callable[[], bool], timeout_s: float = 30) -> bool:
+def eventually(happened: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
     deadline = time.monotonic() + timeout_s
     while not happened() and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -19,6 +19,7 @@ from rangeland.testing import __main__ as testing
 from rangeland.testing.consuming import consume, offsets
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.probe import brokers_seen_by
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import (
     CODECS,
     WHOLE_BATCHES_MS,
@@ -38,7 +39,7 @@ from rangeland.testing.producing import (
 pytestmark = pytest.mark.brokers
 
 
-def eventually(happened: Callable[[], bool], timeout_s: float = 30) -> bool:
+def eventually(happened: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
     deadline = time.monotonic() + timeout_s
     while not happened() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -262,7 +263,7 @@ def test_the_command_line_fills_a_topic_and_ends_when_asked(topic: str) -> None:
         servers = process.stdout.readline().strip()
         assert offsets(servers, topic) == {0: (0, 50), 1: (0, 50)}
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
     assert brokers_seen_by(servers) == {}
 
 
@@ -282,7 +283,7 @@ def test_the_command_line_fills_a_topic_of_a_broker_that_no_client_can_make_one_
             found = consume(servers, topic, version="0.8.2.2")
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
     assert sorted((r.partition, r.offset) for r in found) == [
         (partition, offset) for partition in (0, 1) for offset in range(50)
     ]

@@ -15,6 +15,7 @@ from rangeland.errors import Unreachable, UsageError
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings
 from rangeland.testing.ports import is_listening
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
 from tests.brokers.surveys import look
@@ -85,6 +86,6 @@ def test_the_command_line_fills_a_topic_and_shows_a_job_file_for_it(topic: str) 
         }
         assert ends == {5}
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
     with pytest.raises(Unreachable):
         RocketmqClient(server)

@@ -26,6 +26,7 @@ from rangeland.testing.console import write_lines
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.probe import leaders_seen_by
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import (
     CODECS,
     WHOLE_BATCHES_MS,
@@ -84,7 +85,6 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": 0,
     "delete.retention.ms": 0,
 }
-CLEANER_PATIENCE_S = 120
 
 
 def of(versions: Sequence[str]) -> list[Any]:
@@ -371,7 +371,7 @@ def _told_of_compaction(cluster: Cluster, topic: str, settings: ClusterSettings)
 
 def compacted(cluster: Cluster, topic: str, records_before: int) -> list[Consumed]:
     """Waits until the log's cleaner has done its work: nothing went for two seconds."""
-    deadline = time.monotonic() + CLEANER_PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     left, changed_at = records_before, time.monotonic()
     while time.monotonic() < deadline:
         found = consume(cluster.bootstrap, topic, version=cluster.version)
@@ -394,7 +394,7 @@ def alter(cluster: KafkaZooKeeperCluster, topic: str, config: Mapping[str, str])
         keeper.set(f"/config/topics/{topic}", content.encode())
         notice = json.dumps({"version": 2, "entity_path": f"topics/{topic}"})
         keeper.create("/config/changes/config_change_", notice.encode(), sequence=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while log.read_text().count(telling) == before:
         assert time.monotonic() < deadline, log.read_text()[-3000:]
         time.sleep(0.05)

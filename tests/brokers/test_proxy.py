@@ -19,6 +19,7 @@ from rangeland.testing import jafka_clients, rocketmq_clients
 from rangeland.testing.fault_proxy import CALM, Faults, Proxy
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import Record, create_topic, produce
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.untrusted import parse_address
@@ -68,7 +69,7 @@ def read_in_trouble(
 ) -> None:
     """Again and again until each trouble has come often: which answers meet it is random."""
     proxy.make(EVERYTHING)
-    ends_at = time.monotonic() + 120
+    ends_at = time.monotonic() + PATIENCE_S
     while min(proxy.done[what] for what in ("failed", "cut", "delayed", "slowed")) <= 2:
         assert time.monotonic() < ends_at, proxy.done
         values, counts = read(settings, topic)

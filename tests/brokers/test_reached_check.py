@@ -13,6 +13,7 @@ from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.queries.reached_check import reached
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import Record, create_topic, open_transaction, produce
 
 pytestmark = pytest.mark.brokers
@@ -65,7 +66,7 @@ def test_what_an_open_transaction_holds_is_waited_for(kafka: KafkaCluster, topic
         # Its first record may still become one of the range: silence would be a wrong answer.
         assert states(job, 1000) == ["waiting"]
         assert states(everything) == ["reached"]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while states(job) != ["reached"]:  # the marker is written after the commit has returned
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -10,6 +10,7 @@ import pytest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.missing_messages import found_at
 from rangeland.model import Counts, Partition
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient
 from tests.brokers.rocketmq import log_of, read, settings_of
@@ -46,7 +47,7 @@ def test_a_topic_that_its_broker_compacts_is_read_over_all_gaps(
         for offset in range(MESSAGES):
             key = f"own-{offset}" if offset % EACH == 0 else "same"
             client.ask(m.send(queue, bytes(100), {"KEYS": key, "TAGS": "A"}, 1))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while found_at(client.ask(m.Pull(queue, 1))) != EACH and time.monotonic() < deadline:
             time.sleep(0.2)
     # Once name servers know this one, they know the other.

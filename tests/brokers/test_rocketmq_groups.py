@@ -22,7 +22,7 @@ from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.group_backend import open_backend
 from rangeland.model import Partition
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
 from tests.brokers.rocketmq import clients_command, run_clients, settings_of
@@ -191,7 +191,7 @@ def test_keepers_share_without_being_told_to(drivers: Drivers) -> None:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)

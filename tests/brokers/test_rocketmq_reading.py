@@ -15,6 +15,7 @@ from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.policy import Action, Policy
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
 from tests.brokers.rocketmq import log_of, read, read_topic, run_clients, settings_of
@@ -324,7 +325,7 @@ def test_a_delayed_message_is_read_once_it_is_due(rocketmq: RocketmqCluster, top
     rocketmq.create_topic(topic, 1, ["broker-a"])
     run_clients("produce", rocketmq.servers[0], topic, "delayed", "2")
     settings = settings_of(rocketmq)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while log_of(settings, topic).end_offset < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
     found = read(slices_of(look(settings, topics=(topic,))), settings)

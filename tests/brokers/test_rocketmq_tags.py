@@ -15,6 +15,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.requests import ask_offsets, read_offsets
 from rangeland.errors import JobFileError
 from rangeland.model import AtTime, Counts, Isolation, Partition
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
 from tests.brokers.rocketmq import log_of, read, read_topic, run_clients, settings_of
@@ -136,7 +137,7 @@ def test_batches_that_a_broker_keeps_as_one_message_are_read_as_upstreams_consum
         named = {"INNER_NUM": "3", "UNIQ_KEY": "u"}
         sent = m.send(Partition(topic, 0), packed, named, 1_700_000_000_000, batched | unpacked)
         client.ask(sent)
-        queue, deadline = Partition(topic, 0, "broker-a"), time.monotonic() + 60
+        queue, deadline = Partition(topic, 0, "broker-a"), time.monotonic() + PATIENCE_S
         while client.ask(m.max_offset(queue)).fields["offset"] != "53":
             assert time.monotonic() < deadline
     log = log_of(settings, topic)
@@ -236,7 +237,7 @@ def test_a_delayed_message_is_in_its_topic_only_when_it_is_due(
     produce(rocketmq.address(), topic, [b"late"], properties={"DELAY": "1", "TAGS": "A"})
     settings = settings_of(rocketmq, tags=("A",))
     assert log_of(settings, topic).end_offset == 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while log_of(settings, topic).end_offset < 1 and time.monotonic() < deadline:
         time.sleep(0.1)
     assert read([slice_of(log_of(settings, topic))], settings).values == [b"late"]

@@ -23,7 +23,7 @@ from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.znode_layout import member_name, partition_name
 from rangeland.model import Partition
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.zookeeper import ZooKeeperServer
 from rangeland.zookeeper.znodes import Check, Operation, Refused
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
@@ -94,7 +94,7 @@ def _joined_beside(
 
 def _answer(ask: Callable[[], Any]) -> Any:
     """The first one: each connection comes back in its own time after a restart."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             return ask()
@@ -103,7 +103,7 @@ def _answer(ask: Callable[[], Any]) -> Any:
 
 
 def _wait_for(standing: HeartbeatStatus, membership: ZooKeeperMember) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while (seen := membership.beat()) is not standing:
         assert time.monotonic() < deadline, seen
         time.sleep(0.02)

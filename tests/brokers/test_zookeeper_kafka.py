@@ -15,13 +15,11 @@ from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Address, Partition
 from rangeland.testing.kafka import KafkaZooKeeperCluster
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.producing import create_topic, numbered, produce
 from rangeland.zookeeper.broker_registry import read_registry
 
 pytestmark = pytest.mark.brokers
-
-PATIENCE_S = 90
 
 
 @pytest.fixture(scope="module")

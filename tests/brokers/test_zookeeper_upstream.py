@@ -14,13 +14,13 @@ from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.model import Address
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import ConsoleConsumer, console_consume, produce
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.zookeeper import ZooKeeperServer
 from rangeland.zookeeper.broker_registry import Registry, read_registry
 
 pytestmark = pytest.mark.brokers
 
 JOB = "hourly"
-PATIENCE_S = 90
 
 
 @pytest.fixture(scope="module")

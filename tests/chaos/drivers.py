@@ -27,11 +27,10 @@ from rangeland.testing.process_sessions import (
     temporary_files_in,
     workers_among,
 )
-from rangeland.testing.processes import Process, remove_directory, temporary_directory
+from rangeland.testing.processes import PATIENCE_S, Process, remove_directory, temporary_directory
 
 __all__ = ["Driver", "command_of", "kill_all", "members_of", "temporary_files_in", "workers_among"]
 
-PATIENCE_S = 120
 ROOT = Path(__file__).parents[2]
 
 

@@ -16,11 +16,11 @@ from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq_clients import RocketmqClient
 from tests.spark.rocketmq_landings import Written
 
 SESSION_MS, REBALANCE_MS = 6_000, 30_000
-PATIENCE_S = 90
 
 
 def write_job(written: Written, folder: Path, **source: Any) -> Path:

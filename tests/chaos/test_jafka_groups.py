@@ -16,6 +16,7 @@ from rangeland.groups.backend_choice import open_backend
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.chaos.driver import PLANNED, PREPARED, READING
 from tests.chaos.drivers import StartDrivers
@@ -26,7 +27,6 @@ WHICH = ("1-0", "1-1", "2-0", "2-1")
 COUNT, MORE = 4_000, 40
 SESSION_MS = 4_000
 SEGMENT_BYTES = 16 << 10
-PATIENCE_S = 90
 
 
 @pytest.fixture(scope="module")

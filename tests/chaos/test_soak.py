@@ -18,6 +18,7 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import MOMENTS
@@ -35,7 +36,7 @@ def harm(draw: random.Random, driver: Driver, path: Path) -> str:
     itself = draw.random() < 0.3
     who, delay_s = draw.choice(("all", "python", "java")), draw.random()
     driver.give(path, **{moment: "kill" if itself else "tell"})
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while driver.process.running and not driver.is_done and not driver.has_reached(moment):
         assert time.monotonic() < deadline, f"{moment} was never reached"
         time.sleep(0.01)

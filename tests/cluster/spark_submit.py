@@ -14,13 +14,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.sparkcluster import SparkCluster
 from tests.cluster.yarn import YarnCluster
 
 ROOT = Path(__file__).parents[2]
 JOBS, LIB = ROOT / "jobs", ROOT / "lib"
-PATIENCE_S = 400
 SMALL = {
     "spark.cores.max": "2",
     "spark.driver.memory": "512m",
@@ -41,7 +40,7 @@ def rangeland_submit(
         cwd=job.parent,
         stdout=subprocess.PIPE,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
         text=True,
     )
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from rangeland.jvm.jars import fetch_jars
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.sparkcluster import SPARK_HOME, SparkCluster
 from tests import other_sparks
 from tests.build_cache import JAVA_11, OLDER_SPARK, installed
@@ -57,7 +58,7 @@ def refused(
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == exit_code, done.stdout + done.stderr
@@ -262,7 +263,7 @@ def test_spark_refuses_what_we_refuse_before_anything_is_made(
         env=os.environ | cluster.submit_environment(folder),
         stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 1

@@ -19,6 +19,7 @@ from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import JafkaClient
+from rangeland.testing.processes import PATIENCE_S
 
 VERSION = "3.0.6"
 HOME = Path(__file__).parent / "jafka"
@@ -65,7 +66,9 @@ def produce_lines(server: str, topic: str, lines: list[str], *, packed: bool) ->
     command = [find_java(), "-Dlog4j.configuration=none", "-cp", class_path(f"jafka-{VERSION}")]
     command += [str(PRODUCER), server, topic, "1" if packed else "0"]
     text = "".join(f"{line}\n" for line in lines)
-    subprocess.run(command, input=text.encode(), capture_output=True, check=True, timeout=120)
+    subprocess.run(
+        command, input=text.encode(), capture_output=True, check=True, timeout=PATIENCE_S
+    )
 
 
 def main() -> None:

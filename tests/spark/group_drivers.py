@@ -19,9 +19,9 @@ from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
 from rangeland.run import run
+from rangeland.testing.processes import PATIENCE_S
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 
-PATIENCE_S = 90
 PLANNED, READING, HANDING_IN = "planned", "reading", "handing in"
 WAITING, WRITTEN, PREPARED = "waiting for", "preparing the outcome", "committing"
 

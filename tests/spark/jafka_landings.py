@@ -14,6 +14,7 @@ from typing import Any
 from rangeland.job import Job
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import message_set, produce
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.zookeeper.broker_registry import read_registry
 from tests.record_values import values_of
 from tests.spark.landings import job_of, stored_rows
@@ -22,7 +23,6 @@ Row = tuple[str, int, int, int, bytes]
 """Broker, partition, offset, position in the entry, value."""
 
 BATCH = 20
-PATIENCE_S = 90
 
 
 class Written:

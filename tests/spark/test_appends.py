@@ -18,6 +18,7 @@ from rangeland.delta.table_commit import CommittedOutcome, FilesMissing, land
 from rangeland.delta.table_lock import locked
 from rangeland.errors import Conflict
 from rangeland.model import DataFile
+from rangeland.testing.processes import PATIENCE_S
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +74,7 @@ class Update:
             from pathlib import Path
 
             Path(begun).touch()
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + PATIENCE_S
             while not Path(go_on).exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
             return value.upper()

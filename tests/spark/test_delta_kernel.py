@@ -29,6 +29,7 @@ from rangeland.delta.table_metadata import StoreKind, TableLayout
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, Snapshot
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
+from rangeland.testing.processes import PATIENCE_S
 from tests.unit.test_delta_files import ROWS, rows
 
 pytestmark = pytest.mark.spark
@@ -382,7 +383,7 @@ for i in range({rounds}):
     for way, (kernel, table) in enumerate(zip(kernels, {tables!r}, strict=True)):
         Path({scratch!r}, f"{{me}}-{{i}}-{{way}}").touch()
         other = Path({scratch!r}, f"{{1 - int(me)}}-{{i}}-{{way}}")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not other.exists() and time.monotonic() < deadline:
             time.sleep(0.002)
         file = DataFile(f"f-{{me}}-{{i}}.parquet", 10, 1, '{{"numRecords":1}}', 1)
@@ -414,7 +415,7 @@ def test_two_processes_that_race_have_one_winner_each_time(
         )
         for i in (0, 1)
     ]
-    said = [racer.communicate(timeout=240) for racer in racers]
+    said = [racer.communicate(timeout=PATIENCE_S) for racer in racers]
     for out, err in said:
         assert "WON" in out, err[-2000:]
     results = [json.loads(out.split("WON", 1)[1].splitlines()[0]) for out, _ in said]

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from rangeland.testing.processes import PATIENCE_S
+
 pytestmark = [pytest.mark.spark, pytest.mark.brokers, pytest.mark.slow]
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rangeland", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def left_behind() -> set[Path]:

@@ -21,6 +21,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.spark.landings import job_of
 
@@ -63,7 +64,7 @@ def live_consumer(kafka: KafkaCluster, job: Job) -> Iterator[tuple[Consumer, lis
     try:
         consumer.subscribe(list(job.source.topics))
         early: list[Message] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not consumer.assignment():
             assert time.monotonic() < deadline, "the consumer was given nothing"
             if (message := consumer.poll(0.1)) is not None:
@@ -76,7 +77,7 @@ def live_consumer(kafka: KafkaCluster, job: Job) -> Iterator[tuple[Consumer, lis
 def taken(consumer: Consumer, early: list[Message], count: int) -> list[tuple[int, int]]:
     """Partition and offset of the next records; one more would be an error."""
     found = [(message.partition(), message.offset()) for message in early]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while len(found) < count:
         assert time.monotonic() < deadline, f"only {found} came"
         message = consumer.poll(0.5)

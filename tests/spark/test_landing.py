@@ -24,6 +24,7 @@ from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import (
     CODECS,
     Record,
@@ -75,7 +76,7 @@ def produced(kafka: KafkaCluster, topic: str, **records: int) -> str:
 def wait_for_ends(kafka: KafkaCluster, topic: str, total: int) -> None:
     """Until all offsets are readable: the end of a transaction is acknowledged before its
     marker is in the log."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     settings = settings_of(kafka.bootstrap)
     while sum(log.end_offset for log in look(settings, topics=(topic,)).logs.values()) < total:
         assert time.monotonic() < deadline, f"{topic} has no {total} readable offsets"

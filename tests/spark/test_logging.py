@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rangeland.testing.processes import PATIENCE_S
 from tests import sample_results as made
 
 pytestmark = pytest.mark.spark
@@ -53,7 +54,7 @@ spark.stop()
 def run_script(script: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", script, *arguments]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 

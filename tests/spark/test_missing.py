@@ -23,6 +23,7 @@ from rangeland.jvm.java import find_java
 from rangeland.model import Counts
 from rangeland.planning.policy import LossKind
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import WHOLE_BATCHES_MS, Record, create_topic, produce
 from tests.spark.damage import checkpoints, is_proved, losses
 from tests.spark.landings import QUICK, expected, job_of, offsets_in, offsets_of
@@ -52,7 +53,9 @@ def cold_broker(directory: Path) -> Iterator[KafkaCluster]:
     source = Path(__file__).with_name("ColdStorage.java")
     javac = str(Path(find_java()).with_name("javac"))
     jars = class_path("kafka-4.1.0")
-    subprocess.run([javac, "-cp", jars, "-d", str(classes), str(source)], check=True, timeout=120)
+    subprocess.run(
+        [javac, "-cp", jars, "-d", str(classes), str(source)], check=True, timeout=PATIENCE_S
+    )
     properties = {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": "ColdStorage",
@@ -111,7 +114,7 @@ def tiered(cold: KafkaCluster) -> str:
 
 def wait_until_cold(cold: KafkaCluster, topic: str) -> None:
     """Until no closed segment is on the broker's own disk."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while int((found := segments(cold, topic))[0].stem) < WIDTH:
         assert time.monotonic() < deadline, found
         time.sleep(0.2)

@@ -30,6 +30,7 @@ from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import create_topic, numbered, produce
 from rangeland.testing.s3 import S3Server
 from tests.spark.landings import expected, job_of, judged, offsets_of, rows_of, table_of
@@ -366,7 +367,7 @@ def test_the_command_needs_nothing_but_sparks_own_settings_and_shows_no_secret(
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])

@@ -26,7 +26,7 @@ from rangeland.jvm.java import SMALL_JVM
 from rangeland.spark.runtime_versions import installed_spark
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.process_sessions import command_of, members_of, temporary_files_in
-from rangeland.testing.processes import Process, remove_directory, temporary_directory
+from rangeland.testing.processes import PATIENCE_S, Process, remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic
 from tests.chaos.invariants import add_records
 from tests.spark_sessions import broken_home
@@ -184,7 +184,7 @@ def test_there_no_jar_can_be_resolved_indeed(folder: Path) -> None:
         env={**os.environ, **given},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode != 0
@@ -215,7 +215,7 @@ def test_a_session_can_be_started_after_an_interrupted_one(folder: Path) -> None
         env={**os.environ, **given},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.stdout == "7\n", done.stderr

@@ -16,6 +16,7 @@ from rangeland.queries import job_status, table_queries
 from rangeland.testing.client_library import producer
 from rangeland.testing.consuming import consume
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import (
     create_topic,
     numbered,
@@ -58,7 +59,7 @@ def put(writer: Any, topic: str, counts: dict[int, int]) -> None:
 def wait_for_ends(kafka: KafkaCluster, topic: str, ends: list[int]) -> None:
     """The end of a transaction is acknowledged before its markers are in the logs."""
     settings = settings_of(kafka.bootstrap, isolation=UNCOMMITTED)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     found: list[int] = []
     while found != ends:
         assert time.monotonic() < deadline, f"{topic} ends at {found}, not at {ends}"

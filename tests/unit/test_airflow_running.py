@@ -14,6 +14,7 @@ import pytest
 
 from airflow_dags.rangeland_airflow import running
 from airflow_dags.rangeland_airflow.running import Command, ask
+from rangeland.testing.processes import PATIENCE_S
 
 PARENT = """\
 import subprocess, sys, time
@@ -135,7 +136,7 @@ def test_a_child_that_outlives_a_look_holds_nothing_up(tmp_path: Path) -> None:
 
 
 def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:

@@ -21,6 +21,7 @@ from rangeland.cli import command_line
 from rangeland.job import Job
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.planning.plan import Plan, PlanKind
+from rangeland.testing.processes import PATIENCE_S
 from tests import sample_results as made
 
 
@@ -497,7 +498,7 @@ def test_an_interruption_while_reading_names_the_plan(
 
 def process(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rangeland", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_help_names_every_command_and_loads_nothing_heavy() -> None:
@@ -557,7 +558,7 @@ def test_a_signal_ends_a_process_with_its_sentence(
     )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not ready.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         child.send_signal(number)

@@ -17,6 +17,7 @@ import pytest
 
 from rangeland.spark import gateway
 from rangeland.spark.gateway import DriverJvm
+from rangeland.testing.processes import PATIENCE_S
 
 WITH_A_CHILD = "sleep 60 & echo $! >&2; wait"
 
@@ -27,7 +28,7 @@ def shell(text: str) -> DriverJvm:
 
 def is_gone(pid: int) -> bool:
     """A process closes its files a moment before it has ended."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -40,7 +41,7 @@ def is_gone(pid: int) -> bool:
 
 def read_until(capfd: pytest.CaptureFixture[str], words: str) -> str:
     seen = ""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while words not in seen:
         assert time.monotonic() < deadline, seen
         seen += capfd.readouterr().err
@@ -50,7 +51,7 @@ def read_until(capfd: pytest.CaptureFixture[str], words: str) -> str:
 
 def test_what_it_says_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     jvm = shell("echo one >&2; echo two >&2")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while jvm.running and time.monotonic() < deadline:
         time.sleep(0.01)
     jvm.wait_for_output()
@@ -114,7 +115,7 @@ def starting(spark_home: Path, text: str) -> subprocess.Popen[str]:
 
 def test_a_jvm_that_ends_at_once_is_an_error_after_its_words(spark_home: Path) -> None:
     with starting(spark_home, "echo no memory >&2; exit 1") as process:
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=PATIENCE_S)
     assert told.startswith("no memory\n")
     assert "JvmExited" in told.splitlines()[-1]
 
@@ -128,10 +129,10 @@ def test_a_signal_is_delivered_once_the_jvm_is_gone(
     """By its own handler: Python's for Ctrl-C, none for the other."""
     pid = spark_home / "pid"
     with starting(spark_home, f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60") as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not pid.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code
     assert is_gone(int(pid.read_text()))

@@ -17,6 +17,7 @@ from rangeland.errors import Unreachable
 from rangeland.groups.backend import Fenced, JoinRequest
 from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.model import Partition
+from rangeland.testing.processes import PATIENCE_S
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 
 PARTITIONS = tuple(Partition("t", n) for n in range(4))
@@ -24,7 +25,7 @@ ALL = frozenset(PARTITIONS)
 SESSION_MS = 2_000
 
 
-def until(happened: Callable[[], Any], within_s: float = 60) -> None:
+def until(happened: Callable[[], Any], within_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + within_s
     while not happened():
         assert time.monotonic() < deadline, "it has not happened"

@@ -18,6 +18,7 @@ import pytest
 from rangeland import decode
 from rangeland.decode.native import native_library
 from rangeland.errors import UsageError
+from rangeland.testing.processes import PATIENCE_S
 
 LIB = Path(native_library.__file__).parents[3]
 
@@ -136,7 +137,7 @@ def test_the_kernel_works_from_a_zip_in_many_processes_at_once(tmp_path: Path) -
         for _ in range(4)
     ]
     for process in running:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, errors
     (folder,) = cache.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

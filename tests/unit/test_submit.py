@@ -32,6 +32,7 @@ from rangeland.submit.submission import (
     refuse_impossible,
     submission,
 )
+from rangeland.testing.processes import PATIENCE_S
 
 JOB = """
 job: orders
@@ -101,7 +102,7 @@ def test_the_kernel_loads_from_a_zip_where_an_executor_has_it(out: Path, tmp_pat
         [sys.executable, "-c", code],
         env={"TMPDIR": str(cache), "PYTHONPATH": ""},
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert len(list(cache.glob("rangeland-*/_kernel-*"))) == 1
 
@@ -175,7 +176,7 @@ def test_a_packed_environment_runs_where_it_is_unpacked(out: Path, tmp_path: Pat
         check=True,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     ).stdout
     site = f"{place}/{packed_environment.SITE}"
     assert shown.startswith(f"{site}/crc32c/__init__.py {site}/rangeland/errors.py")

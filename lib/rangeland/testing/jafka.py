@@ -20,9 +20,8 @@ from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.local_server import java_command, log4j_settings, write_settings
 from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import ephemeral_nodes
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 
-START_TIMEOUT_S = 120
 SEGMENT_BYTES = 4 << 20
 
 # Numbers that make a test quick; each would be wrong in production.
@@ -133,16 +132,16 @@ class JafkaCluster(LocalCluster[int]):
 
     def _wait_for(self, name: int) -> None:
         process = self._nodes[name]
-        process.wait_for_port(self.ports[name], START_TIMEOUT_S)
+        process.wait_for_port(self.ports[name], PATIENCE_S)
         process.wait_until(
             lambda: not self.zookeeper or self._is_registered(name),
             "it to be registered in ZooKeeper",
-            START_TIMEOUT_S,
+            PATIENCE_S,
         )
 
     def _wait_to_be_gone(self, broker: int) -> None:
         """A broker ends at once if the session of its crashed self still holds its id."""
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while self.zookeeper and self._is_registered(broker):
             if time.monotonic() > deadline:
                 raise Unreachable(

@@ -30,9 +30,8 @@ from rangeland.errors import Unreachable
 from rangeland.testing.context_managers import Closing
 from rangeland.testing.frame_client import FrameClient
 from rangeland.testing.local_server import java_command
-from rangeland.testing.processes import Process, remove_directory, temporary_directory
+from rangeland.testing.processes import PATIENCE_S, Process, remove_directory, temporary_directory
 
-CONSOLE_TIMEOUT_S = 90
 _JARS = "jafka-3.0.6"
 _HEADER_BYTES = ENTRY_HEADER.size - 4  # the length does not count itself
 
@@ -165,10 +164,10 @@ def _run(arguments: Sequence[str], text: str) -> str:
     command = [*_java(directory), *arguments]
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=CONSOLE_TIMEOUT_S
+            command, input=text, capture_output=True, text=True, timeout=PATIENCE_S
         )
     except subprocess.TimeoutExpired as error:
-        why = f"not done after {CONSOLE_TIMEOUT_S} s"
+        why = f"not done after {PATIENCE_S} s"
         raise Unreachable(f"{arguments[0]} did not end", why=why) from error
     finally:
         remove_directory(directory)

@@ -22,11 +22,9 @@ from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.local_server import java_command, log4j_settings, write_settings
 from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.producing import wait_for_topic
 from rangeland.testing.zookeeper import visit
-
-START_TIMEOUT_S = 120
 
 # Numbers that make a test quick; each would be wrong in production.
 _SETTINGS: dict[str, object] = {
@@ -149,7 +147,7 @@ class _Cluster(LocalCluster[int]):
 
     def _wait_until_seen(self, node: int, others: set[int]) -> None:
         self._nodes[node].wait_until(
-            lambda: others <= self._seen_by(node), "all brokers to be seen", START_TIMEOUT_S
+            lambda: others <= self._seen_by(node), "all brokers to be seen", PATIENCE_S
         )
 
     def _seen_by(self, node: int) -> set[int]:
@@ -210,7 +208,7 @@ class KafkaCluster(_Cluster):
         arguments = ["format", identity, "-c", str(self._config(node))]
         tool = self._java(f"format-{node}", 64, "kafka.tools.StorageTool", *arguments)
         try:
-            if tool.wait_for_end(START_TIMEOUT_S) != 0:
+            if tool.wait_for_end(PATIENCE_S) != 0:
                 raise tool.failure("its data directory was not formatted")
         finally:
             tool.kill()
@@ -319,7 +317,7 @@ class KafkaZooKeeperCluster(_Cluster):
         config = write_settings(self.directory / "zookeeper.properties", settings)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._keeper = self._java("zookeeper", 96, main, str(config))
-        self._keeper.wait_for_port(port, START_TIMEOUT_S)
+        self._keeper.wait_for_port(port, PATIENCE_S)
 
 
 def _is_free(node: str, port: int) -> bool:

@@ -31,6 +31,10 @@ from rangeland.errors import Unreachable, UsageError
 from rangeland.testing import guard
 from rangeland.testing.ports import is_listening
 
+PATIENCE_S = 300
+"""How long to wait for what must happen. A limit that a quiet machine nearly reaches fails on a
+busy one; this one is only there so that nothing hangs for ever."""
+
 TAIL_LINES = 15
 _TELLING = re.compile(r"\b(FATAL|ERROR|Caused by)\b|Exception\b")
 _POLL_S = 0.05
@@ -92,12 +96,12 @@ class Process:
         """None while running; minus the signal's number if a signal ended it."""
         return self._popen.poll()
 
-    def wait_for_port(self, port: int, timeout_s: float = 60) -> None:
+    def wait_for_port(self, port: int, timeout_s: float = PATIENCE_S) -> None:
         """Until the port accepts connections. Raises `Unreachable` if the process ends or
         the time is up."""
         self.wait_until(lambda: is_listening(port), f"port {port} to open", timeout_s)
 
-    def wait_for_line(self, pattern: str, timeout_s: float = 60) -> str:
+    def wait_for_line(self, pattern: str, timeout_s: float = PATIENCE_S) -> str:
         """Until a line printed since the start matches; returns that line."""
         wanted = re.compile(pattern)
         found: list[str] = []
@@ -109,7 +113,9 @@ class Process:
         self.wait_until(look, f"a line like {pattern!r}", timeout_s)
         return found[0]
 
-    def wait_until(self, happened: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    def wait_until(
+        self, happened: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S
+    ) -> None:
         """Until ``happened()``, as long as the process runs."""
         deadline = time.monotonic() + timeout_s
         while not happened():
@@ -119,7 +125,7 @@ class Process:
                 raise self.failure(f"waited {timeout_s:g} s for {what}")
             time.sleep(_POLL_S)
 
-    def wait_for_end(self, timeout_s: float = 60) -> int:
+    def wait_for_end(self, timeout_s: float = PATIENCE_S) -> int:
         """Until the process has ended; returns its exit code."""
         try:
             code = self._popen.wait(timeout_s)

@@ -26,10 +26,9 @@ from rangeland.errors import Unreachable, UsageError
 from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.local_server import java_command, write_settings
 from rangeland.testing.ports import free_ports, take
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.rocketmq_clients import RocketmqClient
 
-START_TIMEOUT_S = 120
 COMMIT_LOG_BYTES = 4 << 20
 SLAVE = "-slave"
 
@@ -134,7 +133,7 @@ class RocketmqCluster(LocalCluster[str]):
             self.process(server).wait_until(
                 lambda at=server: set(chosen) <= set(self._route(at, topic)),  # type: ignore[misc]
                 f"{topic} to be known",
-                START_TIMEOUT_S,
+                PATIENCE_S,
             )
 
     def delete_topic(self, topic: str) -> None:
@@ -151,7 +150,7 @@ class RocketmqCluster(LocalCluster[str]):
             self.process(server).wait_until(
                 lambda at=server: not self._route(at, topic),  # type: ignore[misc]
                 f"{topic} to be forgotten",
-                START_TIMEOUT_S,
+                PATIENCE_S,
             )
 
     # --- how it is done ----------------------------------------------------------------
@@ -224,7 +223,7 @@ class RocketmqCluster(LocalCluster[str]):
     def _wait_for(self, name: str) -> None:
         """A broker is ready when the name servers know it, about 15 s after a crash. Every
         broker has a topic of its own name."""
-        self._nodes[name].wait_for_port(self.ports[name], START_TIMEOUT_S)
+        self._nodes[name].wait_for_port(self.ports[name], PATIENCE_S)
         if name in self.name_servers:
             return
         broker = name.removesuffix(SLAVE)
@@ -233,7 +232,7 @@ class RocketmqCluster(LocalCluster[str]):
             self._nodes[name].wait_until(
                 lambda at=server: number in self._route(at, broker).get(broker, ()),  # type: ignore[misc]
                 f"it to be registered at {server}",
-                START_TIMEOUT_S,
+                PATIENCE_S,
             )
 
     def _route(self, server: str, topic: str) -> dict[str, list[int]]:

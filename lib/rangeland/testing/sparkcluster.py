@@ -29,10 +29,9 @@ from rangeland.testing.process_sessions import (
     members_of,
     temporary_files_in,
 )
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 
 SPARK_HOME = Path(pyspark.__file__).parent
-START_S = 120
 
 
 class SparkCluster(Closing):
@@ -71,13 +70,13 @@ class SparkCluster(Closing):
         ]
         limits = ("--cores", str(cores), "--memory", memory, "--work-dir", str(folder / "work"))
         try:
-            self._processes[0].wait_for_port(port, START_S)
+            self._processes[0].wait_for_port(port, PATIENCE_S)
             for number, web_port in enumerate(others[1:], 1):
                 name, host = f"worker-{number}", f"127.0.0.{number}"
                 worker = self._start(name, "worker.Worker", host, 0, web_port, *limits, self.master)
                 self._processes.append(worker)
             for worker in self._processes[1:]:
-                worker.wait_for_line("Successfully registered with master", START_S)
+                worker.wait_for_line("Successfully registered with master", PATIENCE_S)
         except BaseException:
             self.close()
             raise
