@@ -1,7 +1,7 @@
 """The only access to Delta: loads, creates and appends to tables through Delta Kernel.
 
-It runs in the driver and calls Kernel over py4j; ``kernel_door`` loads it. Nothing is decided
-here about rows, ranges or plans.
+It runs in the driver and calls Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing is
+decided here about rows, ranges or plans.
 
 A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
 actions go in as one text of JSON lines that Kernel's own handler parses, and lists of files
@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from rangeland.delta import java_errors
+from rangeland.delta.delta_kernel_loader import load_delta_kernel
 from rangeland.delta.hadoop_configuration import HadoopConf
 from rangeland.delta.java_calls import translated
-from rangeland.delta.kernel_door import kernel_door
 from rangeland.delta.log_actions import add_lines, added_file, remove_lines
 from rangeland.delta.log_maintenance import LogMaintenance
 from rangeland.delta.metadata_update import set_schema
@@ -61,12 +61,12 @@ class DeltaKernel:
         self._maintenance = LogMaintenance()
         with translated("starting Delta Kernel"):
             self._conf = HadoopConf(spark.sparkContext)
-            self._door = kernel_door(spark.sparkContext)
-            self._shared = self._door.engine(self._conf.java)
+            self._facade = load_delta_kernel(spark.sparkContext)
+            self._shared = self._facade.engine(self._conf.java)
             alone = self._conf.of_sole_writer()
-            self._sole = self._shared if alone is None else self._door.engine(alone)
-            self._write = self._door.write()
-            self._history = TableHistory(self._door)
+            self._sole = self._shared if alone is None else self._facade.engine(alone)
+            self._write = self._facade.write()
+            self._history = TableHistory(self._facade)
             self.engine = self._shared
 
     def as_sole_writer(self) -> DeltaKernel:
@@ -82,7 +82,7 @@ class DeltaKernel:
     def resolve(self, path: str) -> str:
         """The full URI of a path, by Spark's default file system."""
         with translated(f"resolving {path}"):
-            return str(self._door.resolvePath(self.engine, path))
+            return str(self._facade.resolvePath(self.engine, path))
 
     def store(self, path: str) -> StoreCapabilities:
         """What the table's store guarantees to concurrent drivers; see ``store_kinds``."""
@@ -106,7 +106,7 @@ class DeltaKernel:
 
     def _load(self, path: str, *, blind: bool) -> Snapshot:
         """``blind``: commits on this snapshot are marked as blind appends."""
-        java = self._door.snapshot(self.engine, path, blind)
+        java = self._facade.snapshot(self.engine, path, blind)
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
 
     def metadata_of(self, java: Any) -> TableMetadata:
@@ -175,15 +175,15 @@ class DeltaKernel:
     def _create(
         self, uri: str, schema: str, partition_columns: Sequence[str], conf: Mapping[str, str]
     ) -> Snapshot | None:
-        builder = self._door.newTable(uri, schema, self._engine_info)
+        builder = self._facade.newTable(uri, schema, self._engine_info)
         builder = builder.withTableProperties(self._java_map(conf))
         if partition_columns:
             columns = self._jvm.java.util.ArrayList()
             for name in partition_columns:
                 columns.add(name)
-            builder = builder.withDataLayoutSpec(self._door.partitionedBy(columns))
+            builder = builder.withDataLayoutSpec(self._facade.partitionedBy(columns))
         transaction = builder.build(self.engine)
-        result = transaction.commit(self.engine, self._door.noActions())
+        result = transaction.commit(self.engine, self._facade.noActions())
         self._maintenance.start(uri, lambda: self._run_hooks(result))
         return self._left_by(result)
 
@@ -277,8 +277,8 @@ class DeltaKernel:
             builder = builder.withMaxRetries(0)
         java = builder.build(self.engine)
         if schema:
-            set_schema(self._gateway, java, self._door.schema(schema))
-        actions = self._door.actions(self.engine, text) if text else self._door.noActions()
+            set_schema(self._gateway, java, self._facade.schema(schema))
+        actions = self._facade.actions(self.engine, text) if text else self._facade.noActions()
         result = java.commit(self.engine, actions)
         self._maintenance.start(snapshot.path, lambda: self._run_hooks(result))
         return Committed(int(result.getVersion()), self._left_by(result))

@@ -12,10 +12,10 @@ from rangeland.delta.table_metadata import CommitMetadata
 
 
 class TableHistory:
-    """Reads logs with the Kernel behind this ``KernelDoor``."""
+    """Reads logs through this ``DeltaKernelFacade``."""
 
-    def __init__(self, door: Any) -> None:
-        self._door = door
+    def __init__(self, facade: Any) -> None:
+        self._facade = facade
 
     def commits(self, engine: Any, path: str, since: int) -> list[CommitMetadata]:
         """See ``DeltaKernel.commits``."""
@@ -24,13 +24,13 @@ class TableHistory:
             return []
         with tempfile.TemporaryDirectory(prefix="rangeland-log-") as folder:
             target = os.path.join(folder, "log.json")
-            self._door.writeCommits(engine, path, earliest, target)
+            self._facade.writeCommits(engine, path, earliest, target)
             with open(target, encoding="utf-8") as lines:
                 return commit_metadata(json.loads(line) for line in lines)
 
     def _earliest(self, engine: Any, path: str, since: int) -> int | None:
         """The first version at or after ``since`` whose log entry still exists."""
-        java = self._door.snapshot(engine, path, False)
+        java = self._facade.snapshot(engine, path, False)
         if since > java.getVersion():
             return None
         folder = f"{java.getPath()}/_delta_log"

@@ -1,7 +1,7 @@
 """Which Spark, Scala, Delta and Java this library supports, and what a session has.
 
 Each Spark goes with the Delta that is made for it. Landing does not use that Delta (see
-``kernel_door``), but tables are read and replaced through it. Other versions are refused at
+``delta_kernel_loader``), but tables are read and replaced through it. Other versions are refused at
 the start: a landing would fail halfway, with an error of the JVM. Patch releases may differ.
 """
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rangeland.delta.kernel_door import JARS_SETTING, KERNEL_JARS
+from rangeland.delta.delta_kernel_loader import JARS_SETTING, KERNEL_JARS
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import UsageError
 from rangeland.job import Job

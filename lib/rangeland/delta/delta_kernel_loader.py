@@ -3,8 +3,9 @@
 Kernel needs a newer Parquet than most Sparks have, and Delta for Spark may bring another Kernel. So
 its jars are loaded by a class loader of their own, which looks there first and in the session
 afterwards: for Hadoop, Jackson, and the log stores that Delta and users have there. py4j finds
-classes by name, in the session only. So a Java class, ``KernelDoor``, which Spark's own Janino
-compiles in that class loader, offers as methods of an object what Kernel has as static methods.
+classes by name, in the session only. So a Java class, ``DeltaKernelFacade``, which Spark's own
+Janino compiles in that class loader, offers as methods of an object what Kernel has as static
+methods.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ JARS_SETTING = "spark.rangeland.kernelJars"
 """A folder with the jars, for drivers that cannot fetch them; set by ``rangeland submit``."""
 
 
-def kernel_door(context: Any) -> Any:
-    """The ``KernelDoor`` of a SparkContext's JVM, loaded once per JVM. Raises UsageError if the
-    jars are of another version, and what ``jar_files`` raises if they cannot be fetched."""
+def load_delta_kernel(context: Any) -> Any:
+    """The ``DeltaKernelFacade`` of a SparkContext's JVM, loaded once per JVM. Raises UsageError
+    if the jars are of another version, and what ``jar_files`` raises if they cannot be fetched."""
     folder = context.getConf().get(JARS_SETTING)
     jars = sorted(Path(folder).absolute().glob("*.jar")) if folder else jar_files(KERNEL_JARS)
     return _loaded(context._gateway, tuple(jars), folder or "")
@@ -38,15 +39,15 @@ def kernel_door(context: Any) -> Any:
 @lru_cache(maxsize=1)
 def _loaded(gateway: Any, jars: Sequence[Path], folder: str) -> Any:
     try:
-        door = _compiled(gateway, jars)
-        found = str(door.version())
+        facade = _compiled(gateway, jars)
+        found = str(facade.version())
     except (Py4JJavaError, Py4JError, TypeError) as error:
         if folder and KERNEL_JARS not in _kernels(jars):
             raise _other_kernel(folder, ", ".join(_kernels(jars)) or "there is none") from error
         raise Bug("Delta Kernel cannot be loaded", why=str(error).strip()) from error
     if found != KERNEL:
         raise _other_kernel(folder, found)
-    return door
+    return facade
 
 
 def _compiled(gateway: Any, jars: Sequence[Path]) -> Any:
@@ -58,9 +59,9 @@ def _compiled(gateway: Any, jars: Sequence[Path]) -> Any:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setTargetVersion(8)  # of the class file: the first with static methods of interfaces
     compiler.setParentClassLoader(jvm.org.apache.spark.util.ChildFirstURLClassLoader(urls, session))
-    compiler.cook(files("rangeland.delta").joinpath("KernelDoor.java").read_text())
-    door = compiler.getClassLoader().loadClass("rangeland.KernelDoor")
-    return door.getConstructors()[0].newInstance(gateway.new_array(jvm.java.lang.Object, 0))
+    compiler.cook(files("rangeland.delta").joinpath("DeltaKernelFacade.java").read_text())
+    java_class = compiler.getClassLoader().loadClass("rangeland.DeltaKernelFacade")
+    return java_class.getConstructors()[0].newInstance(gateway.new_array(jvm.java.lang.Object, 0))
 
 
 def _kernels(jars: Sequence[Path]) -> list[str]:

@@ -43,7 +43,7 @@ import org.apache.hadoop.conf.Configuration;
  *
  * <p>Spark's own Janino compiles this when a driver starts. Janino knows no generics.
  */
-public class KernelDoor {
+public class DeltaKernelFacade {
   private final Committer blind =
       new BlindCommitter(DefaultFileSystemManagedTableOnlyCommitter.INSTANCE);
 
