@@ -21,6 +21,7 @@ from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.avro_format import AvroFormat
 from rangeland.decode.payload.schema_catalogue import (
+    LONG_AGO,
     ReferencedSchema,
     RegisteredSchema,
     SchemaCatalogue,
@@ -169,8 +170,24 @@ def test_unknown_ids_subjects_and_versions(registry: ApicurioRegistry, topic: st
     assert asked.latest(topic) is None
     registry.register(topic, record("Order", id="long"))
     assert asked.version(SubjectVersion(topic, 99)) is None
-    found = catalogue(registry, 2_000_000_000).schemas[2_000_000_000]
-    assert found == UnusableSchema("the schema registry has no schema with id 2000000000")
+    assert catalogue(registry, 2_000_000_000).schemas == {}
+
+
+def test_an_unknown_id_is_one_that_cannot_be_late(registry: ApicurioRegistry, topic: str) -> None:
+    number = registry.register(topic, record("Newest", id="long"))
+    empty = SchemaCatalogue(latest=catalogue(registry, number, topic=topic).latest, made_as=topic)
+    settings = RegistrySettings((registry.url,), no_progress_ms=1_000)
+    tasks = ExecutorSchemas(empty, settings)
+    assert isinstance(tasks.of_id(number), RegisteredSchema)
+    forged = tasks.of_id(2_000_000_000)
+    assert isinstance(forged, UnusableSchema)
+    assert f"its ids are far lower, such as {number}" in forged.reason
+    with pytest.raises(Unreachable, match=f"does not have schema id {number + 1} yet"):
+        tasks.of_id(number + 1)
+    assert isinstance(tasks.of_records(LONG_AGO).of_id(number + 1), UnusableSchema)
+    again = ExecutorSchemas(replace(empty, made_as=f"{topic}-2"), settings)
+    assert registry.register(f"{topic}-2", record("Newer", id="long")) == number + 1
+    assert isinstance(again.of_id(number + 1), RegisteredSchema)
 
 
 def test_a_url_without_the_path_of_the_api(registry: ApicurioRegistry) -> None:
@@ -313,7 +330,8 @@ def test_records_are_decoded_with_the_schemas_that_they_name(
     values = TopicField(topic, "value")
     assert seen == {values: Counter({old: 1, new: 1, 2_000_000_000: 1})}
     found = make_catalogue(client(registry.url), SubjectNameStrategy.TOPIC, seen)
-    form = AvroFormat(found.latest[f"{topic}-value"].schema.text, ExecutorSchemas(found))
+    tasks = ExecutorSchemas(found, RegistrySettings((registry.url,)))
+    form = AvroFormat(found.latest[f"{topic}-value"].schema.text, tasks)
     decoded = form.decoder().decode(pa.array(payloads, pa.binary()))
     assert decoded.values.to_pylist() == [
         {"id": 1, "at": None},

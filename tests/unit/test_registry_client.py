@@ -110,12 +110,21 @@ def test_the_versions_of_an_id_are_sorted() -> None:
 # --- what does not exist --------------------------------------------------------------------
 
 
-def test_an_unknown_id_is_asked_for_everywhere_and_again_before_it_is_believed() -> None:
+def test_an_unknown_subject_is_asked_for_everywhere_and_again_before_it_is_believed() -> None:
+    clock = Clock()
+    unknown = error(404, 40401)
+    with scripted([unknown]) as one, scripted([unknown]) as two:
+        assert client(one.url, two.url, clock=clock).latest("orders-value") is None
+        assert len(one.paths) == len(two.paths) == 2
+    assert clock.pauses == [registry_client.CONFIRM_AFTER_S]
+
+
+def test_an_unknown_id_is_asked_for_everywhere() -> None:
     clock = Clock()
     with scripted([UNKNOWN]) as one, scripted([UNKNOWN]) as two:
         assert client(one.url, two.url, clock=clock).schema(7) is None
-        assert len(one.paths) == len(two.paths) == 2
-    assert clock.pauses == [registry_client.CONFIRM_AFTER_S]
+        assert len(one.paths) == len(two.paths) == 1
+    assert clock.pauses == []
 
 
 def test_an_id_that_another_address_knows_is_found() -> None:
@@ -123,9 +132,10 @@ def test_an_id_that_another_address_knows_is_found() -> None:
         assert client(one.url, two.url).schema(7) is not None
 
 
-def test_an_id_that_appears_after_a_moment_is_found() -> None:
-    with scripted([UNKNOWN, GOOD]) as server:
-        assert client(server.url).schema(7) is not None
+def test_a_subject_that_appears_after_a_moment_is_found() -> None:
+    found = {"subject": "a", "version": 1, "id": 5, "schema": '"int"'}
+    with scripted([error(404, 40401), answer(found)]) as server:
+        assert client(server.url).latest("a") is not None
 
 
 def test_an_unknown_id_is_not_believed_while_an_address_is_silent() -> None:
@@ -137,8 +147,9 @@ def test_an_unknown_id_is_not_believed_while_an_address_is_silent() -> None:
 
 
 def test_an_absence_that_is_not_confirmed_starts_over() -> None:
-    with scripted([UNKNOWN, error(503, 50301), UNKNOWN, UNKNOWN]) as server:
-        assert client(server.url).schema(7) is None
+    unknown = error(404, 40401)
+    with scripted([unknown, error(503, 50301), unknown, unknown]) as server:
+        assert client(server.url).latest("orders-value") is None
         assert len(server.paths) == 4
 
 

@@ -20,7 +20,7 @@ from rangeland.decode.payload.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import JobFileError, Unreachable
-from rangeland.schema_registry import executor_schemas
+from rangeland.schema_registry import executor_schemas, unknown_ids
 from rangeland.schema_registry.catalogue_maker import make_catalogue
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
 from rangeland.schema_registry.registry_answers import SchemaAnswer, SchemaReference
@@ -32,6 +32,7 @@ from rangeland.schema_registry.subject_names import (
     record_name,
     subject_name,
 )
+from rangeland.schema_registry.unknown_ids import NEXT_IDS
 from tests.scripted_http import Reply, ScriptedServer, answer, error, scripted
 
 AVRO, JSON, PROTOBUF = SchemaFormat
@@ -255,6 +256,9 @@ def of_registry() -> Mapping[str, Reply]:
         "/schemas/ids/2/versions": answer([{"subject": "orders-value", "version": 2}]),
         "/schemas/ids/3": answer(lost),
         "/schemas/ids/4": error(404, 40403),
+        "/schemas/ids/4/versions": error(404, 40403),
+        "/schemas/ids/5": answer(one),
+        **{f"/schemas/ids/{4 + step}": error(404, 40403) for step in NEXT_IDS if step > 1},
         "/subjects/addr/versions/1": answer({**AT, "id": 9, "schema": json.dumps(ADDRESS)}),
         "/subjects/addr/versions/9": error(404, 40402),
         "/subjects/orders-value/versions/latest": answer(
@@ -289,11 +293,10 @@ def catalogue(
 
 def test_a_catalogue_has_ids_versions_and_latest_schemas(server: ScriptedServer) -> None:
     found = catalogue(server, [2, 1, 3, 4, 2], none=[1])
-    assert set(found.schemas) == {1, 2, 3, 4}
+    assert set(found.schemas) == {1, 2, 3}
     assert found.schemas[3] == UnusableSchema(
         "it refers to version 9 of addr, which the registry does not have"
     )
-    assert found.schemas[4] == UnusableSchema("the schema registry has no schema with id 4")
     assert found.versions[2] == (SubjectVersion("orders-value", 2),)
     assert set(found.latest) == {"orders-value"}
     assert found.latest["orders-value"].schema == found.schemas[2]
@@ -328,6 +331,7 @@ def test_a_latest_schema_that_cannot_be_used_ends_the_run(server: ScriptedServer
 @pytest.fixture(autouse=True)
 def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_schemas, "_of_runs", {})
+    monkeypatch.setattr(unknown_ids, "CONFIRM_S", 0.0)
 
 
 def test_what_the_driver_has_seen_needs_no_registry(server: ScriptedServer) -> None:

@@ -40,7 +40,7 @@ from rangeland.schema_registry.table_formats import TableFormats
 
 MAX_SCHEMA_BYTES = 4 << 20
 MAX_SEEN_IDS = 50
-"""Per topic: more are no schema ids, probably, and it takes a second to be sure of each."""
+"""Per topic: more are no schema ids, probably, and each is asked for."""
 _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
 SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.payload.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.job import Job
@@ -197,7 +198,9 @@ class Planner:
         return damaged(self.target, self._cluster(survey), standing, survey)
 
     def _cluster(self, survey: Survey) -> ClusterSettings:
-        cluster = replace(cluster_settings(self.job), rows=self._row_format).knowing(survey)
+        # What is held or in quarantine was judged before.
+        rows = self._row_format and replace(self._row_format, written=LONG_AGO)
+        cluster = replace(cluster_settings(self.job), rows=rows).knowing(survey)
         return with_cleanup(self.job, cluster, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.confluent_framing import count_schema_ids
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import TopicField
+from rangeland.decode.payload.schema_catalogue import LONG_AGO, TopicField
 from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, StorageFailed
 from rangeland.fetch.simple_consumer import read_slices
@@ -150,7 +150,8 @@ def _trial(
     decoded as a whole, intact records one by one."""
     if batch.kept.rows is None:
         return [(batch.range, _why_not(job, row_format, batch, isolation))]
-    return decodable(batch.kept, batch.range, job.source.dialect, row_format)
+    rows = _of_old_records(row_format)
+    return decodable(batch.kept, batch.range, job.source.dialect, rows)
 
 
 def _why_not(
@@ -301,8 +302,13 @@ def _decode_settings(
         tags=tags,
         kept=kept,
         max_batch_bytes=source.max_batch_bytes,
-        rows=row_format,
+        rows=_of_old_records(row_format),
     )
+
+
+def _of_old_records(row_format: RowFormat | None) -> RowFormat | None:
+    """What cannot be decoded stays in quarantine: a schema may still be registered for it."""
+    return row_format and replace(row_format, written=LONG_AGO)
 
 
 def _place_of(piece: Range | Slice) -> tuple[Partition, str, int]:

@@ -7,6 +7,7 @@ What was read comes back as receipts and files: proving and committing it is the
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.payload.row_format import RowFormat
+from rangeland.decode.payload.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import FileEntry
 from rangeland.errors import Bug, Conflict, RangelandError, RangeLost
 from rangeland.fetch.throttle import shared_rates
@@ -171,12 +174,18 @@ class SliceReader:
             cluster_settings(self.job),
             isolation=plan.isolation,
             tags=plan.tags,
-            rows=self._row_format,
+            rows=self._rows_of(plan),
         )
         cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
         if self.survey is not None:
             cluster = cluster.knowing(self.survey)
         return replace(cluster, policy=HOLD_ALL) if plan.kind is PlanKind.REREAD else cluster
+
+    def _rows_of(self, plan: Plan) -> RowFormat | None:
+        """All records of a plan were in the log when it was made."""
+        now_ms = time.time_ns() // 1_000_000
+        written = WrittenBefore(plan.made_at_ms, now_ms)
+        return self._row_format and replace(self._row_format, written=written)
 
     def _read_transformed(
         self, plan: Plan, reading: _Reading, stop: Callable[[], bool] = lambda: False

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ from rangeland.decode.columns import TOPIC, VALUE
 from rangeland.decode.payload.confluent_framing import count_schema_ids
 from rangeland.decode.payload.json_inference import InferredField, infer_json_schema
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import TopicField
+from rangeland.decode.payload.schema_catalogue import LONG_AGO, TopicField
 from rangeland.decode.payload.schema_ddl import print_ddl
 from rangeland.decode.payload.subject_formats import registered_as
 from rangeland.errors import UsageError
@@ -187,6 +187,8 @@ def _decoded(
     if row_format is None:
         yield batch.column(VALUE.name), {}
         return
+    # What is shown is no verdict.
+    row_format = replace(row_format, written=LONG_AGO)
     for decoded in row_format.decoder(_topic_of(batch)).decode(batch):
         reasons = {one.row: f"{one.part}: {one.reason}" for one in decoded.undecodable}
         yield _values_of(decoded.batch, row_format), reasons

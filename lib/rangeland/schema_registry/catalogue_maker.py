@@ -29,10 +29,12 @@ class RegistrySchemas:
         self._registry = registry
         self._fetch = cache(self._fetched)
 
-    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
+    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema | None:
+        """None if the registry does not have it now."""
         answer = self._registry.schema(schema_id)
-        if answer is None:
-            return UnusableSchema(f"the schema registry has no schema with id {schema_id}")
+        return None if answer is None else self.whole(answer)
+
+    def whole(self, answer: SchemaAnswer) -> RegisteredSchema | UnusableSchema:
         return resolved(answer, self._fetch)
 
     def latest(self, subject: str) -> LatestSchema | None:
@@ -57,11 +59,13 @@ def make_catalogue(
     with_latest: Collection[RecordField] = ("key", "value"),
 ) -> SchemaCatalogue:
     """``seen``: the ids that keys or values have, as far as they are known; none if nothing is
-    known. The latest schemas are those of the subjects that these keys and values have, for the
-    fields ``with_latest``: others do not need them."""
+    known. What the registry does not have is left to the tasks, which judge it. The latest schemas
+    are those of the subjects that these keys and values have, for the fields ``with_latest``:
+    others do not need them."""
     schemas = RegistrySchemas(registry)
     ids = {of: sorted(set(found)) for of, found in seen.items()}
-    found = {one: schemas.of_id(one) for one in sorted({one for of in ids.values() for one in of})}
+    asked = {one: schemas.of_id(one) for one in sorted({one for of in ids.values() for one in of})}
+    found = {one: it for one, it in asked.items() if it is not None}
     usable = {one: it for one, it in found.items() if isinstance(it, RegisteredSchema)}
     subjects = {
         subject_name(strategy, of, schema)

@@ -5,18 +5,21 @@ process and run, never once per record.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rangeland.decode.payload.schema_catalogue import (
     RegisteredSchema,
     SchemaCatalogue,
     SubjectVersion,
     UnusableSchema,
+    WrittenBefore,
 )
 from rangeland.errors import JobFileError
 from rangeland.schema_registry.catalogue_maker import RegistrySchemas
+from rangeland.schema_registry.registry_answers import SchemaAnswer
 from rangeland.schema_registry.registry_client import FIELD, RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.unknown_ids import UnknownIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,10 @@ class ExecutorSchemas:
 
     catalogue: SchemaCatalogue
     settings: RegistrySettings | None = None
+    written: WrittenBefore | None = None
+
+    def of_records(self, written: WrittenBefore) -> ExecutorSchemas:
+        return replace(self, written=written)
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
         """Raises Unreachable and JobFileError, as ``RegistryClient`` does."""
@@ -33,13 +40,13 @@ class ExecutorSchemas:
             return known
         if self.settings is None:
             return UnusableSchema(f"schema id {schema_id} is not known, and there is no registry")
-        return _shared(self.catalogue.made_as, self.settings).of_id(schema_id)
+        return _shared(self.catalogue, self.settings).of_id(schema_id, self.written)
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
         """Where an id is registered; nothing for one that is not. Raises as ``of_id`` does."""
         if schema_id in self.catalogue.schemas or self.settings is None:
             return self.catalogue.versions.get(schema_id, ())
-        return _shared(self.catalogue.made_as, self.settings).versions_of(schema_id)
+        return _shared(self.catalogue, self.settings).versions_of(schema_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,9 @@ class SubjectWriters:
     schemas: ExecutorSchemas
     subject: str
     own: str | None = None
+
+    def of_records(self, written: WrittenBefore) -> SubjectWriters:
+        return replace(self, schemas=self.schemas.of_records(written))
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
         """Raises also JobFileError for a schema of the topic that the driver has not seen: a
@@ -76,25 +86,32 @@ class SubjectWriters:
 class _Fetched:
     """What one process has fetched for one run. One thread fetches at a time."""
 
-    def __init__(self, settings: RegistrySettings) -> None:
-        self._settings = settings
+    def __init__(self, catalogue: SchemaCatalogue, settings: RegistrySettings) -> None:
+        self._registry = RegistryClient(settings)
+        self._schemas_of = RegistrySchemas(self._registry)
+        self._ids = UnknownIds(self._registry, catalogue.known_ids, settings.no_progress_ms)
         self._lock = threading.Lock()
         self._schemas: dict[int, RegisteredSchema | UnusableSchema] = {}
         self._versions: dict[int, tuple[SubjectVersion, ...]] = {}
 
-    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
+    def of_id(
+        self, schema_id: int, written: WrittenBefore | None
+    ) -> RegisteredSchema | UnusableSchema:
         with self._lock:
             if schema_id not in self._schemas:
                 self._refuse_many_unusable()
-                registry = RegistryClient(self._settings)
-                found = RegistrySchemas(registry).of_id(schema_id)
+                answer = self._ids.schema(schema_id, written)
+                if isinstance(answer, SchemaAnswer):
+                    found = self._schemas_of.whole(answer)
+                else:
+                    found = answer
                 if isinstance(found, RegisteredSchema):
-                    self._versions[schema_id] = registry.versions(schema_id)
+                    self._versions[schema_id] = self._registry.versions(schema_id)
                 self._schemas[schema_id] = found
             return self._schemas[schema_id]
 
     def _refuse_many_unusable(self) -> None:
-        """It takes a second to be sure that an id is unknown, and any bytes can look like ids."""
+        """It takes requests to be sure that an id is unknown, and any bytes can look like ids."""
         if len(self._schemas) - len(self._versions) >= MAX_UNUSABLE_IDS:
             raise JobFileError(
                 f"records name more than {MAX_UNUSABLE_IDS} schema ids that the schema registry "
@@ -104,8 +121,11 @@ class _Fetched:
             )
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        self.of_id(schema_id)
-        return self._versions.get(schema_id, ())
+        """An id that was not judged before is only asked for."""
+        with self._lock:
+            if schema_id not in self._schemas:
+                return self._registry.versions(schema_id)
+            return self._versions.get(schema_id, ())
 
 
 KEPT_RUNS = 4
@@ -115,11 +135,12 @@ _lock = threading.Lock()
 _of_runs: dict[str, _Fetched] = {}
 
 
-def _shared(run: str, settings: RegistrySettings) -> _Fetched:
+def _shared(catalogue: SchemaCatalogue, settings: RegistrySettings) -> _Fetched:
     """A process may serve several runs, one after the other or at once."""
+    run = catalogue.made_as
     with _lock:
         if run not in _of_runs:
             while len(_of_runs) >= KEPT_RUNS:
                 del _of_runs[next(iter(_of_runs))]
-            _of_runs[run] = _Fetched(settings)
+            _of_runs[run] = _Fetched(catalogue, settings)
         return _of_runs[run]

@@ -2,7 +2,8 @@
 
 What a server does that is down, starting, busy or not a registry is retried within
 ``no_progress_ms``, then it is ``Unreachable``. A refused login or certificate is an error of the
-job file. That something does not exist is believed if all addresses report it, twice.
+job file. That something does not exist is believed if all addresses report it, twice; for ids more
+is needed, in ``unknown_ids``.
 """
 
 from __future__ import annotations
@@ -94,8 +95,9 @@ class RegistryClient:
         self.requests = 0
 
     def schema(self, schema_id: int) -> SchemaAnswer | None:
-        path = f"/schemas/ids/{schema_id}"
-        return self._ask(path, f"schema id {schema_id}", read_schema, {UNKNOWN_SCHEMA})
+        """None: no address has it now; ``UnknownIds`` decides what that means."""
+        path, what = f"/schemas/ids/{schema_id}", f"schema id {schema_id}"
+        return self._ask(path, what, read_schema, {UNKNOWN_SCHEMA}, at_once=True)
 
     def versions(self, schema_id: int) -> tuple[SubjectVersion, ...]:
         """Where the id is registered; empty if its subjects were deleted."""
@@ -117,7 +119,13 @@ class RegistryClient:
     # --- asking all addresses -----------------------------------------------------------
 
     def _ask(
-        self, path: str, what: str, read: Callable[[bytes], Value], absent: set[int]
+        self,
+        path: str,
+        what: str,
+        read: Callable[[bytes], Value],
+        absent: set[int],
+        *,
+        at_once: bool = False,
     ) -> Value | None:
         started, pause_s, was_absent = self._now(), FIRST_PAUSE_S, False
         while True:
@@ -132,7 +140,7 @@ class RegistryClient:
                 if isinstance(found, _Given):
                     self._urls.sort(key=lambda one, best=url: one != best)  # type: ignore[misc]
                     return found.value
-            if not failures and was_absent:
+            if not failures and (was_absent or at_once):
                 return None
             was_absent = not failures
             pause_s = CONFIRM_AFTER_S if was_absent else min(2 * pause_s, LONGEST_PAUSE_S)

@@ -6,7 +6,7 @@ schema id stands for is looked up once per decoder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -31,6 +31,7 @@ from rangeland.decode.payload.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
     UnusableSchema,
+    WrittenBefore,
 )
 
 
@@ -38,6 +39,10 @@ class WriterSchemas(Protocol):
     """Where schema ids are looked up. What it raises ends the decoding."""
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema: ...
+
+    def of_records(self, written: WrittenBefore) -> WriterSchemas:
+        """The same for records that were written before then; an id that is unknown may be late."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,11 @@ class AvroFormat(PayloadFormat):
     @property
     def arrow_type(self) -> pa.DataType:
         return arrow_type_of(self._reader)
+
+    def of_records(self, written: WrittenBefore) -> AvroFormat:
+        if self.writers is None:
+            return self
+        return replace(self, writers=self.writers.of_records(written))
 
     def decoder(self) -> AvroDecoder:
         return AvroDecoder(self)

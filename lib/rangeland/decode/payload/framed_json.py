@@ -23,7 +23,7 @@ from rangeland.decode.payload.payload_decoder import (
     Undecodable,
 )
 from rangeland.decode.payload.payload_faults import PayloadFault
-from rangeland.decode.payload.schema_catalogue import SchemaFormat, UnusableSchema
+from rangeland.decode.payload.schema_catalogue import SchemaFormat, UnusableSchema, WrittenBefore
 
 BLANK = ord(" ")
 
@@ -39,6 +39,9 @@ class FramedJsonFormat(PayloadFormat):
     @property
     def arrow_type(self) -> pa.DataType:
         return self.body.arrow_type
+
+    def of_records(self, written: WrittenBefore) -> FramedJsonFormat:
+        return replace(self, writers=self.writers.of_records(written))
 
     def decoder(self) -> FramedJsonDecoder:
         return FramedJsonDecoder(self)

@@ -18,6 +18,8 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from rangeland.decode.payload.schema_catalogue import WrittenBefore
+
 MAX_REASON: Final = 200
 """How many characters a reason has at most."""
 
@@ -116,6 +118,10 @@ class PayloadFormat(ABC):
 
     def of_topic(self, topic: str) -> PayloadFormat:
         """The format of payloads of this topic, with the same type."""
+        return self
+
+    def of_records(self, written: WrittenBefore) -> PayloadFormat:
+        """The format of payloads of these records, with the same type."""
         return self
 
     @abstractmethod

@@ -6,7 +6,7 @@ schema only the place of the message in its file matters, which is in the text o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import PayloadKernel
 from rangeland.decode.payload.protobuf_descriptors import message_indexes, parse_descriptor_set
 from rangeland.decode.payload.protobuf_program import ProtobufCompiler
-from rangeland.decode.payload.schema_catalogue import SchemaFormat, UnusableSchema
+from rangeland.decode.payload.schema_catalogue import SchemaFormat, UnusableSchema, WrittenBefore
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class ProtobufFormat(PayloadFormat):
     @property
     def arrow_type(self) -> pa.DataType:
         return self.decoder().arrow_type
+
+    def of_records(self, written: WrittenBefore) -> ProtobufFormat:
+        if self.writers is None:
+            return self
+        return replace(self, writers=self.writers.of_records(written))
 
     def decoder(self) -> ProtobufDecoder:
         return ProtobufDecoder(self)

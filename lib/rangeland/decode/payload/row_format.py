@@ -21,6 +21,7 @@ from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
     PayloadSchemaError,
 )
+from rangeland.decode.payload.schema_catalogue import WrittenBefore
 
 FLAT_COLUMNS = LogColumns("_")
 RESCUED = pa.field("_rescued_data", pa.string())
@@ -50,12 +51,13 @@ class DecodedRows:
 @dataclass(frozen=True)
 class RowFormat:
     """The formats of key and value, None for bytes. ``keeps_unknown``: fields that the schema lacks
-    go to a column of their own, as JSON text."""
+    go to a column of their own, as JSON text. ``written``: what is known of the records' age."""
 
     key: PayloadFormat | None = None
     value: PayloadFormat | None = None
     is_flat: bool = False
     keeps_unknown: bool = False
+    written: WrittenBefore | None = None
 
     def __post_init__(self) -> None:
         """Raises PayloadSchemaError for columns that a table cannot have."""
@@ -96,10 +98,12 @@ class RowFormat:
 
     def decoder(self, topic: str) -> RowDecoder:
         """A new decoder, for records of this topic."""
-        key, value = (
-            None if one is None else one.of_topic(topic) for one in (self.key, self.value)
-        )
+        key, value = (one and self._made_for(one, topic) for one in (self.key, self.value))
         return RowDecoder(replace(self, key=key, value=value))
+
+    def _made_for(self, payloads: PayloadFormat, topic: str) -> PayloadFormat:
+        made = payloads.of_topic(topic)
+        return made if self.written is None else made.of_records(self.written)
 
 
 class RowDecoder:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 RecordField = Literal["key", "value"]
 
@@ -56,9 +56,26 @@ class RegisteredSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenBefore:
+    """Records that were in their log at ``at_ms``, and are read at ``now_ms`` by the same clock: a
+    registry should have had their schemas for that long."""
+
+    at_ms: int
+    now_ms: int
+
+    @property
+    def age_ms(self) -> int:
+        return self.now_ms - self.at_ms
+
+
+LONG_AGO: Final = WrittenBefore(0, 1 << 62)
+"""For records whose judgement can wait no longer, or is not final."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnusableSchema:
-    """Records with this id are undecodable, for this reason: the registry does not have the id, as
-    all of its addresses have confirmed, or what the schema refers to is not there."""
+    """Records with this id are undecodable, for this reason: the registry does not have the id, and
+    it is certain that it is not late, or what the schema refers to is not there."""
 
     reason: str
 
@@ -74,12 +91,18 @@ class LatestSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCatalogue:
-    """``schemas``: those that records were written with, by id; an id that is missing here was not
-    seen by the driver. ``versions``: the subjects that an id is registered under. ``latest``: by
-    subject; one that is missing here does not exist. ``made_as`` distinguishes this catalogue
-    from those of other runs."""
+    """``schemas``: those that records were written with, by id; one that is missing here was not
+    seen by the driver, or the registry did not have it. ``versions``: the subjects that an id is
+    registered under. ``latest``: by subject; one that is missing here does not exist. ``made_as``
+    distinguishes this catalogue from those of other runs."""
 
     schemas: Mapping[int, RegisteredSchema | UnusableSchema] = field(default_factory=dict)
     versions: Mapping[int, tuple[SubjectVersion, ...]] = field(default_factory=dict)
     latest: Mapping[str, LatestSchema] = field(default_factory=dict)
     made_as: str = ""
+
+    @property
+    def known_ids(self) -> set[int]:
+        """Ids that the registry has."""
+        unusable = {one for one, it in self.schemas.items() if isinstance(it, UnusableSchema)}
+        return {*self.schemas, *(one.id for one in self.latest.values())} - unusable

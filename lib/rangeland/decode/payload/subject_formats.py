@@ -24,14 +24,18 @@ from rangeland.decode.payload.payload_decoder import (
     Undecodable,
 )
 from rangeland.decode.payload.row_format import relaxed
-from rangeland.decode.payload.schema_catalogue import SubjectVersion
+from rangeland.decode.payload.schema_catalogue import SubjectVersion, WrittenBefore
 
 
 class SubjectLookup(Protocol):
     """Where it is looked up under which subjects a schema id is registered. What it raises ends
     the decoding."""
 
+    def of_id(self, schema_id: int) -> object: ...
+
     def versions_of(self, schema_id: int) -> Iterable[SubjectVersion]: ...
+
+    def of_records(self, written: WrittenBefore) -> SubjectLookup: ...
 
 
 class TypeConflict(NamedTuple):
@@ -59,6 +63,13 @@ class SubjectFormats(PayloadFormat):
 
     def of_topic(self, topic: str) -> PayloadFormat:
         return replace(self, topics={topic: self.topics.get(topic, {})})
+
+    def of_records(self, written: WrittenBefore) -> PayloadFormat:
+        topics = {
+            topic: {subject: one.of_records(written) for subject, one in formats.items()}
+            for topic, formats in self.topics.items()
+        }
+        return replace(self, topics=topics, lookup=self.lookup.of_records(written))
 
     def decoder(self) -> PayloadDecoder:
         ((topic, formats),) = self.topics.items()
@@ -134,7 +145,10 @@ class SubjectsDecoder(PayloadDecoder):
     def _subject_of(self, schema_id: int) -> str:
         """The first subject for what has none of them: its decoder says what is wrong with it."""
         if schema_id not in self._subjects:
-            known = self._lookup.versions_of(schema_id) if schema_id else ()
+            known: Iterable[SubjectVersion] = ()
+            if schema_id:
+                self._lookup.of_id(schema_id)  # what is known of it is final from then on
+                known = self._lookup.versions_of(schema_id)
             own = (one.subject for one in known if one.subject in self._decoders)
             self._subjects[schema_id] = next(own, next(iter(self._decoders)))
         return self._subjects[schema_id]

@@ -1,0 +1,146 @@
+"""When an id that a schema registry does not have counts as unknown, and when it may be late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from rangeland.decode.payload.schema_catalogue import (
+    LONG_AGO,
+    SchemaFormat,
+    UnusableSchema,
+    WrittenBefore,
+)
+from rangeland.errors import Unreachable
+from rangeland.schema_registry.registry_answers import SchemaAnswer
+from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.unknown_ids import CONFIRM_S, FAR_IDS, LATE_MS, UnknownIds
+from rangeland.untrusted import MAX_INT32
+
+SCHEMA = SchemaAnswer(SchemaFormat.AVRO, '"long"', ())
+NO_PROGRESS_S = 120
+JUST_NOW = WrittenBefore(1_000, 1_500)
+Has = Callable[[int, float], bool]
+"""Whether the registry has an id at a time."""
+
+
+class FakeRegistry(RegistryClient):
+    """Time passes only in pauses."""
+
+    def __init__(self, has: Has) -> None:
+        super().__init__(RegistrySettings(("http://none",)))
+        self.has, self.time, self.asked = has, 0.0, list[int]()
+
+    def schema(self, schema_id: int) -> SchemaAnswer | None:
+        self.asked.append(schema_id)
+        return SCHEMA if self.has(schema_id, self.time) else None
+
+    def wait(self, seconds: float) -> None:
+        assert seconds > 0
+        self.time += seconds
+
+
+def of(has: Has, known: Iterable[int] = ()) -> tuple[UnknownIds, FakeRegistry]:
+    registry = FakeRegistry(has)
+    ids = UnknownIds(
+        registry, known, NO_PROGRESS_S * 1000, now=lambda: registry.time, pause=registry.wait
+    )
+    return ids, registry
+
+
+def up_to(highest: int, but: Iterable[int] = ()) -> Has:
+    gone = set(but)
+    return lambda schema_id, _: schema_id <= highest and schema_id not in gone
+
+
+def test_a_known_id_is_asked_for_once() -> None:
+    ids, registry = of(up_to(10))
+    assert ids.schema(7, None) is SCHEMA
+    assert registry.asked == [7]
+
+
+@pytest.mark.parametrize("known", [(), (3,), (10,)])
+def test_an_id_below_one_that_the_registry_has_was_deleted(known: tuple[int, ...]) -> None:
+    ids, registry = of(up_to(10, but=[7]), known)
+    found = ids.schema(7, JUST_NOW)
+    assert isinstance(found, UnusableSchema)
+    assert "has no schema with id 7, and it has later ones" in found.reason
+    assert CONFIRM_S <= registry.time < NO_PROGRESS_S
+    assert registry.asked[-1] == 7  # the last answer that counts is that about the id itself
+
+
+def test_several_ids_that_are_gone_are_looked_past() -> None:
+    ids, _ = of(up_to(10, but=[7, 8, 9]))
+    assert isinstance(ids.schema(7, JUST_NOW), UnusableSchema)
+
+
+def test_the_next_id_may_be_late() -> None:
+    ids, registry = of(up_to(10), (10,))
+    with pytest.raises(Unreachable, match="does not have schema id 11 yet") as raised:
+        ids.schema(11, JUST_NOW)
+    assert registry.time >= NO_PROGRESS_S
+    assert raised.value.exit_code == 75
+    assert "(10)" in raised.value.why
+
+
+def test_an_id_that_arrives_is_found() -> None:
+    ids, _ = of(lambda schema_id, time: schema_id <= 10 or time > 60, (10,))
+    assert ids.schema(11, JUST_NOW) is SCHEMA
+
+
+def test_a_copy_that_catches_up_between_two_answers_is_no_proof() -> None:
+    """Another answer shows a higher id before the copy that lacks this one has both."""
+    answers = iter([False, True, True])
+    ids, registry = of(lambda *_: next(answers), (10,))
+    assert ids.schema(11, JUST_NOW) is SCHEMA
+    assert registry.asked[0] == registry.asked[-1] == 11
+
+
+@pytest.mark.parametrize("forged", [MAX_INT32, 12 + FAR_IDS])
+def test_an_id_that_is_far_above_the_highest_is_unknown(forged: int) -> None:
+    ids, registry = of(up_to(10), (10,))
+    found = ids.schema(forged, JUST_NOW)
+    assert isinstance(found, UnusableSchema)
+    assert "its ids are far lower, such as 10" in found.reason
+    assert registry.time < NO_PROGRESS_S
+
+
+def test_nothing_is_far_from_a_registry_without_schemas() -> None:
+    """A copy that has just started may not have read any yet."""
+    ids, _ = of(up_to(0))
+    with pytest.raises(Unreachable, match=r"\(none\)"):
+        ids.schema(MAX_INT32, JUST_NOW)
+
+
+def test_a_record_does_not_wait_for_ever() -> None:
+    ids, registry = of(up_to(10), (10,))
+    found = ids.schema(11, WrittenBefore(5_000, 5_000 + LATE_MS))
+    assert found == UnusableSchema(
+        "the schema registry has no schema with id 11, also long after records named it"
+    )
+    assert CONFIRM_S <= registry.time < NO_PROGRESS_S
+
+
+def test_further_ids_of_the_same_plan_are_not_waited_for() -> None:
+    """They were written as early, and so have been late for as long."""
+    ids, registry = of(up_to(100, but=[7, 8, 9]))
+    ids.schema(7, JUST_NOW)
+    before = registry.time
+    for schema_id in (8, 9):
+        assert isinstance(ids.schema(schema_id, JUST_NOW), UnusableSchema)
+    assert registry.time == before
+
+
+def test_ids_of_a_later_plan_are_waited_for_again() -> None:
+    ids, registry = of(up_to(100, but=[7, 8]))
+    ids.schema(7, JUST_NOW)
+    before = registry.time
+    ids.schema(8, WrittenBefore(2_000, 2_500))
+    assert registry.time >= before + CONFIRM_S
+
+
+def test_what_is_not_final_is_judged_at_once_and_by_its_age() -> None:
+    ids, _ = of(up_to(0))
+    assert isinstance(ids.schema(7, LONG_AGO), UnusableSchema)
