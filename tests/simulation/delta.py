@@ -107,12 +107,13 @@ class Tables:
     def locked(self, key: str) -> Iterator[None]:
         """The operating system releases the lock of a process that dies."""
         while key in self._locked:
-            self.world.sleep(0.02)
+            self.world.wait_for_lock()
         self._locked.add(key)
         try:
             yield
         finally:
             self._locked.discard(key)
+            self.world.lock_released()
 
     def change(
         self,

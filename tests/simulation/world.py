@@ -17,6 +17,7 @@ from typing import Any
 
 EPOCH_MS = 1_800_000_000_000
 MOST_STEPS = 20_000
+NEVER_MS = 1 << 62
 
 
 class Crash(BaseException):
@@ -104,6 +105,15 @@ class World:
         if self.is_traced:
             self.trace.append(f"{self.now_ms:>9} {self.current.name}: {text}")
 
+    def wait_for_lock(self) -> None:
+        """Until ``lock_released`` is called. Only for a process beside others."""
+        self._wait_until(NEVER_MS)
+
+    def lock_released(self) -> None:
+        for process in self.running:
+            if process.resume_at_ms == NEVER_MS:
+                process.resume_at_ms = self.now_ms
+
     # --- points ---------------------------------------------------------------------------
 
     def point(self, tag: str) -> str | None:
@@ -171,6 +181,8 @@ class World:
         ready = [p for p in waiting if p.resume_at_ms <= self.now_ms]
         if not ready:
             first = min(waiting, key=lambda p: p.resume_at_ms)
+            if first.resume_at_ms == NEVER_MS:
+                raise Violation("ends", "every driver waits for a lock")
             self.now_ms = max(self.now_ms, first.resume_at_ms)
             return first
         if self.current in ready and self.random.random() < 0.9:
