@@ -24,6 +24,8 @@ class Displacement:
         self._kept: dict[str, DeltaLog] = {}
         self._files: dict[str, StoredFile] = {}
         self._landed: Mapping[str, int] = {}
+        self.moves = 0
+        """How often something was taken away or brought back."""
 
     @property
     def is_open(self) -> bool:
@@ -41,6 +43,7 @@ class Displacement:
         if key == self._ledger and JOB not in landed and not (newest and newest.files):
             return  # without rows and without a checkpoint nothing is landed twice, or left out
         self._landed = landed
+        self.moves += 1
         now = self._tables.logs.pop(key)
         self._kept[key] = now
         if kind == "drop-table":  # so that a new table could be made in its folder
@@ -60,6 +63,7 @@ class Displacement:
     def bring_back(self) -> None:
         """As it was. Raises Violation if something has landed meanwhile."""
         self.check()
+        self.moves += 1
         self._tables.logs.update(self._kept)
         self._store.files.update(self._files)
         self._kept.clear()

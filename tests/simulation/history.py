@@ -172,6 +172,7 @@ class History:
         ]
         was_troubled, was_harmed = self._is_troubled(), self._is_harmed()
         was_away, had_both = self.displaced.is_open, self.judge.has_both()
+        moves = self.displaced.moves
         was_undone = set() if was_away else self.judge.undone()
         was_torn = self.judge.torn() if "verify" in happening.commands else set()
         results = self._carry_out(drivers, self._job())
@@ -192,7 +193,7 @@ class History:
                 self._check_error(found, is_troubled=is_troubled, allowed=allowed)
             elif isinstance(found, RunResult):
                 self._check_refused(found, command, happening.commands, was_away, was_undone)
-            elif isinstance(found, VerifyResult) and not self.displaced.is_open:
+            elif isinstance(found, VerifyResult) and not (was_away or moves < self.displaced.moves):
                 # Rows may be taken out after it has read the table.
                 is_steady = is_alone and self.judge.torn() == was_torn
                 self.judge.check_verify(found, is_alone=is_steady)

@@ -45,7 +45,18 @@ def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
         return "it is another log"
     if log.end_offset < mark.until_offset:
         return "it ends before the checkpoint"
-    return "it begins after the checkpoint" if log.start_offset > mark.until_offset else None
+    if log.start_offset > mark.until_offset:
+        return "it begins after the checkpoint"
+    if mark.epoch is not None and _hides_its_epoch(log):
+        return "its leader epoch could not be read"
+    return None
+
+
+def _hides_its_epoch(log: LogState) -> bool:
+    """Brokers before 2.1 report it with the last batch alone, which a leader whose high watermark
+    lags does not send."""
+    is_unknown = log.leader.epoch is None and not log.epoch_is_read
+    return is_unknown and log.end_offset > log.start_offset
 
 
 def _is_missing(partition: Partition, survey: Survey) -> bool:
@@ -62,7 +73,8 @@ def settled(
     who: str,
 ) -> Survey:
     """For each partition the survey in which it is not suspicious, preferably the newer one. What
-    is suspicious in both is believed, with ``who`` was asked."""
+    is suspicious in both is believed, with ``who`` was asked; not if only one of them has the
+    leader epoch of the log: then it is neither confirmed nor refuted."""
     alone = {p for p in (*still_suspicious, *first.logs) if p not in suspicious}
     kept = {
         p: first.logs[p]
@@ -73,6 +85,12 @@ def settled(
     # Unserved in the first survey, suspicious in the second: one survey alone is not believed.
     once = [p for p in still_suspicious if p not in suspicious and p not in first.logs]
     away = {p: why for p in once if (why := why_unreachable(p, first)) is not None}
+    both = [p for p in suspicious if p in still_suspicious and p in first.logs and p in second.logs]
+    away |= {
+        p: f"{suspicious[p]}, and {still_suspicious[p]} when asked again"
+        for p in both
+        if _hides_its_epoch(first.logs[p]) != _hides_its_epoch(second.logs[p])
+    }
     times = {(p, t): at for (p, t), at in first.offsets_for_times.items() if p in kept}
     ends = {p: at for p, at in second.epoch_ends.items() if p not in kept}
     return replace(
