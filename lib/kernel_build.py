@@ -47,7 +47,7 @@ class KernelBuildHook(BuildHookInterface[Any]):
 
 
 def library_name() -> str:
-    """As ``rangeland.decode.kafka.kernel`` looks for it, e.g. ``_kernel-linux-x86_64.so``."""
+    """As ``native_library`` looks for it, e.g. ``_kernel-linux-x86_64.so``."""
     suffix = {"win32": "dll", "darwin": "dylib"}.get(sys.platform, "so")
     return f"_kernel-{sys.platform}-{platform.machine().lower()}.{suffix}"
 

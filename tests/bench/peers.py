@@ -102,8 +102,9 @@ def land_bare(
     """One partition from its beginning to ``end``."""
     from rangeland.connection.cluster_settings import ClusterSettings
     from rangeland.connection.pool import ConnectionPool
-    from rangeland.decode import Payload, decode_records
+    from rangeland.decode import kafka_decoder
     from rangeland.decode.columns import with_partition
+    from rangeland.decode.kafka.layout import Payload
     from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
     from rangeland.dialects.kafka.compression import decompress
     from rangeland.dialects.kafka.entry_scan import entries, next_offset
@@ -134,7 +135,7 @@ def land_bare(
             data = decompress(header.attributes & 7, entry.stored[BATCH_V2.size :])
             first, count, delta = header.base_offset, header.record_count, header.last_offset_delta
             payloads.append(Payload(data, first, header.base_timestamp_ms, None, count, delta))
-        return with_partition(decode_records(payloads, offset, end), partition)
+        return with_partition(kafka_decoder().decode_records(payloads, offset, end), partition)
 
     writer: pq.ParquetWriter | None = None
     offset, asked = 0, ask(0)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.decode.kafka import kernel, reference
+from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.native import native_library
 from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.kafka import records as kafka_records
@@ -20,6 +20,7 @@ from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from tests.golden.capture_records import hex_of
+from tests.reference.kafka_records import KafkaReference
 
 HOME = Path(__file__).parent / "records"
 CODEC_NUMBERS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -64,10 +65,9 @@ every_log = pytest.mark.parametrize("stored", ALL, ids=label)
 
 @pytest.fixture(params=["reference", "kernel"], autouse=True)
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = reference.decode_records
-    if request.param == "kernel":
-        chosen = kernel.KafkaKernel(native_library.load_library()).decode_records
-    monkeypatch.setattr(kafka_records, "decode_records", chosen)
+    is_kernel = request.param == "kernel"
+    chosen = KafkaKernel(native_library.load_library()) if is_kernel else KafkaReference()
+    monkeypatch.setattr(kafka_records, "kafka_decoder", lambda: chosen)
 
 
 def rows_of(batch: pa.RecordBatch | None) -> list[dict[str, Any]]:

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.decode import stored_decoder
-from rangeland.decode.rocketmq.reference import RocketmqReference
+from rangeland.decode import rocketmq_decoder
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.dialects.rocketmq import messages as m
@@ -38,6 +37,7 @@ from tests.golden.capture_rocketmq import (
     VERSION,
     queue_of,
 )
+from tests.reference.rocketmq_messages import RocketmqReference
 
 STORED = HOME / VERSION
 EXPECTED = json.loads((STORED / "expected.json").read_text(encoding="utf-8"))
@@ -112,7 +112,7 @@ def test_rows_are_what_upstreams_consumer_read(kind: str) -> None:
 def test_both_decoders_give_the_same(kind: str) -> None:
     body = memoryview(answer_of(f"Pull.{kind}").body)
     wanted = RocketmqReference().decode_stored(body, 0, 1 << 40)
-    found = stored_decoder().decode_stored(body, 0, 1 << 40)
+    found = rocketmq_decoder().decode_stored(body, 0, 1 << 40)
     assert found.batch.equals(wanted.batch)
     assert found.walked == wanted.walked
     codes = {"zlib": 3, "lz4": 1, "zstd": 2}

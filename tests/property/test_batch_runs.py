@@ -14,8 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.decode.kafka import reference
-from rangeland.decode.kafka.batch_table import no_batches
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.dialects.kafka import entry_checks, entry_scan, records
 from rangeland.dialects.kafka.entry_scan import entries
@@ -25,6 +23,7 @@ from tests.examples import tried
 from tests.message_sets import Message, encode_message
 from tests.property.sanitizers import kernel_library, run_under_sanitizers
 from tests.record_batches import ABORT, Batch, Record, cleaned, encode, marker
+from tests.reference.kafka_records import KafkaReference
 
 many = tried(40)
 KERNEL = KafkaKernel(kernel_library())
@@ -106,11 +105,11 @@ def outcome(data: memoryview, wanted: Sequence[Any], max_bytes: int) -> list[Any
 
 def assert_alike(data: bytes, wanted: Sequence[Any], max_bytes: int) -> None:
     view = memoryview(data)
-    with mock.patch.object(entry_scan, "walk_batches", no_batches):
+    with mock.patch.object(entry_scan, "kafka_decoder", KafkaReference):
         alone = outcome(view, wanted, max_bytes)
     for heads in (entry_scan.HEADS, 2):
         with (
-            mock.patch.object(entry_scan, "walk_batches", KERNEL.walk_batches),
+            mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL),
             mock.patch.object(entry_scan, "HEADS", heads),
         ):
             assert outcome(view, wanted, max_bytes) == alone
@@ -159,9 +158,9 @@ def test_the_slow_decoder_takes_runs_of_batches_too(
     found: list[bytes], wanted: Sequence[Any]
 ) -> None:
     view = memoryview(b"".join(found))
-    with mock.patch.object(entry_scan, "walk_batches", KERNEL.walk_batches):
+    with mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL):
         fast = outcome(view, wanted, 1 << 20)
-        with mock.patch.object(records, "decode_records", reference.decode_records):
+        with mock.patch.object(records, "kafka_decoder", KafkaReference):
             assert outcome(view, wanted, 1 << 20) == fast
 
 
@@ -172,7 +171,7 @@ def test_nothing_is_made_of_a_batch_that_nothing_contradicts(codec: str) -> None
     )
     never = mock.Mock(side_effect=AssertionError("a batch was looked at alone"))
     with (
-        mock.patch.object(entry_scan, "walk_batches", KERNEL.walk_batches),
+        mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL),
         mock.patch.object(entry_scan, "batch_of", never),
         mock.patch.object(entry_checks, "batch_of", never),
     ):

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.decode.jafka import reference
 from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.jafka import records
 from rangeland.dialects.jafka.log_entries import entry_around, next_offset
@@ -23,6 +22,7 @@ from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.examples import tried
 from tests.jafka_entries import entry, packed, plain
+from tests.reference.jafka_sets import JafkaReference
 
 many = tried(60)
 COMMITTED = Isolation.READ_COMMITTED
@@ -217,6 +217,6 @@ def next_or_error(data: memoryview, offset: int) -> tuple[int | None, BadRecord 
 def test_the_reference_gives_the_same_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     data = memoryview(plain([b"a", b""]) + packed(plain([b"b", b"c"])) + plain([b"d"]))
     with_kernel = list(decode_chunks(data, 10, 10 + len(data), COMMITTED, ()))
-    monkeypatch.setattr(records, "set_decoder", reference.JafkaReference)
+    monkeypatch.setattr(records, "jafka_decoder", JafkaReference)
     assert list(decode_chunks(data, 10, 10 + len(data), COMMITTED, ())) == with_kernel
     assert [row[2] for row in rows_of(with_kernel)] == [b"a", b"", b"b", b"c", b"d"]

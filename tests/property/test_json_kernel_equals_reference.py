@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rangeland.decode.payload.json_kernel import JsonKernel
-from rangeland.decode.payload.json_reference import JsonReference
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, UnknownFields
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from tests.property.json_strategies import HOSTILE, SCALARS, payloads, schemas
 from tests.property.sanitizers import kernel_library, run_under_sanitizers
+from tests.reference.json_payloads import JsonReference
 
 LIBRARY = kernel_library()
 EVERYTHING = parse_ddl(

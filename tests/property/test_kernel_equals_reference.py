@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rangeland.decode.kafka import reference
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.kafka.layout import Payload
 from rangeland.errors import BadRecord
 from tests.examples import tried
 from tests.property.sanitizers import kernel_library, run_under_sanitizers
 from tests.record_batches import Record, deltas, encode_records, varint
+from tests.reference import kafka_records
 
 many = tried(100)
 
@@ -120,7 +120,7 @@ def outcome(
 
 def assert_same(given_payloads: list[Payload], from_offset: int, until_offset: int) -> bool:
     """Whether there were rows rather than a fault."""
-    wanted = outcome(reference.decode_records, given_payloads, from_offset, until_offset)
+    wanted = outcome(kafka_records.decode_records, given_payloads, from_offset, until_offset)
     found = outcome(KERNEL.decode_records, given_payloads, from_offset, until_offset)
     assert type(found) is type(wanted), (found, wanted)
     if isinstance(wanted, BadRecord) or isinstance(found, BadRecord):

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.decode.kafka import legacy_reference
 from rangeland.decode.kafka.layout import Payload, RecordFormat
 from tests.message_sets import Message, encode_message
 from tests.property.sanitizers import run_under_sanitizers
@@ -22,6 +21,7 @@ from tests.property.test_kernel_equals_reference import (
     payloads,
     wants,
 )
+from tests.reference import kafka_messages
 
 values = st.one_of(
     st.none(), st.just(b""), st.binary(max_size=40), st.integers(0, 300).map(lambda n: b"x" * n)
@@ -107,7 +107,7 @@ def test_damaged_messages_give_the_same_fault(data: st.DataObject, made: list[Pa
     max_bytes=st.one_of(st.integers(-1, 200), st.just(1 << 62)),
 )
 def test_any_bytes_are_walked_in_the_same_way(data: bytes, max_bytes: int) -> None:
-    wanted = legacy_reference.walk_messages(data, max_bytes)
+    wanted = kafka_messages.walk_messages(data, max_bytes)
     assert KERNEL.walk_messages(data, max_bytes) == wanted
     assert 0 <= wanted.end <= len(data)
 
@@ -130,7 +130,7 @@ def test_a_large_set_gives_the_same_rows() -> None:
     payload = Payload(data, 0, 0, None, len(made), len(made) - 1, RecordFormat.PLAIN)
     assert assert_same([payload], 1000, 19_000)
     walked = KERNEL.walk_messages(data, 1 << 62)
-    assert walked == legacy_reference.walk_messages(data, 1 << 62)
+    assert walked == kafka_messages.walk_messages(data, 1 << 62)
     assert (walked.messages, walked.end) == (20_000, len(data))
 
 

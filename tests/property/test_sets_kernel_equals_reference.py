@@ -12,12 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rangeland.decode.jafka.kernel import JafkaKernel
-from rangeland.decode.jafka.layout import MessageSet, SetDecoder, SetFault
-from rangeland.decode.jafka.reference import JafkaReference
+from rangeland.decode.jafka.layout import MessageSet, SetFault
 from rangeland.errors import BadRecord
 from tests.examples import tried
 from tests.jafka_entries import entry, packed, plain
 from tests.property.sanitizers import kernel_library, run_under_sanitizers
+from tests.reference.jafka_sets import JafkaReference
 
 KERNEL, REFERENCE = JafkaKernel(kernel_library()), JafkaReference()
 
@@ -74,7 +74,9 @@ def message_sets(data: st.SearchStrategy[bytes]) -> st.SearchStrategy[MessageSet
 # --- the claims -------------------------------------------------------------------------
 
 
-def outcome(decoder: SetDecoder, sets: list[MessageSet]) -> pa.RecordBatch | BadRecord:
+def outcome(
+    decoder: JafkaKernel | JafkaReference, sets: list[MessageSet]
+) -> pa.RecordBatch | BadRecord:
     try:
         return decoder.decode_sets(sets)
     except BadRecord as error:
@@ -131,7 +133,7 @@ def test_a_large_set_gives_the_same_rows() -> None:
 
 
 @pytest.mark.parametrize("decoder", [KERNEL, REFERENCE], ids=["kernel", "reference"])
-def test_each_fault_is_reported_with_its_position(decoder: SetDecoder) -> None:
+def test_each_fault_is_reported_with_its_position(decoder: JafkaKernel | JafkaReference) -> None:
     good = entry(b"good")
     for bad, fault in {
         entry(b"v", length=5): SetFault.ENTRY_TOO_SHORT,

@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rangeland.decode.rocketmq.kernel import RocketmqKernel
-from rangeland.decode.rocketmq.layout import DecodedMessages, StoredDecoder, StoredFault
-from rangeland.decode.rocketmq.reference import RocketmqReference
+from rangeland.decode.rocketmq.layout import DecodedMessages, StoredFault
 from rangeland.errors import BadRecord
 from tests.examples import tried
 from tests.property.sanitizers import kernel_library, run_under_sanitizers
+from tests.reference.rocketmq_messages import RocketmqReference
 from tests.rocketmq_messages import BORN_V6, MAGIC_1, MAGIC_2, PACKED, STORE_V6, messages, stored
 
 KERNEL, REFERENCE = RocketmqKernel(kernel_library()), RocketmqReference()
@@ -94,7 +94,11 @@ ends = st.one_of(st.integers(-2, 120), st.integers((1 << 63) - 2, (1 << 63) + 1)
 
 
 def outcome(
-    decoder: StoredDecoder, data: bytes, first: int, end: int, tags: Sequence[bytes] = ()
+    decoder: RocketmqKernel | RocketmqReference,
+    data: bytes,
+    first: int,
+    end: int,
+    tags: Sequence[bytes] = (),
 ) -> DecodedMessages | BadRecord:
     try:
         return decoder.decode_stored(data, first, end, tags)

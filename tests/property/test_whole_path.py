@@ -7,11 +7,11 @@ decoders lead to the same rows and classes, or to the same error.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import crc32c
 import pytest
@@ -25,33 +25,30 @@ from rangeland.planning.policy import Action, Policy
 from tests.examples import tried
 from tests.fakes.logs import Log
 from tests.property.test_flipped_bits import LOGS, outcome
+from tests.reference.jafka_sets import JafkaReference
+from tests.reference.kafka_records import KafkaReference
+from tests.reference.rocketmq_messages import RocketmqReference
 
 OWN = ("kafka v2", "kafka v0", "kafka v1", "jafka", "rocketmq", "rocketmq batches")
-CHOOSERS = (
-    decode.set_decoder,
-    decode.stored_decoder,
-    decode._decoder,
-    decode._walker,
-    decode._batch_walker,
-)
+DECODERS = (decode.jafka_decoder, decode.rocketmq_decoder, decode.kafka_decoder)
+REFERENCES = {
+    "KafkaKernel": KafkaReference,
+    "JafkaKernel": JafkaReference,
+    "RocketmqKernel": RocketmqReference,
+}
 some = tried(6)
 
 
 @contextmanager
-def decoder(name: str) -> Iterator[None]:
-    before = os.environ.get(decode.DECODER_VARIABLE)
-    os.environ[decode.DECODER_VARIABLE] = name
-    try:
-        for chooser in CHOOSERS:
-            chooser.cache_clear()
+def references() -> Iterator[None]:
+    with ExitStack() as stack:
+        for name, reference in REFERENCES.items():
+            made = reference()
+            stack.enter_context(mock.patch.object(decode, name, lambda _, made=made: made))
+        for decoder in DECODERS:
+            decoder.cache_clear()
+            stack.callback(decoder.cache_clear)
         yield
-    finally:
-        if before is None:
-            del os.environ[decode.DECODER_VARIABLE]
-        else:
-            os.environ[decode.DECODER_VARIABLE] = before
-        for chooser in CHOOSERS:
-            chooser.cache_clear()
 
 
 def repaired(dialect: str, data: bytes) -> bytes:
@@ -94,8 +91,7 @@ def test_both_decoders_lead_to_the_same(name: str, data: st.DataObject) -> None:
     entries[index] = (first, until, repaired(dialect, stored))
     bad = Log(entries, log.joined)
     action = data.draw(st.sampled_from([Action.FAIL, Action.SKIP]))
-    with decoder("kernel"):
-        fast = seen(dialect, bad, action)
-    with decoder("reference"):
+    fast = seen(dialect, bad, action)
+    with references():
         slow = seen(dialect, bad, action)
     assert fast == slow

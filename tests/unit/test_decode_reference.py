@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from rangeland.decode import columns
-from rangeland.decode.kafka import reference
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.kafka.layout import Fault, Payload, RecordFormat
 from rangeland.decode.native import native_library
@@ -23,6 +22,7 @@ from rangeland.errors import BadRecord, Bug
 from rangeland.model import Partition
 from tests.message_sets import Message, encode_message
 from tests.record_batches import Record, encode_record, encode_records, varint
+from tests.reference import kafka_records
 
 Decode = Callable[[list[Payload], int, int], pa.RecordBatch]
 MAX_INT64 = (1 << 63) - 1
@@ -31,7 +31,7 @@ MAX_INT64 = (1 << 63) - 1
 @pytest.fixture(params=["reference", "kernel"])
 def decode(request: pytest.FixtureRequest) -> Decode:
     if request.param == "reference":
-        return reference.decode_records
+        return kafka_records.decode_records
     return KafkaKernel(native_library.load_library()).decode_records
 
 
@@ -247,7 +247,7 @@ def test_a_call_beyond_two_gib_is_refused() -> None:
 
 
 def test_rows_have_the_columns_of_the_contract_in_order() -> None:
-    batch = reference.decode_records([payload_of(*[Record(b"k")] * 3)], 0, 1000)
+    batch = kafka_records.decode_records([payload_of(*[Record(b"k")] * 3)], 0, 1000)
     rows = columns.with_partition(batch, Partition("orders", 4))
     rows.validate(full=True)
     assert rows.schema == columns.row_schema()
@@ -259,7 +259,7 @@ def test_rows_have_the_columns_of_the_contract_in_order() -> None:
 
 
 def test_columns_of_other_dialects_come_last() -> None:
-    batch = reference.decode_records([payload_of(Record(), Record())], 0, 1000)
+    batch = kafka_records.decode_records([payload_of(Record(), Record())], 0, 1000)
     position = pa.field("position", pa.int32())
     batch = batch.append_column(position, pa.array([0, 1], pa.int32()))
     rows = columns.with_partition(batch, Partition("t", 0, "b-1"))

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from rangeland.decode.payload.json_format import JsonFormat
-from rangeland.decode.payload.json_reference import JsonReference
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
     PayloadSchemaError,
     UnknownFields,
 )
 from rangeland.decode.payload.schema_ddl import parse_ddl
+from tests.reference.json_payloads import JsonReference
 
 Decode = Callable[..., DecodedPayloads]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from unittest import mock
 
 import cramjam
 import pyarrow as pa
 import pytest
 
-from rangeland import decode
+from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.layout import Fault
 from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.kafka import records
@@ -203,9 +204,9 @@ def test_a_malformed_record_is_named_by_batch_and_record() -> None:
 def test_a_number_of_rows_that_the_headers_rule_out_is_not_given_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        records, "decode_records", lambda *given: decode.decode_records(*given).slice(1)
-    )
+    kernel = kafka_decoder()
+    short = mock.Mock(decode_records=lambda *given: kernel.decode_records(*given).slice(1))
+    monkeypatch.setattr(records, "kafka_decoder", lambda: short)
     with pytest.raises(ProofFailed, match="10 rows were expected"):
         chunk_of(ten(0))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from rangeland import decode
+from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.native import native_library
 from rangeland.errors import UsageError
 from rangeland.testing.processes import PATIENCE_S
@@ -25,12 +26,11 @@ LIB = Path(native_library.__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No decoder chosen yet, no variable set, and a temporary folder of the test's own."""
-    monkeypatch.delenv(decode.DECODER_VARIABLE, raising=False)
+    """No kernel loaded yet, and a temporary folder of the test's own."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    decode._decoder.cache_clear()
+    decode.kafka_decoder.cache_clear()
     yield
-    decode._decoder.cache_clear()
+    decode.kafka_decoder.cache_clear()
 
 
 def hide_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def hide_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_library_beside_the_package_is_used() -> None:
-    assert "Kernel" in repr(decode._decoder())
+    assert isinstance(decode.kafka_decoder(), KafkaKernel)
 
 
 def test_the_build_hook_and_the_loader_agree_on_the_name() -> None:
@@ -51,35 +51,15 @@ def test_the_build_hook_and_the_loader_agree_on_the_name() -> None:
     assert LIB.parent / hook.FOLDER == Path(native_library.__file__).parent
 
 
-def test_the_reference_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(decode.DECODER_VARIABLE, "reference")
-    assert decode._decoder() is decode.reference.decode_records
-
-
-@pytest.mark.parametrize("wanted", ["", "kernel"])
 def test_an_installation_without_a_kernel_decodes_nothing_and_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, wanted: str
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(decode.DECODER_VARIABLE, wanted)
     hide_library(monkeypatch)
     with pytest.raises(UsageError, match=r"_kernel-plan9-sparc\.so.*Install rangeland") as caught:
-        decode.decode_records([], 0, 1)
+        decode.kafka_decoder()
     assert caught.value.exit_code == 64
     assert decode.kernel_error() == "this installation has no _kernel-plan9-sparc.so"
     assert caught.value.facts["library"] == "_kernel-plan9-sparc.so"
-
-
-def test_the_reference_needs_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(decode.DECODER_VARIABLE, "reference")
-    hide_library(monkeypatch)
-    assert decode.kernel_error() == ""
-    assert decode.decode_records([], 0, 1).num_rows == 0
-
-
-def test_an_unknown_decoder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(decode.DECODER_VARIABLE, "fast")
-    with pytest.raises(UsageError, match="'fast'"):
-        decode._decoder()
 
 
 def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +80,9 @@ def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
 IN_ZIP = """
 import sys, rangeland.decode as d
 assert ".zip" in d.__file__, d.__file__
-assert "Kernel" in repr(d._decoder())
-payload = d.Payload(bytes([16, 0, 0, 0, 2, 107, 2, 118, 0]), 5, 0, None, 1, 0)
-assert d.decode_records([payload], 0, 9).column("offset").to_pylist() == [5]
+from rangeland.decode.kafka.layout import Payload
+payload = Payload(bytes([16, 0, 0, 0, 2, 107, 2, 118, 0]), 5, 0, None, 1, 0)
+assert d.kafka_decoder().decode_records([payload], 0, 9).column("offset").to_pylist() == [5]
 heavy = {"pydantic", "typer", "rich", "pyspark", "numba", "importlib.resources"} & set(sys.modules)
 assert not heavy, heavy
 """
@@ -121,11 +101,7 @@ def test_the_kernel_works_from_a_zip_in_many_processes_at_once(tmp_path: Path) -
     archive = make_zip(tmp_path / "rangeland.zip")
     cache = tmp_path / "tmp"
     cache.mkdir()
-    environment = os.environ | {
-        "PYTHONPATH": str(archive),
-        "TMPDIR": str(cache),
-        "RANGELAND_DECODER": "kernel",
-    }
+    environment = os.environ | {"PYTHONPATH": str(archive), "TMPDIR": str(cache)}
     running = [
         subprocess.Popen(
             [sys.executable, "-W", "error", "-c", IN_ZIP],

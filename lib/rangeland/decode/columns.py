@@ -3,9 +3,9 @@
 Decoders return ``RECORDS`` (the contents of the records); ``with_partition`` adds the columns
 that make them rows. Dialects put columns of their own after ``RECORDS``.
 
-No decoding here, apart from the text of header keys, which kernel and reference share. Names and
-types are those of Spark's Kafka source: a record without headers has null, not an empty list;
-Spark takes timestamps in microseconds only.
+No decoding here, apart from the text of header keys. Names and types are those of Spark's Kafka
+source: a record without headers has null, not an empty list; Spark takes timestamps in microseconds
+only.
 """
 
 from __future__ import annotations

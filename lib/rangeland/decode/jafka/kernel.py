@@ -60,7 +60,7 @@ class _Decoded(NamedTuple):
 
 
 class JafkaKernel:
-    """The functions of one loaded library. See ``layout.SetDecoder``."""
+    """The functions of one loaded library."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         walk = [POINTER, INT64, INT64, INT32]
@@ -69,12 +69,16 @@ class JafkaKernel:
         self._decode = KernelFunction(library, "rangeland_decode_sets", decode, _Decoded)
 
     def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
+        """Over complete entries that begin before ``until``; an incomplete entry ends the walk
+        without a fault. ``plain_only``: a compressed entry ends it with a fault."""
         buffer = as_buffer(data)
         until = max(-1, as_int64(until))
         found, fault = self._walk(buffer.address, buffer.size, until, plain_only)
         return EntryWalk(found.entries, found.start, found.end, SetFault(fault) if fault else None)
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
+        """All messages of all sets, as ``MESSAGES``. Raises BadRecord with the facts set,
+        record (indexes from 0), position (bytes into the set), fault (a number) and reason."""
         kept = [as_buffer(one.data) for one in sets]
         size = sum(buffer.size for buffer in kept)
         check_size(size)

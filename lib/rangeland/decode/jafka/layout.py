@@ -2,8 +2,7 @@
 
 An entry is ``int32 length | int8 magic | int8 attributes | uint32 crc | payload``: no key, no
 timestamp, and no offset, which is the byte position of the entry in the log. A set is a sequence
-of entries. ``reference`` has the slow, obvious functions, ``kernel`` the fast ones; both return
-the same for any bytes.
+of entries.
 
 No decoding here. Compressed entries are only recognised: the walk over a log decompresses them and
 passes on the sets inside.
@@ -12,7 +11,7 @@ passes on the sets inside.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -77,20 +76,8 @@ class EntryWalk(NamedTuple):
     fault: SetFault | None
 
 
-class SetDecoder(Protocol):
-    """The functions of kernel and reference."""
-
-    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
-        """Over complete entries that begin before ``until``; an incomplete entry ends the walk
-        without a fault. ``plain_only``: a compressed entry ends it with a fault."""
-
-    def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
-        """All messages of all sets, as ``MESSAGES``. Raises BadRecord with the facts set,
-        record (indexes from 0), position (bytes into the set), fault (a number) and reason."""
-
-
 class UndecodableEntry(BadRecord):
-    """Raised by kernel and reference: indexes count from 0, ``position`` is a byte of the set."""
+    """Indexes count from 0, ``position`` is a byte of the set."""
 
     def __init__(
         self, what: str, *, set: int, record: int, position: int, fault: int, **facts: Any

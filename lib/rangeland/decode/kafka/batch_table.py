@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -124,10 +124,3 @@ class StoredBatches(NamedTuple):
         found[:, 8] = RecordFormat.BATCH
         found[:, 10] = self.max_headers
         return found
-
-
-def no_batches(
-    data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
-) -> BatchRun:
-    """The reference's answer: the entries have to be read one by one."""
-    return BatchRun(0, begin, last_offset, False)

@@ -74,14 +74,18 @@ class KafkaKernel:
         )
 
     def walk_messages(self, data: Any, max_bytes: int) -> MessageRun:
-        """As ``legacy_reference.walk_messages``."""
+        """The uncompressed messages of format 0 or 1 at the start of ``data``, as long as their
+        offsets rise, up to the first that ends past ``max_bytes``. Only their lengths are
+        checked."""
         buffer = as_buffer(data)
         return self._walk(buffer.address, buffer.size, max_bytes)[0]
 
     def walk_batches(
         self, data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
     ) -> BatchRun:
-        """See ``decode.walk_batches``."""
+        """The consecutive v2 batches from byte ``begin`` on, with offsets above ``last_offset``,
+        whose headers are consistent in themselves and with the next entry. ``heads``: a table for
+        their rows; the walk ends when it is full."""
         buffer = as_buffer(data)
         capacity, table = (0, None) if heads is None else (len(heads), heads.ctypes.data)
         run, _ = self._walk_batches(
@@ -96,7 +100,12 @@ class KafkaKernel:
         until_offset: int,
         max_headers: int = sys.maxsize,
     ) -> pa.RecordBatch:
-        """As ``reference.decode_records``: the same rows, the same errors."""
+        """The records with ``from_offset <= offset < until_offset``, in order, with the columns
+        ``columns.RECORDS``: key, value, offset, timestamp, timestampType, headers.
+
+        Raises BadRecord with the facts payload, record (indexes from 0), position (bytes into
+        the payload's data) and reason; TooManyHeaders if they have more than ``max_headers``
+        together, before the headers take memory; Bug if the payloads exceed 2 GiB together."""
         call = _Call(payloads, from_offset, until_offset)
         found, arrays = call.run_rows(self._rows)
         if found.headers > max_headers:

@@ -5,8 +5,8 @@ numbers of its header that its records are relative to; or a sequence of message
 formats 0 and 1. A fault is one way in which those bytes can be malformed; the numbers are shared
 with ``kernel.c``.
 
-No decoding here. Kernel and reference report the same fault for the same bytes: the first one in
-reading order, at the position where the offending field begins.
+No decoding here. The fault that is reported is the first one in reading order, at the position
+where the offending field begins.
 """
 
 from __future__ import annotations
@@ -50,17 +50,6 @@ class Payload(NamedTuple):
     form: RecordFormat = RecordFormat.BATCH
     offset_shift: int = 0
     max_headers: int = MAX_BATCH_BYTES // HEADER_BYTES
-
-
-class DecodedRecord(NamedTuple):
-    """One record or message, as the reference decodes it."""
-
-    offset: int
-    timestamp_us: int | None
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[bytes, bytes | None]]
 
 
 class MessageRun(NamedTuple):
@@ -124,15 +113,6 @@ _REASONS = {
 }
 
 
-class Malformed(Exception):
-    """Internal to the reference decoders."""
-
-    def __init__(self, fault: Fault, position: int) -> None:
-        super().__init__(fault.reason)
-        self.fault = fault
-        self.position = position
-
-
 class TooManyHeaders(Exception):
     """The payloads of one call have more headers together than the caller allows."""
 
@@ -142,7 +122,7 @@ class TooManyHeaders(Exception):
 
 
 class UndecodableRecord(BadRecord):
-    """The error of kernel and reference: indexes count from 0, ``position`` is a byte of the
+    """Indexes count from 0, ``position`` is a byte of the
     payload's data."""
 
     def __init__(

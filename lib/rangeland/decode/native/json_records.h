@@ -1,7 +1,6 @@
 /* JSON payloads straight into the columns of a schema, in one call for all of them.
  *
- * Part of kernel.c, whose rules apply here too; decode/payload/json_reference.py is what it must
- * equal. A payload that does not fit the schema is taken back out of all columns, gets a null row
+ * Part of kernel.c, whose rules apply here too. A payload that does not fit the schema is taken back out of all columns, gets a null row
  * and a line in the table of faults. One that finds a column full is taken back too, and the call ends:
  * the caller makes room and goes on with that payload. The call also ends once the columns take
  * `most_taken` bytes, give or take those of a few payloads. */

@@ -1,8 +1,7 @@
 /* JSON as text: white space, strings, numbers, and values to skip.
  *
- * Part of kernel.c, whose rules apply here too. What JSON payloads may hold is said in
- * decode/payload/json_rules.py; json_reference.py there must find the same payloads good. The fault
- * numbers are mirrored in decode/payload/json_kernel.py. */
+ * Part of kernel.c, whose rules apply here too. decode/payload/json_rules.py says what JSON payloads
+ * may hold. The fault numbers are mirrored in decode/payload/json_kernel.py. */
 
 enum json_fault {
     JSON_SYNTAX = 1,

@@ -1,8 +1,8 @@
 /* The fast decoder: records of all formats straight into Arrow buffers, in one call.
  *
  * Rules of this file:
- * - It must return what decode/kafka/reference.py returns, for any bytes: the same rows, or the
- *   same fault at the same payload, record and position. Change the reference first, then this.
+ * - It must return what the slow decoder in tests/reference returns, for any bytes: the same rows,
+ *   or the same fault at the same payload, record and position. Change that one first, then this.
  * - Plain C11 with GCC's overflow builtins, no Python.h, no libc beyond memcpy: one build
  *   serves every Python version, and on Linux every libc. No state between calls, so any
  *   number of threads may call it at once.

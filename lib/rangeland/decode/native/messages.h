@@ -1,6 +1,6 @@
 /* Messages of the log formats 0 and 1, straight into Arrow buffers.
  *
- * Part of kernel.c, whose rules apply here too; it must equal decode/kafka/legacy_reference.py. A
+ * Part of kernel.c, whose rules apply here too. A
  * message is `int64 offset | int32 length | uint32 crc | int8 magic | int8 attributes |
  * int64 timestamp (magic 1) | int32 length, key | int32 length, value`, where the length counts
  * the bytes after it and the CRC-32 covers everything after it. */

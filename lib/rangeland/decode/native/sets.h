@@ -1,6 +1,6 @@
 /* Message sets of the oldest log format: entries of magic 1, straight into Arrow buffers.
  *
- * Part of kernel.c, whose rules apply here too; it must equal decode/jafka/reference.py. An
+ * Part of kernel.c, whose rules apply here too. An
  * entry is `int32 length | int8 magic | int8 attributes | uint32 crc | payload`, where the
  * length counts the bytes after it and the CRC-32 covers the payload. `walk` skips over entries
  * by their lengths; `decode` verifies and copies those of sets that are already decompressed.

@@ -1,6 +1,6 @@
 /* Stored messages of RocketMQ, straight into Arrow buffers.
  *
- * Part of kernel.c, whose rules apply here too; it must equal decode/rocketmq/reference.py.
+ * Part of kernel.c, whose rules apply here too.
  * A message begins with its length and has its queue offset at a fixed byte; hosts have 4 or 16
  * bytes, by a flag. Properties are `key 1 value 2 key 1 value 2 ...`, the last 2 may be missing.
  * Bodies are copied as they are stored: `codecs` says which of them are compressed, and how. With

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rangeland.decode import kernel_library
+from rangeland.decode.native.native_library import load_library
 from rangeland.decode.payload.json_kernel import JsonKernel
-from rangeland.decode.payload.json_reference import JsonReference
 from rangeland.decode.payload.json_rules import check_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadDecoder,
@@ -34,7 +33,4 @@ class JsonFormat(PayloadFormat):
         return self.schema
 
     def decoder(self) -> PayloadDecoder:
-        library = kernel_library()
-        if library is None:
-            return JsonReference(self.schema, self.unknown_fields)
-        return JsonKernel(library, self.schema, self.unknown_fields)
+        return JsonKernel(load_library(), self.schema, self.unknown_fields)

@@ -22,7 +22,7 @@ from rangeland.decode.payload.json_parser import (
     JsonObject,
     parse_payload,
 )
-from rangeland.decode.payload.json_reference import read_scalar
+from rangeland.decode.payload.json_scalars import read_scalar
 from rangeland.decode.payload.schema_ddl import (
     INSTANT,
     LOCAL_TIME,

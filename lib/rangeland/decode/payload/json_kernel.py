@@ -1,9 +1,8 @@
 """The fast decoder of JSON payloads: the compiled kernel reads them straight into Arrow buffers.
 
-It must decode what ``json_reference`` decodes, to the same values. A column that is full ends a
-call; it gets twice the room, and the next call goes on with the same payload. Columns of
-``MAX_DECODED_BYTES`` end the decoding. The format is known
-to the ``json_*.h`` files only.
+A column that is full ends a call; it gets twice the room, and the next call goes on with the same
+payload. Columns of ``MAX_DECODED_BYTES`` end the decoding. The format is known to the ``json_*.h``
+files only.
 """
 
 from __future__ import annotations

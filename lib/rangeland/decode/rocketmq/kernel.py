@@ -64,7 +64,8 @@ class _Decoded(NamedTuple):
 
 
 class RocketmqKernel:
-    """The functions of one loaded library. See ``layout.StoredDecoder``."""
+    """The functions of one loaded library. An incomplete message ends a walk without a fault, a
+    message that holds a batch of others with one."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         arguments = [POINTER, *[INT64] * 3, *[POINTER] * 2]
@@ -77,6 +78,10 @@ class RocketmqKernel:
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
     ) -> DecodedMessages:
+        """Messages in ``[from_offset, until_offset)`` as rows, or those of them that have one of
+        the ``tags``; earlier messages are not read. Raises BadRecord with the facts offset (the
+        message's own, or that of the one before if its own is uncertain), position, fault (a
+        number) and reason."""
         buffer = pa.py_buffer(data)
         check_size(buffer.size)
         output = _OutputBuffers(buffer.size)

@@ -1,18 +1,15 @@
 """Stored messages of RocketMQ: the output of their decoder, and its faults.
 
 A pull returns consecutive complete messages of one queue, each with its queue offset.
-``reference`` has the slow, obvious functions, ``kernel`` the fast ones; both return the same for
-any bytes.
 
-No decoding here. Decoders do not decompress bodies: a compressed body is returned as it is stored,
-with its codec.
+No decoding here. Bodies are not decompressed: a compressed body is returned as it is stored, with
+its codec.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -102,24 +99,7 @@ class DecodedMessages(NamedTuple):
     walked: MessageWalk
 
 
-class StoredDecoder(Protocol):
-    """The functions of kernel and reference. An incomplete message ends a walk without a fault, a
-    message that holds a batch of others with one."""
-
-    def walk_stored(self, data: Any) -> MessageWalk: ...
-
-    def decode_stored(
-        self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
-    ) -> DecodedMessages:
-        """Messages in ``[from_offset, until_offset)`` as rows, or those of them that have one of
-        the ``tags``; earlier messages are not read. Raises BadRecord with the facts offset (the
-        message's own, or that of the one before if its own is uncertain), position, fault (a
-        number) and reason."""
-
-
 class UndecodableMessage(BadRecord):
-    """The error of kernel and reference."""
-
     def __init__(self, what: str, *, offset: int, position: int, fault: int, **facts: Any) -> None:
         super().__init__(what, **facts, offset=offset, position=position, fault=fault)
         self.offset, self.position, self.fault = offset, position, StoredFault(fault)

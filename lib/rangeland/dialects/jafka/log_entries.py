@@ -18,8 +18,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rangeland.decode import MessageSet, set_decoder
-from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, SetFault
+from rangeland.decode import jafka_decoder
+from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, MessageSet, SetFault
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.dialects.kafka.compression import NotDecompressible, check_records, decompress
@@ -57,7 +57,7 @@ def next_offset(
 
     None if there is no complete entry: the fetch was too small for the next one, or returned
     nothing. Raises BadRecord."""
-    found = set_decoder().walk_entries(records, len(records))
+    found = jafka_decoder().walk_entries(records, len(records))
     if found.fault is not None:
         raise at_fault(records, found.end, from_offset, found.fault)
     if found.entries == 0:
@@ -70,7 +70,7 @@ def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[in
     """Where the entry that contains ``target`` begins and ends, walking from ``from_offset``, at
     which an entry begins. End None: it was not reached, and the first value is where the walk
     stopped. Raises BadRecord."""
-    found = set_decoder().walk_entries(records, target - from_offset + 1)
+    found = jafka_decoder().walk_entries(records, target - from_offset + 1)
     if found.fault is not None:
         raise at_fault(records, found.end, from_offset, found.fault)
     if found.entries == 0:
@@ -136,7 +136,7 @@ class Unpacked:
         data = self._open(stored, depth)
         position = 0
         while position < len(data):
-            found = set_decoder().walk_entries(
+            found = jafka_decoder().walk_entries(
                 data[position:], len(data) - position, plain_only=True
             )
             if found.entries:
@@ -174,11 +174,11 @@ def is_packed_set(value: memoryview) -> bool:
         data = decompress(GZIP, value)
     except NotDecompressible:
         return False
-    walked = set_decoder().walk_entries(data, len(data), plain_only=True)
+    walked = jafka_decoder().walk_entries(data, len(data), plain_only=True)
     if walked.entries == 0 or walked.end != len(data):
         return False
     try:
-        set_decoder().decode_sets([MessageSet(data, 0)])
+        jafka_decoder().decode_sets([MessageSet(data, 0)])
     except BadRecord:
         return False
     return True

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rangeland.decode import MessageSet, columns, set_decoder
-from rangeland.decode.jafka.layout import HEADER_BYTES, SetFault, UndecodableEntry
+from rangeland.decode import columns, jafka_decoder
+from rangeland.decode.jafka.layout import HEADER_BYTES, MessageSet, SetFault, UndecodableEntry
 from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext
 from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
@@ -105,7 +105,7 @@ class _EntryWalker:
         start = self.position
         rest = self.records[start:]
         limit = min(self.width - start, max_bytes)
-        found = set_decoder().walk_entries(rest, limit, plain_only=True)
+        found = jafka_decoder().walk_entries(rest, limit, plain_only=True)
         if found.entries:
             self.sets.append(MessageSet(rest[: found.end], self.from_offset + start))
             self.ends.append(-1)
@@ -157,7 +157,7 @@ class _EntryWalker:
 
     def _decode(self) -> pa.RecordBatch:
         try:
-            batch = set_decoder().decode_sets(self.sets)
+            batch = jafka_decoder().decode_sets(self.sets)
         except UndecodableEntry as error:
             raise self._in_the_log(error) from None
         self._refuse_packed(batch)

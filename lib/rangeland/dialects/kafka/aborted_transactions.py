@@ -81,13 +81,14 @@ def aborted_within(
 def _is_abort_marker(entry: LogEntry, *, is_passed: bool) -> bool:
     """A marker is one record; a cleaner may have removed it and kept the batch."""
     try:
-        record = next(records_of(entry, entry.base_offset, entry.last_offset + 1), None)
+        keys = records_of(entry, entry.base_offset, entry.last_offset + 1).column("key")
     except BadRecord:
         if is_passed:
             return True
         raise
-    if record is None:
+    if not len(keys):
         return False
-    if record.key is None or len(record.key) < CONTROL_KEY.size:
+    key = keys[0].as_py()
+    if key is None or len(key) < CONTROL_KEY.size:
         raise bad_batch(entry.base_offset, "its transaction marker has no kind")
-    return CONTROL_KEY.read(record.key).kind == _ABORT
+    return CONTROL_KEY.read(key).kind == _ABORT

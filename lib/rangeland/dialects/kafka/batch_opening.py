@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from rangeland.decode import Heads, Payload, Payloads
-from rangeland.decode.kafka.batch_table import HEAD_BYTES, LOG_APPEND, BatchColumn
+from rangeland.decode.kafka.batch_table import HEAD_BYTES, LOG_APPEND, BatchColumn, Heads, Payloads
+from rangeland.decode.kafka.layout import Payload
 from rangeland.dialects.kafka.compression import NotDecompressible, check_records, decompress
 from rangeland.dialects.kafka.entry_scan import BatchGroup
 from rangeland.dialects.kafka.log_entries import CHECKED, CODEC, CONTROL

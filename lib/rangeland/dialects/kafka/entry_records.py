@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pyarrow as pa
 
-from rangeland.decode import Payload, RecordFormat
-from rangeland.decode.kafka.layout import UndecodableRecord
-from rangeland.decode.kafka.reference import DecodedRecord, read_records
+from rangeland.decode import kafka_decoder
+from rangeland.decode.kafka.layout import Payload, RecordFormat, UndecodableRecord
 from rangeland.dialects.kafka.legacy_messages import bad_batch, bad_message
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord
 
 
-def records_of(entry: LogEntry, first: int, until: int) -> Iterator[DecodedRecord]:
+def records_of(entry: LogEntry, first: int, until: int) -> pa.RecordBatch:
     """The records of an entry, for the few of which the walk needs to see them."""
     payload = entry.payload()
     try:
-        yield from read_records(payload, 0, first, until)
+        return kafka_decoder().decode_records([payload], first, until)
     except UndecodableRecord as error:
         raise bad_entry(error, payload) from None
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rangeland.decode import Heads, walk_batches
-from rangeland.decode.kafka.batch_table import BatchColumn
+from rangeland.decode import kafka_decoder
+from rangeland.decode.kafka.batch_table import BatchColumn, Heads
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.kafka.entry_checks import (
     first_inside,
@@ -70,7 +70,7 @@ def runs(
     begin, floor = 0, context.floor
     while True:
         heads = np.empty((HEADS, len(BatchColumn)), np.int64)
-        run = walk_batches(records, begin, floor - 1, heads)
+        run = kafka_decoder().walk_batches(records, begin, floor - 1, heads)
         if begin == 0 and run.batches and int(heads[0, BatchColumn.LAST_OFFSET]) < context.asked_at:
             break
         begin, floor = run.end, run.last_offset + 1
@@ -136,7 +136,7 @@ def next_offset(
 
     None if there is no complete entry: the fetch was too small for the next one, or returned
     nothing. Raises BadRecord, also if offsets do not rise."""
-    run = walk_batches(records, 0, context.floor - 1)
+    run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
     if run.is_all and run.batches and run.last_offset < context.asked_at:
         return run.last_offset + 1  # none of it was requested
     if run.is_all and not _is_before(records, context.asked_at):

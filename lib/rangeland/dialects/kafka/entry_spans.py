@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from rangeland.decode import walk_messages
+from rangeland.decode import kafka_decoder
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES, bad_batch, is_plain
 from rangeland.wire.fixed_layouts import BATCH_PREFIX, BATCH_V2
 
@@ -37,7 +37,8 @@ def spans(
         if end > size:
             return
         if with_runs and is_plain(records, position):
-            end = max(end, position + walk_messages(records[position:], MAX_RUN_BYTES).end)
+            run = kafka_decoder().walk_messages(records[position:], MAX_RUN_BYTES)
+            end = max(end, position + run.end)
         yield position, end
         position = end
 

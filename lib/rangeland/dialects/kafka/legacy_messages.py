@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from rangeland.decode import MessageRun, Payload, RecordFormat, decode_records, walk_messages
-from rangeland.decode.kafka.layout import UndecodableRecord
+from rangeland.decode import kafka_decoder
+from rangeland.decode.kafka.layout import MessageRun, Payload, RecordFormat, UndecodableRecord
 from rangeland.dialects.kafka.compression import CODECS, NotDecompressible, decompress, mend_lz4
 from rangeland.errors import BadRecord
 from rangeland.wire.fixed_layouts import (
@@ -71,7 +71,7 @@ def read_messages(stored: memoryview, floor: int) -> Run | Wrapper:
         raise bad_batch(offset, f"its length is {length}", length=length)
     if not is_plain(stored, 0):
         return Wrapper(layout.read(stored), stored, floor)
-    run = walk_messages(stored, _ENTIRE)
+    run = kafka_decoder().walk_messages(stored, _ENTIRE)
     if run.messages == 0 or run.end != len(stored):
         offset = layout.read(stored).offset
         raise bad_batch(offset, "its offsets are impossible")
@@ -93,13 +93,13 @@ class Run(NamedTuple):
     """Where the next entry begins, if that is known and not directly after the last message."""
 
     def check(self) -> None:
-        decode_records([self.payload()], self.base_offset, self.last_offset + 1)
+        kafka_decoder().decode_records([self.payload()], self.base_offset, self.last_offset + 1)
 
     def messages(self) -> Iterator[Run]:
         """Each message as a separate run."""
         position = 0
         while position < len(self.stored):
-            one = walk_messages(self.stored[position:], 1)
+            one = kafka_decoder().walk_messages(self.stored[position:], 1)
             end = position + one.end
             yield Run(self.stored[position:end], one.first_offset, one.last_offset, 1)
             position = end
@@ -220,7 +220,7 @@ class Wrapper:
     def _run(self) -> MessageRun:
         """The contents: plain messages that fill it, with possible offsets."""
         data = self._unpacked
-        run = walk_messages(data, _ENTIRE)
+        run = kafka_decoder().walk_messages(data, _ENTIRE)
         size = memoryview(data).nbytes
         if run.end != size:
             raise self._bad(
@@ -281,5 +281,5 @@ def bad_message(error: UndecodableRecord, payload: Payload, after: int | None = 
 def _offset_of(payload: Payload, record: int) -> int:
     data, position = memoryview(payload.data), 0
     for _ in range(record):
-        position += walk_messages(data[position:], 1).end
-    return walk_messages(data[position:], 1).first_offset
+        position += kafka_decoder().walk_messages(data[position:], 1).end
+    return kafka_decoder().walk_messages(data[position:], 1).first_offset

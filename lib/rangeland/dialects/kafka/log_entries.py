@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from rangeland.decode import Payload
 from rangeland.decode.kafka.batch_table import LOG_APPEND
+from rangeland.decode.kafka.layout import Payload
 from rangeland.dialects.kafka.compression import (
     CODECS,
     NotDecompressible,

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode import Payloads, decode_records
-from rangeland.decode.kafka.batch_table import BatchColumn, Heads
+from rangeland.decode import kafka_decoder
+from rangeland.decode.kafka.batch_table import BatchColumn, Heads, Payloads
 from rangeland.decode.kafka.layout import TooManyHeaders, UndecodableRecord
 from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext, Gap
 from rangeland.dialects.kafka.aborted_transactions import Aborted, AbortedTransactions
@@ -285,7 +285,7 @@ class _LogWalk:
         elif width == whole:
             count = entry.record_count
         else:
-            count = sum(1 for _ in records_of(entry, first, until))
+            count = records_of(entry, first, until).num_rows
         entry.check()
         self.compacted += width - count
         return count
@@ -334,7 +334,9 @@ class _LogWalk:
             return None
         most = max_headers if len(self.payloads) > 1 else sys.maxsize
         try:
-            return decode_records(self.payloads, self.from_offset, self.until_offset, most)
+            return kafka_decoder().decode_records(
+                self.payloads, self.from_offset, self.until_offset, most
+            )
         except UndecodableRecord as error:
             after = self.ends.get(error.payload)
             raise bad_entry(error, self.payloads[error.payload], after) from None

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from rangeland.decode import stored_decoder
+from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault
 from rangeland.dialects.fetch_values import AnsweredSpan
 from rangeland.dialects.rocketmq.log_entries import QueueEntry, entry_at, first_offset
@@ -81,7 +81,7 @@ def is_tiled(body: Any, from_offset: int, until_offset: int) -> bool:
     """Whether plain messages follow each other at all of these offsets, to the last byte."""
     if first_offset(body) != from_offset:
         return False
-    walked = stored_decoder().walk_stored(body)
+    walked = rocketmq_decoder().walk_stored(body)
     return walked == MessageWalk(until_offset - from_offset, len(body), until_offset - 1, None)
 
 
@@ -156,7 +156,7 @@ def _with_gaps(body: Any, span: AnsweredSpan, *, is_exact: bool) -> Iterator[Mis
 
 
 def _fits(body: Any, span: AnsweredSpan, *, is_exact: bool) -> bool:
-    walked = stored_decoder().walk_stored(body)
+    walked = rocketmq_decoder().walk_stored(body)
     first = first_offset(body)
     if walked.fault is not None or walked.end != len(body):
         return False

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode import columns, stored_decoder
+from rangeland.decode import columns, rocketmq_decoder
 from rangeland.decode.rocketmq.layout import (
     DecodedMessages,
     StoredFault,
@@ -76,7 +76,7 @@ def decode_chunks(
 
 def _decoded(given: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
     try:
-        found = stored_decoder().decode_stored(
+        found = rocketmq_decoder().decode_stored(
             given.messages, from_offset, until_offset, given.tags
         )
     except UndecodableMessage as error:
@@ -93,7 +93,7 @@ def _chunks_of_batches(
 ) -> Iterator[DecodedChunk]:
     for part in unfold(given, from_offset, until_offset):
         try:
-            found = stored_decoder().decode_stored(
+            found = rocketmq_decoder().decode_stored(
                 part.messages, from_offset, until_offset, given.tags
             )
         except UndecodableMessage as error:

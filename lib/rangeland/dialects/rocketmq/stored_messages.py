@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rangeland.decode import stored_decoder
+from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import walk_entries
@@ -33,7 +33,7 @@ def next_offset(
             if one.until_offset is None or one.until_offset > from_offset:
                 raise bad_misplaced(given, one, from_offset)
         return given.until_offset
-    walked = stored_decoder().walk_stored(given.messages)
+    walked = rocketmq_decoder().walk_stored(given.messages)
     if walked.fault is StoredFault.INNER:
         walked = walk_entries(given.messages)
     if walked.fault is not None:

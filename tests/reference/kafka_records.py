@@ -3,7 +3,7 @@
 One record at a time, one field at a time, in the order of Kafka's DefaultRecord: length,
 attributes, timestamp delta, offset delta, key, value, headers. All numbers but attributes
 are zigzag varints. Records outside the wanted offsets are checked as far as their offset
-and then skipped. Messages of the older formats are read in ``legacy_reference``.
+and then skipped. Messages of the older formats are read in ``kafka_messages``.
 
 Clarity before speed, and no trick that the kernel also uses. Every fault is raised at the
 position where the offending field begins.
@@ -13,23 +13,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from rangeland.decode import columns
+from rangeland.decode.kafka.batch_table import BatchRun, Heads
 from rangeland.decode.kafka.layout import (
-    DecodedRecord,
     Fault,
-    Malformed,
     Payload,
     RecordFormat,
     TooManyHeaders,
     bad_record,
 )
-from rangeland.decode.kafka.legacy_reference import MessageReader
-from rangeland.decode.reference_cursor import Cursor, micros_of
-
-__all__ = ["DecodedRecord", "decode_records", "read_records"]
+from tests.reference.kafka_cursor import Cursor, DecodedRecord, Malformed, micros_of
+from tests.reference.kafka_messages import MessageReader, walk_messages
 
 _MAX_INT64 = (1 << 63) - 1
 
@@ -89,6 +87,21 @@ def _headers_value(record: DecodedRecord) -> list[dict[str, object]] | None:
     if not record.headers:
         return None
     return [{"key": columns.header_key(key), "value": value} for key, value in record.headers]
+
+
+def no_batches(
+    data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
+) -> BatchRun:
+    """Finds none: the entries have to be read one by one."""
+    return BatchRun(0, begin, last_offset, False)
+
+
+class KafkaReference:
+    """The functions of ``KafkaKernel``."""
+
+    decode_records = staticmethod(decode_records)
+    walk_messages = staticmethod(walk_messages)
+    walk_batches = staticmethod(no_batches)
 
 
 class RecordReader(Cursor):

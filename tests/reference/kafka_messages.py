@@ -14,8 +14,8 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from rangeland.decode.kafka.layout import DecodedRecord, Fault, Malformed, MessageRun, RecordFormat
-from rangeland.decode.reference_cursor import Cursor, micros_of
+from rangeland.decode.kafka.layout import Fault, MessageRun, RecordFormat
+from tests.reference.kafka_cursor import Cursor, DecodedRecord, Malformed, micros_of
 
 _PREFIX_BYTES = 12
 _LEAST_BYTES = 14  # crc, magic, attributes and two lengths

@@ -34,7 +34,7 @@ class _Message(NamedTuple):
 
 
 class JafkaReference:
-    """See ``layout.SetDecoder``."""
+    """The functions of ``JafkaKernel``."""
 
     def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
         raw = bytes(data)

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns
-from rangeland.decode.reference_cursor import micros_of
 from rangeland.decode.rocketmq.layout import (
     BORN_V6,
     CODEC_BITS,
@@ -36,6 +35,7 @@ from rangeland.decode.rocketmq.layout import (
     StoredFault,
     bad_stored,
 )
+from tests.reference.kafka_cursor import micros_of
 
 _MAX_INT64 = 2**63 - 1
 Property = tuple[bytes, bytes | None]
@@ -57,7 +57,7 @@ class _BadMessage(Exception):
 
 
 class RocketmqReference:
-    """See ``layout.StoredDecoder``."""
+    """The functions of ``RocketmqKernel``."""
 
     def walk_stored(self, data: Any) -> MessageWalk:
         walk = _MessageWalk(bytes(data))

@@ -1,13 +1,33 @@
-"""The position of a reference decoder in one payload, and the checks that Kafka's formats share.
+"""What the reference decoders of Kafka's formats share: records, the position in a payload, checks.
 
 No field is read here, because that is where the formats differ. Nothing is done for speed.
 """
 
 from __future__ import annotations
 
-from rangeland.decode.kafka.layout import Fault, Malformed, Payload
+from typing import NamedTuple
+
+from rangeland.decode.kafka.layout import Fault, Payload
 
 _MAX_INT64 = (1 << 63) - 1
+
+
+class DecodedRecord(NamedTuple):
+    """One record or message."""
+
+    offset: int
+    timestamp_us: int | None
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
+class Malformed(Exception):
+    def __init__(self, fault: Fault, position: int) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+        self.position = position
 
 
 def micros_of(ms: int) -> int | None:

@@ -1,0 +1,144 @@
+"""Which values of JSON fit which simple types, one value at a time, by ``json_rules``.
+
+A sample's types are inferred with it. Payloads are decoded by ``json_kernel``, to the same values.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Context, Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rangeland.decode.payload.json_parser import JsonNumber
+
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
+_DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_TIME: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
+    r"([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
+_MAX_OFFSET: Final = timedelta(hours=18)
+_EXACT: Final = Context(prec=100)
+_LARGEST_EXPONENT: Final = 100_000
+"""Past this, only a zero fits any type, and arithmetic would take long."""
+
+
+def read_scalar(found: Any, kind: pa.DataType) -> Any:
+    """A parsed value as one of a simple type, None if it does not fit."""
+    return next(read for test, read in _READERS if test(kind))(found, kind)
+
+
+def _boolean(found: Any, _: pa.DataType) -> bool | None:
+    return found if isinstance(found, bool) else None
+
+
+def _integer(found: Any, kind: pa.DataType) -> int | None:
+    if not isinstance(found, JsonNumber) or not re.fullmatch("-?[0-9]{1,19}", found.text):
+        return None
+    number, limit = int(found.text), 1 << (kind.bit_width - 1)
+    return number if -limit <= number < limit else None
+
+
+def _float(found: Any, kind: pa.DataType) -> float | None:
+    if not isinstance(found, JsonNumber):
+        return None
+    number = float(found.text)
+    if kind == pa.float32():
+        with np.errstate(over="ignore"):
+            number = float(np.float32(number))
+    return number if math.isfinite(number) else None
+
+
+def _decimal(found: Any, kind: pa.DataType) -> Decimal | None:
+    text = found.text if isinstance(found, JsonNumber) else found
+    match = _NUMBER.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        return None
+    whole, fraction, exponent = match[1], match[2] or "", match[3] or "0"
+    digits = (whole + fraction).lstrip("0")
+    significant = digits.rstrip("0")
+    if not significant:
+        return Decimal(0)
+    sign = "-" if exponent.startswith("-") else ""
+    power = int(sign + (exponent.lstrip("+-0")[:12] or "0"))
+    if abs(power) > _LARGEST_EXPONENT + len(text):
+        return None
+    last = power - len(fraction) + len(digits) - len(significant)
+    if last < -kind.scale or len(significant) + last > kind.precision - kind.scale:
+        return None
+    value = Decimal(int(significant)).scaleb(last, _EXACT)
+    return -value if text.startswith("-") else value
+
+
+def _text(found: Any, _: pa.DataType) -> str | None:
+    return found if isinstance(found, str) else None
+
+
+def _binary(found: Any, _: pa.DataType) -> bytes | None:
+    if not isinstance(found, str):
+        return None
+    try:
+        value = base64.b64decode(found.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        return None
+    return value if base64.b64encode(value).decode() == found else None
+
+
+def _date(found: Any, _: pa.DataType) -> date | None:
+    match = _DATE.fullmatch(found) if isinstance(found, str) and found.isascii() else None
+    if match is None:
+        return None
+    try:
+        return date(*(int(part) for part in match.groups()))
+    except ValueError:
+        return None
+
+
+def _timestamp(found: Any, kind: pa.DataType) -> int | None:
+    match = _TIME.fullmatch(found) if isinstance(found, str) and found.isascii() else None
+    if match is None or (match[6] is None) != (kind.tz is None):
+        return None
+    day = _date(match[1], kind)
+    hour, minute, second = int(match[2]), int(match[3]), int(match[4] or 0)
+    if day is None or hour > 23 or minute > 59 or second > 59:
+        return None
+    micros = int((match[5] or "0").ljust(6, "0")[:6])
+    offset = _offset(match[6] or "Z")
+    if offset is None:
+        return None
+    local = datetime(day.year, day.month, day.day, hour, minute, second, micros)
+    try:
+        moment = local - offset
+    except OverflowError:
+        return None
+    return (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+
+
+def _offset(text: str) -> timedelta | None:
+    if text in "Zz":
+        return timedelta(0)
+    hours, minutes = int(text[1:3]), int(text[-2:]) if len(text) > 3 else 0
+    offset = timedelta(hours=hours, minutes=minutes)
+    if minutes > 59 or offset > _MAX_OFFSET:
+        return None
+    return -offset if text.startswith("-") else offset
+
+
+_READERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[Any, Any], Any]]]] = (
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_integer, _integer),
+    (pa.types.is_floating, _float),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_string, _text),
+    (pa.types.is_binary, _binary),
+    (pa.types.is_date, _date),
+    (pa.types.is_timestamp, _timestamp),
+)
