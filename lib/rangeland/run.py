@@ -10,13 +10,13 @@ order things happen.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
 from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
@@ -29,6 +29,7 @@ from rangeland.job.source_settings import cluster_settings, exposed, login_packa
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.adoption import adopt as adopt_table
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
+from rangeland.landing.early_survey import EarlySurvey, early_survey
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
@@ -39,7 +40,7 @@ from rangeland.landing.plan_conflicts import (
     refuse_other_job,
     refuse_outdated,
 )
-from rangeland.landing.planner import Planner
+from rangeland.landing.planner import Planner, log_made
 from rangeland.landing.redrive import in_quarantine, kept_schema_ids
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.landing.run_result import summed
@@ -47,7 +48,6 @@ from rangeland.landing.schema_change import naming_schemas
 from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
-from rangeland.logging_setup import partition_fields
 from rangeland.model import Partition, Range, Survey
 from rangeland.planning.checkpoint_move import passing
 from rangeland.planning.plan import Plan, PlanKind
@@ -57,8 +57,6 @@ from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.python_workers import start_workers
 from rangeland.spark.transform import load_transform, transformed_schema
-
-logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 50
 EARLIER = 20
@@ -141,8 +139,7 @@ class Runner:
         transform = load_transform(job.sink.transform) if job.sink.transform else None
         progress.step(f"looking at the table {job.sink.table}")
         self.target = LandingTarget(spark, job)
-        kept = kept_schema_ids(job, self.target) if kind is PlanKind.REDRIVE else {}
-        self.row_format = row_format_of(job, kept or schema_ids_in_logs(job))
+        self.row_format, ahead = self._row_format()
         self.rows = typed_rows(job.source.dialect, self.row_format)
         if transform is not None:
             self.rows = transformed_schema(spark, transform, self.rows)
@@ -151,13 +148,21 @@ class Runner:
         context = LandingContext(spark, job, self.target, progress, self._warn, self.row_format)
         self.reading = SliceReader(context, self.rows, transform)
         self.committer = PlanCommitter(context, self.reading)
-        self.planner = Planner(context, kind, self.committer.replacement, survey_of)
+        self.planner = Planner(context, kind, self.committer.replacement, survey_of, ahead)
+
+    def _row_format(self) -> tuple[RowFormat | None, EarlySurvey | None]:
+        """And the survey that showed which schemas the records have, for the first plan."""
+        kept = kept_schema_ids(self.job, self.target) if self.kind is PlanKind.REDRIVE else {}
+        if kept or not self.job.decode.registered:
+            return row_format_of(self.job, kept), None
+        ahead = early_survey(self.job, self.target, survey_of)
+        return row_format_of(self.job, schema_ids_in_logs(self.job, ahead.survey)), ahead
 
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan based on what is known now, and the survey that it was made from."""
         found, self.reading.survey = self.planner.draft()
         found = replace(found, plan=replace(found.plan, columns=self.reading.columns_to_add()))
-        _log_made(found.plan)
+        log_made(found.plan)
         return found, self.reading.survey
 
     def refuse_disagreement(self) -> None:
@@ -390,12 +395,3 @@ class Runner:
             warnings=tuple(self.warnings),
             replaced=self.committer.replaced if any(f.is_ours for f in finished) else None,
         )
-
-
-def _log_made(plan: Plan) -> None:
-    counts = (len(plan.ranges), len(plan.slices), plan.width)
-    name = (plan.application, plan.sequence)
-    logger.info("Made plan %s %d: %d ranges, %d slices, %d offsets", *name, *counts)
-    for r in plan.ranges:
-        where = partition_fields(r.partition, r.from_offset)
-        logger.debug("Planned %s in plan %s %d", r, *name, extra=where)

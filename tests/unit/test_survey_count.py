@@ -15,7 +15,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dataframe import reader
 from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.job import Job
-from rangeland.landing import planner, redrive
+from rangeland.landing import early_survey, planner, redrive
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target_state import LandingTarget
@@ -59,6 +59,7 @@ class Cluster:
         self.known: object = None
         self.clock = Clock()
         monkeypatch.setattr(planner, "time", self.clock)
+        monkeypatch.setattr(early_survey, "time", self.clock)
         monkeypatch.setattr(run, "survey_of", self.survey)
         monkeypatch.setattr(run, "claimed", self.join)
 
@@ -159,7 +160,7 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
     drivers: Drivers, cluster: Cluster
 ) -> None:
-    cluster.joining_s = planner.FRESH_SECONDS + 1.0
+    cluster.joining_s = early_survey.FRESH_SECONDS + 1.0
     driver = Grouped(drivers.another())
     driver.run()
     assert (cluster.looks, driver.ends) == (2, [20])
@@ -223,6 +224,26 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
     assert (made.plan.isolation, made.plan.tags) == left.read_filter
     assert [(s.isolation, s.tags) for s in read] == [left.read_filter]
     assert [dict(s.ages) for s in read] == [{Address("b", 1): VersionSupport.MUTE}]
+
+
+def test_the_look_that_shows_schema_ids_makes_the_first_plan(
+    drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what is read was written before the schemas were fetched."""
+    seen: list[Survey] = []
+    monkeypatch.setattr(run, "schema_ids_in_logs", lambda _, survey: seen.append(survey) or {})
+    monkeypatch.setattr(run, "row_format_of", lambda *about: None)
+    driver = Grouped(drivers.another())
+    decode = {"value": {"format": "avro"}, "registry": {"url": "http://r"}}
+    text = {**json.loads(drivers.job.model_dump_json(exclude_defaults=True)), "decode": decode}
+    driver.job = Job.parse(json.dumps(text))
+    row_format, ahead = driver._row_format()
+    assert (row_format, cluster.looks) == (None, 1)
+    assert ahead is not None
+    assert seen == [ahead.survey]
+    driver.planner._ahead = ahead
+    driver.run()
+    assert (cluster.looks, driver.ends) == (1, [10])
 
 
 def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(

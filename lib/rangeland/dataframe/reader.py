@@ -18,6 +18,7 @@ from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
 from rangeland.job import Job
 from rangeland.job.payload_formats import row_format_of
 from rangeland.job.source_settings import cluster_settings, wanted_of, with_cleanup
+from rangeland.model import Survey
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
@@ -112,13 +113,13 @@ def freeze(
     job: Job, plan: Plan | None = None, min_slices: int = 1
 ) -> tuple[Plan, ClusterSettings, int]:
     """A new plan of the job's range, or the given one, and the settings to read it."""
-    row_format = row_format_of(job, schema_ids_in_logs(job))
-    settings = replace(cluster_settings(job), rows=row_format)
     if plan is not None:
+        settings = _settings(job, None)
         settings = replace(settings, isolation=plan.isolation, tags=plan.tags)
         settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))
         return plan, _with_rates(job, settings, plan, min_slices), min_slices
     survey = survey_of(job, wanted_of(job))
+    settings = _settings(job, survey)
     terms = PlanTerms(
         job=job.job,
         application="rangeland/read",
@@ -132,6 +133,10 @@ def freeze(
     found = draft(terms, survey, JobPosition({}, Coverage(), 1))
     settings = with_cleanup(job, settings.knowing(survey), {p.topic for p in survey.logs})
     return found.plan, _with_rates(job, settings, found.plan, min_slices), min_slices
+
+
+def _settings(job: Job, survey: Survey | None) -> ClusterSettings:
+    return replace(cluster_settings(job), rows=row_format_of(job, schema_ids_in_logs(job, survey)))
 
 
 def _with_rates(job: Job, settings: ClusterSettings, plan: Plan, at_once: int) -> ClusterSettings:

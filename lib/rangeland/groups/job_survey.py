@@ -48,15 +48,17 @@ def survey_of(
             backend.close()
 
 
-def schema_ids_in_logs(job: Job) -> dict[TopicField, Counter[int]]:
+def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:
     """Which schemas the oldest and the newest records of the job's topics name. Others may occur
-    between them. Nothing for a job without a schema registry. Raises what a survey raises."""
+    between them. Nothing for a job without a schema registry. ``survey``: one that was taken just
+    now; without it there is a new one. Raises what a survey raises."""
     if not job.decode.registered:
         return {}
     source, settings = job.source, cluster_settings(job)
     known = frozenset(source.topics)
-    wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
-    survey = survey_of(job, wanted, settings=settings)
+    if survey is None:
+        wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
+        survey = survey_of(job, wanted, settings=settings)
     topics = sorted({*known, *(partition.topic for partition in survey.logs)})
     slices = [
         log.to_slice(index)

@@ -7,6 +7,7 @@ plans are entered elsewhere.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,8 @@ from rangeland.decode.payload.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings, exposed, wanted_of, with_cleanup
+from rangeland.job.source_settings import cluster_settings, exposed, with_cleanup
+from rangeland.landing.early_survey import EarlySurvey, job_survey
 from rangeland.landing.held_partitions import damaged
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
@@ -29,6 +31,7 @@ from rangeland.landing.redrive import (
 )
 from rangeland.landing.replacement import Replacement
 from rangeland.landing.verification import refuse_cut, torn_from
+from rangeland.logging_setup import partition_fields
 from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Survey
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_behind
@@ -55,9 +58,9 @@ from rangeland.planning.read_options import (
 from rangeland.planning.retention_risk import speed_of
 from rangeland.survey.cluster_survey import SurveyRequest
 
+logger = logging.getLogger(__name__)
+
 RESURVEY_SECONDS = 10
-FRESH_SECONDS = 10
-"""How long a survey from before a group was joined may be used for a plan."""
 
 
 class Planner:
@@ -69,6 +72,7 @@ class Planner:
         kind: PlanKind,
         replacement: Replacement,
         survey_of: Callable[[Job, SurveyRequest], Survey],
+        ahead: EarlySurvey | None = None,
     ) -> None:
         self.spark, self.job, self.target, self.progress, self.warn, self._row_format = context
         self.kind = kind
@@ -80,16 +84,19 @@ class Planner:
         self.leaves_more = False
         """The last draft takes only a part of the quarantine, since a plan has one read filter; or
         of what is missing, since it has an offset once."""
-        self._ahead: tuple[float, Survey] | None = None
-        """The survey from before the group was joined, until the target is refreshed."""
+        self._ahead = ahead
+        """A survey from before the group was joined, until the target is refreshed."""
 
     # --- the cluster --------------------------------------------------------------------
 
     def survey_early(self) -> Survey:
         """A survey that the next draft may use."""
-        survey = self.survey(self.target.history.standing(self.job.application))
-        self._ahead = (time.monotonic(), survey)
-        return survey
+        if self._ahead is None or not self._ahead.is_fresh:
+            at = time.monotonic()
+            survey = self.survey(self.target.history.standing(self.job.application))
+            self._ahead = EarlySurvey(at, survey)
+        self.logs = self._ahead.survey.logs
+        return self._ahead.survey
 
     def forget(self) -> None:
         """The target was refreshed: an earlier survey must not be combined with it."""
@@ -98,8 +105,7 @@ class Planner:
     def survey(self, standing: JobPosition) -> Survey:
         """One survey of the cluster for all that the job's range needs."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
-        wanted = wanted_of(self.job, standing.topics, standing.checkpoint)
-        survey = self.survey_of(self.job, replace(wanted, speed=self.speed))
+        survey = job_survey(self.job, standing, self.speed, self.survey_of)
         self.logs = survey.logs
         return survey
 
@@ -117,10 +123,10 @@ class Planner:
         """The survey from before the group was joined, once, if it is fresh; else a new one. Also
         a new one if the range begins at a group's offsets: they may have moved meanwhile."""
         ahead, self._ahead = self._ahead, None
-        is_fresh = ahead is not None and time.monotonic() - ahead[0] < FRESH_SECONDS
-        if ahead is not None and is_fresh and not ahead[1].group_offsets:
-            return ahead[1]
-        return self.survey(standing)
+        if ahead is None or not ahead.is_fresh or ahead.survey.group_offsets:
+            return self.survey(standing)
+        self.logs = ahead.survey.logs
+        return ahead.survey
 
     # --- drafts -----------------------------------------------------------------------
 
@@ -319,3 +325,12 @@ def _is_beyond(loss: Loss, survey: Survey) -> bool:
     read. Brokers before 2.2 report an end that lags; newer ones none until it has caught up."""
     log = survey.logs.get(loss.partition)
     return log is not None and log.leader.copies > 1 and loss.until_offset > log.end_offset
+
+
+def log_made(plan: Plan) -> None:
+    counts = (len(plan.ranges), len(plan.slices), plan.width)
+    name = (plan.application, plan.sequence)
+    logger.info("Made plan %s %d: %d ranges, %d slices, %d offsets", *name, *counts)
+    for r in plan.ranges:
+        where = partition_fields(r.partition, r.from_offset)
+        logger.debug("Planned %s in plan %s %d", r, *name, extra=where)

@@ -1,0 +1,44 @@
+"""One survey of the cluster for all that a job's range needs, also from before its plan is made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from rangeland.job import Job
+from rangeland.job.source_settings import wanted_of
+from rangeland.landing.target_state import LandingTarget
+from rangeland.model import Survey
+from rangeland.planning.plan_builder import JobPosition
+from rangeland.planning.retention_risk import ReadSpeed, speed_of
+from rangeland.survey.cluster_survey import SurveyRequest
+
+FRESH_SECONDS = 10
+"""How long an early survey may be used for a plan."""
+SurveyOf = Callable[[Job, SurveyRequest], Survey]
+
+
+class EarlySurvey(NamedTuple):
+    """``at``: when it began, by the monotonic clock."""
+
+    at: float
+    survey: Survey
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self.at < FRESH_SECONDS
+
+
+def early_survey(job: Job, target: LandingTarget, survey_of: SurveyOf) -> EarlySurvey:
+    """Raises what ``survey_of`` raises."""
+    at = time.monotonic()
+    standing = target.history.standing(job.application)
+    speed = speed_of(target.history.pace(job.application))
+    return EarlySurvey(at, job_survey(job, standing, speed, survey_of))
+
+
+def job_survey(job: Job, standing: JobPosition, speed: ReadSpeed, survey_of: SurveyOf) -> Survey:
+    wanted = wanted_of(job, standing.topics, standing.checkpoint)
+    return survey_of(job, replace(wanted, speed=speed))
