@@ -15,9 +15,9 @@ import pytest
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S, remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic, numbered, produce
-from rangeland.testing.sparkcluster import SPARK_HOME, SparkCluster
 from tests.airflow.deployment import LIBRARY, Airflow, offsets_in, write_job
 from tests.cluster.spark_submit import JOBS, SMALL
+from tests.servers.sparkcluster import SPARK_HOME, SparkCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.brokers, pytest.mark.spark]
 

@@ -16,7 +16,6 @@ from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing import jafka_clients, rocketmq_clients
-from rangeland.testing.fault_proxy import CALM, Faults, Proxy
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
@@ -24,6 +23,7 @@ from rangeland.testing.producing import Record, create_topic, produce
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.untrusted import parse_address
 from tests.brokers.surveys import look, slices_of
+from tests.servers.fault_proxy import CALM, Faults, Proxy
 
 pytestmark = pytest.mark.brokers
 

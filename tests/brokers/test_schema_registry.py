@@ -40,7 +40,6 @@ from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.survey.end_samples import look_at_ends
 from rangeland.survey.seen_schema_ids import seen_schema_ids
-from rangeland.testing.apicurio import ApicurioRegistry
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.producing import Record, create_topic, produce, produce_transaction
@@ -48,6 +47,7 @@ from tests.brokers.reading import settings_of
 from tests.brokers.registry_proxy import guarded
 from tests.brokers.surveys import look, slices_of
 from tests.certificates import Authority
+from tests.servers.apicurio import ApicurioRegistry
 
 pytestmark = pytest.mark.brokers
 

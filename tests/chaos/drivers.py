@@ -20,14 +20,14 @@ import psutil
 
 import rangeland
 from rangeland.testing.context_managers import Closing
-from rangeland.testing.process_sessions import (
+from rangeland.testing.processes import PATIENCE_S, Process, remove_directory, temporary_directory
+from tests.servers.process_sessions import (
     command_of,
     kill_all,
     members_of,
     temporary_files_in,
     workers_among,
 )
-from rangeland.testing.processes import PATIENCE_S, Process, remove_directory, temporary_directory
 
 __all__ = ["Driver", "command_of", "kill_all", "members_of", "temporary_files_in", "workers_among"]
 

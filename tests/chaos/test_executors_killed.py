@@ -15,11 +15,11 @@ import pytest
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic
-from rangeland.testing.sparkcluster import SparkCluster
 from tests.chaos.conftest import Start
 from tests.chaos.driver import READING, WRITTEN
 from tests.chaos.drivers import ROOT, Driver, kill_all, workers_among
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
+from tests.servers.sparkcluster import SparkCluster
 
 PARTITIONS, COUNT = 4, 150_000
 LOST_TASK = r"Lost task .* in stage"

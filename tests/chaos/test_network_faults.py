@@ -15,11 +15,11 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
-from rangeland.testing.fault_proxy import Faults, Proxy
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.brokers.kfake.cluster import FakeCluster
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
+from tests.servers.fault_proxy import Faults, Proxy
 
 PARTITIONS, COUNT = 4, 20_000
 TIMEOUTS = {"connect_ms": 2_000, "request_ms": 5_000, "no_progress_ms": 60_000}

@@ -17,9 +17,9 @@ import pytest
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic
-from rangeland.testing.sparkcluster import SparkCluster
 from tests.chaos.invariants import add_records, write_job
 from tests.cluster.spark_submit import JOBS, Submitted, rangeland_submit, start_submit
+from tests.servers.sparkcluster import SparkCluster
 
 HERE = Path(__file__).parent
 # What tasks import and a zip cannot carry.

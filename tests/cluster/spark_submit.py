@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from rangeland.testing.processes import PATIENCE_S, Process
-from rangeland.testing.sparkcluster import SparkCluster
 from tests.cluster.yarn import YarnCluster
+from tests.servers.sparkcluster import SparkCluster
 
 ROOT = Path(__file__).parents[2]
 JOBS, LIB = ROOT / "jobs", ROOT / "lib"

@@ -18,7 +18,6 @@ import pytest
 
 from rangeland.jvm.jars import fetch_jars
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.sparkcluster import SPARK_HOME, SparkCluster
 from tests import other_sparks
 from tests.build_cache import JAVA_11, OLDER_SPARK, installed
 from tests.cluster.conftest import COUNT, PARTITIONS, Submit
@@ -26,6 +25,7 @@ from tests.cluster.spark_submit import JOBS, LIB, each_once, offsets_in, rangela
 from tests.cluster.test_bad_clusters import on_this_machine, without
 from tests.other_sparks import EVERY, python_path, run_tests
 from tests.other_sparks import spark_home as spark_home_of
+from tests.servers.sparkcluster import SPARK_HOME, SparkCluster
 
 BEFORE = OLDER_SPARK.removeprefix("pyspark==")
 LATER = "4.0.5"

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.process_sessions import workers_among
 from rangeland.testing.producing import create_topic
-from rangeland.testing.sparkcluster import SparkCluster
 from tests.chaos.invariants import add_records, landings, write_job
 from tests.cluster.conftest import Submit
 from tests.cluster.spark_submit import Submitted, each_once, offsets_in, written_files
+from tests.servers.process_sessions import workers_among
+from tests.servers.sparkcluster import SparkCluster
 
 PARTITIONS, COUNT = 2, 60_000
 TWINS = {

@@ -14,8 +14,8 @@ from py4j.java_gateway import JavaGateway
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.testing.context_managers import Closing
-from rangeland.testing.process_sessions import temporary_files_in
-from rangeland.testing.sparkcluster import SPARK_HOME
+from tests.servers.process_sessions import temporary_files_in
+from tests.servers.sparkcluster import SPARK_HOME
 
 END_S = 20
 FIFO = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo.FifoScheduler"

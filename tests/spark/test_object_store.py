@@ -32,7 +32,7 @@ from rangeland.queries import job_check
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import create_topic, numbered, produce
-from rangeland.testing.s3 import S3Server
+from tests.servers.s3 import S3Server
 from tests.spark.landings import expected, job_of, judged, offsets_of, rows_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

@@ -29,10 +29,10 @@ from rangeland.queries import table_queries
 from rangeland.queries.payload_sample import sample
 from rangeland.results import WriterSchema
 from rangeland.schema_registry.proto_compiler import compile_proto
-from rangeland.testing.apicurio import ApicurioRegistry
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.brokers.registry_proxy import guarded
+from tests.servers.apicurio import ApicurioRegistry
 from tests.spark.landings import QUICK, job_of, stored_rows, table_of
 from tests.spark.typed_landings import produced, rows_in
 

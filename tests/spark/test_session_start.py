@@ -25,10 +25,10 @@ from pyspark.find_spark_home import _find_spark_home
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.spark.runtime_versions import installed_spark
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.process_sessions import command_of, members_of, temporary_files_in
 from rangeland.testing.processes import PATIENCE_S, Process, remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic
 from tests.chaos.invariants import add_records
+from tests.servers.process_sessions import command_of, members_of, temporary_files_in
 from tests.spark_sessions import broken_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

@@ -13,14 +13,14 @@ from rangeland.dialects.rocketmq import messages as rocketmq
 from rangeland.dialects.rocketmq.frames import Frame, read_frame, write_frame
 from rangeland.errors import Unreachable
 from rangeland.model import Isolation, Partition
-from rangeland.testing.fault_proxy import CALM, Faults, Proxy
-from rangeland.testing.proxied_protocols import (
+from rangeland.untrusted import parse_address
+from rangeland.wire.encoding import encode
+from tests.servers.fault_proxy import CALM, Faults, Proxy
+from tests.servers.proxied_protocols import (
     JafkaConversation,
     KafkaConversation,
     RocketmqConversation,
 )
-from rangeland.untrusted import parse_address
-from rangeland.wire.encoding import encode
 from tests.unit.test_connection import (
     ALL_TOPICS,
     NO_TOPICS,

@@ -23,13 +23,13 @@ import rangeland
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.testing.context_managers import Closing
 from rangeland.testing.ports import free_ports
-from rangeland.testing.process_sessions import (
+from rangeland.testing.processes import PATIENCE_S, Process
+from tests.servers.process_sessions import (
     command_of,
     kill_all,
     members_of,
     temporary_files_in,
 )
-from rangeland.testing.processes import PATIENCE_S, Process
 
 SPARK_HOME = Path(pyspark.__file__).parent
 

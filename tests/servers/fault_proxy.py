@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from rangeland.testing.context_managers import Startable
-from rangeland.testing.proxied_protocols import CONVERSATIONS, Conversation, ProxiedAnswer
+from tests.servers.proxied_protocols import CONVERSATIONS, Conversation, ProxiedAnswer
 
 LENGTH_BYTES = 4
 CHUNKS_PER_SECOND = 20
