@@ -364,7 +364,8 @@ class Runner:
             self.target.table.layout(self.rows)
         self.reading.wait_for_workers()
         self.target.open_or_create(self.rows)
-        if (warning := self.target.table.warning()) and warning not in self.warnings:
+        warning = self.target.table.warning(replaces=plan.replaces)
+        if warning and warning not in self.warnings:
             self._warn(warning)
         self._record(seen, seen_at_ms)
         return plan if self.target.enter(plan, unfinished) else None

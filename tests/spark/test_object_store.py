@@ -305,19 +305,29 @@ def test_a_provider_that_arrow_does_not_have_is_asked_by_the_driver(
     assert found.s3.keys == S3Keys(s3.access_key, s3.secret_key)
 
 
-def test_check_and_run_say_that_one_driver_may_commit(
+def test_check_says_what_excludes_other_writers_and_a_run_has_no_reason_to_warn(
     kafka: KafkaCluster, spark: Any, topic: str, lake: str
 ) -> None:
     topic_of(kafka, topic, p0=1)
     job = job_of(kafka.bootstrap, lake, topic)
     findings = {f[0]: f for f in job_check.check(job, lambda: spark, NoProgress()).findings}
-    assert "run one driver at a time" in findings["table"][2]
-    (warning,) = rangeland.land(job, spark).warnings
+    assert "Any number of our drivers may commit at once" in findings["table"][2]
+    assert "spark.delta.logStore.s3a.impl" in findings["table"][2]
+    assert rangeland.land(job, spark).warnings == ()
+
+
+def test_without_conditions_a_run_says_that_one_driver_may_commit(
+    kafka: KafkaCluster, spark: Any, topic: str, bucket: Bucket
+) -> None:
+    lake = f"s3a://{bucket(settings={'create.conditional.enabled': 'false'})}/orders"
+    topic_of(kafka, topic, p0=1)
+    (warning,) = rangeland.land(job_of(kafka.bootstrap, lake, topic), spark).warnings
+    assert "run one driver at a time" in warning
     assert "spark.delta.logStore.s3a.impl" in warning
 
 
 def test_hadoop_lets_a_second_writer_overwrite_the_first(spark: Any, lake: str) -> None:
-    """Why one driver: the log store trusts in this. Once it fails, ``stores`` can say more."""
+    """Why our commits pass Delta's log stores over: they trust in this."""
     jvm = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{lake}/_delta_log/0.json")
     store = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())

@@ -11,7 +11,7 @@ import pytest
 from rangeland.delta.arrow_schema import arrow_type, delta_type, schema_json
 from rangeland.delta.java_errors import NoTable, StaleTransaction, translate
 from rangeland.delta.schema_compatibility import new_table, parse_partition_by, row_layout
-from rangeland.delta.store_kinds import store_capabilities
+from rangeland.delta.store_kinds import is_passed_over, store_capabilities
 from rangeland.delta.table_metadata import Function, PartitionColumn, StoreKind, TableMetadata
 from rangeland.errors import (
     Bug,
@@ -197,9 +197,35 @@ def test_stores_are_distinguished() -> None:
 
 
 @pytest.mark.parametrize(
+    ("log_store", "passed_over"),
+    [
+        ("", True),
+        ("io.delta.storage.S3SingleDriverLogStore", True),
+        ("org.apache.spark.sql.delta.storage.S3SingleDriverLogStore", True),
+        ("io.delta.storage.GCSLogStore", True),
+        ("io.delta.storage.S3DynamoDBLogStore", False),
+        ("com.example.OwnLogStore", False),
+    ],
+)
+def test_log_stores_of_users_are_used_and_deltas_own_are_not(
+    log_store: str, passed_over: bool
+) -> None:
+    assert is_passed_over(log_store) is passed_over
+    alone, together = (
+        store_capabilities("s3a://bucket/t", log_store, has_conditions=condition)
+        for condition in (False, True)
+    )
+    assert together.kind is StoreKind.PUT_IF_ABSENT
+    assert alone.kind is (StoreKind.SINGLE_DRIVER if passed_over else StoreKind.PUT_IF_ABSENT)
+    assert ("OPTIMIZE" in together.note) is passed_over
+
+
+@pytest.mark.parametrize(
     ("chain", "kind"),
     [
         ([("io.delta.kernel.exceptions.TableNotFoundException", "gone")], NoTable),
+        ([("rangeland.ConditionIgnoredException", "s3a://lake replaces objects")], TableRefused),
+        ([("org.apache.hadoop.fs.s3a.AWSUnsupportedFeatureException", "501")], TableRefused),
         ([("io.delta.kernel.exceptions.ConcurrentTransactionException", "x")], StaleTransaction),
         (
             [

@@ -52,7 +52,7 @@ public class DeltaKernelFacade {
   }
 
   public Engine engine(Configuration configuration) {
-    return DefaultEngine.create(configuration);
+    return DefaultEngine.create(new ExclusiveFiles(configuration));
   }
 
   public String resolvePath(Engine engine, String path) {

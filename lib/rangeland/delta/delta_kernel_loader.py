@@ -24,6 +24,7 @@ from rangeland.jvm.jars import jar_files
 KERNEL = "4.4.0"
 """Its internal names are used, also by reflection, so it must be exactly this one."""
 KERNEL_JARS = f"delta-kernel-{KERNEL}"
+SOURCES = ("ExclusiveFiles", "DeltaKernelFacade")
 JARS_SETTING = "spark.rangeland.kernelJars"
 """A folder with the jars, for drivers that cannot fetch them; set by ``rangeland submit``."""
 
@@ -56,11 +57,14 @@ def _compiled(gateway: Any, jars: Sequence[Path]) -> Any:
     for number, jar in enumerate(jars):
         urls[number] = jvm.java.net.URL(jar.as_uri())
     session = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setTargetVersion(8)  # of the class file: the first with static methods of interfaces
-    compiler.setParentClassLoader(jvm.org.apache.spark.util.ChildFirstURLClassLoader(urls, session))
-    compiler.cook(files("rangeland.delta").joinpath("DeltaKernelFacade.java").read_text())
-    java_class = compiler.getClassLoader().loadClass("rangeland.DeltaKernelFacade")
+    loader = jvm.org.apache.spark.util.ChildFirstURLClassLoader(urls, session)
+    for name in SOURCES:  # each knows those before it
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setTargetVersion(8)  # of class files: the first with static methods of interfaces
+        compiler.setParentClassLoader(loader)
+        compiler.cook(files("rangeland.delta").joinpath(f"{name}.java").read_text())
+        loader = compiler.getClassLoader()
+    java_class = loader.loadClass(f"rangeland.{SOURCES[-1]}")
     return java_class.getConstructors()[0].newInstance(gateway.new_array(jvm.java.lang.Object, 0))
 
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from rangeland.delta.store_access import S3Keys, StoreSettings, store_settings
-from rangeland.delta.store_kinds import scheme_of, store_capabilities
+from rangeland.delta.store_kinds import S3_SCHEMES, is_passed_over, scheme_of, store_capabilities
 from rangeland.delta.table_metadata import StoreCapabilities
 from rangeland.errors import UsageError
 
 SOLE_WRITER_STORE = "io.delta.storage.LocalLogStore"
 _LOCAL_STORE = "io.delta.kernel.logStore.file.impl"
+# Names of ``ExclusiveFiles.java``.
+_EXCLUSIVE = "rangeland.exclusive."
+_CONDITION = "fs.option.create.conditional.overwrite"
 
 
 class HadoopConf:
@@ -27,6 +30,8 @@ class HadoopConf:
         for name, value in context.getConf().getAll():
             if name.startswith("spark.delta.logStore.") and name.endswith(".impl"):
                 self.java.set(name.replace("spark.delta.", "io.delta.kernel."), value)
+        for scheme in S3_SCHEMES:
+            self.java.setBoolean(_EXCLUSIVE + scheme, is_passed_over(self._log_store(scheme)))
 
     def _copy_of(self, conf: Any) -> Any:
         return self._jvm.org.apache.hadoop.conf.Configuration(conf)
@@ -42,8 +47,18 @@ class HadoopConf:
 
     def store(self, uri: str) -> StoreCapabilities:
         """What the store guarantees to concurrent drivers; see ``store_kinds``."""
-        configured = self.java.get(f"io.delta.kernel.logStore.{scheme_of(uri)}.impl")
-        return store_capabilities(uri, configured or "")
+        scheme = scheme_of(uri)
+        return store_capabilities(
+            uri, self._log_store(scheme), has_conditions=scheme in S3_SCHEMES and self._asks(uri)
+        )
+
+    def _log_store(self, scheme: str) -> str:
+        return self.java.get(f"io.delta.kernel.logStore.{scheme}.impl") or ""
+
+    def _asks(self, uri: str) -> bool:
+        """Whether Hadoop's file system there can ask the store not to replace an object."""
+        path = self._jvm.org.apache.hadoop.fs.Path(uri)
+        return bool(path.getFileSystem(self.java).hasPathCapability(path, _CONDITION))
 
     def storage(self, uri: str) -> StoreSettings:
         """How to reach the store, as this session's Hadoop does; see ``store_access``."""

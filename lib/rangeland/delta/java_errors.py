@@ -29,6 +29,8 @@ _MOVED = ("MetadataChangedException", "ProtocolChangedException")
 _RACED = ("MaxCommitRetryLimitReachedException", "ConcurrentWriteException")
 _LOG_CUT = "should be less than or equal to LogSegment version"
 """What Kernel says of a log whose newest entries are gone, and their checksums are not."""
+_UNCONDITIONAL = ("ConditionIgnoredException", "AWSUnsupportedFeatureException")
+"""The store ignores or refuses If-None-Match."""
 _IO = ("IOException", "FileNotFoundException", "EOFException", "ChecksumException")
 _IO_WRAPPERS = ("UncheckedIOException", "KernelEngineException", "CommitStateUnknownException")
 
@@ -105,6 +107,13 @@ def _refused_by_store(what: str, reason: str, chain: Chain) -> RangelandError | 
             what,
             why=reason,
             do="Check that the bucket exists and that fs.s3a.endpoint is its store",
+        )
+    if any(name in names for name in _UNCONDITIONAL):
+        return TableRefused(
+            what,
+            why=reason,
+            do="Run one driver at a time and set fs.s3a.create.conditional.enabled to false, or "
+            "set spark.delta.logStore.s3a.impl to a store with mutual exclusion",
         )
     if "UnsupportedFileSystemException" in names or "filesystem not found" in text:
         return UsageError(

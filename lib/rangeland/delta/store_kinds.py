@@ -1,9 +1,10 @@
 """What kind of store a table is on, and what that means for concurrent drivers.
 
-Pure: depends on the URI and on the log store that is configured for its scheme. A Delta
-commit is safe if the store refuses to create a file that already exists. HDFS, Azure and
-Google storage do; S3 does with a log store made for it; a local disk does not the way Hadoop
-uses it, so local commits take a lock.
+Pure: depends on the URI, on the log store that is configured for its scheme, and on what Hadoop
+can ask of the store. A Delta commit is safe if the store refuses to create a file that already
+exists. HDFS, Azure and Google storage do. S3 does if it is asked to, which Delta's own log stores
+do not do, so our commits pass them over (``ExclusiveFiles.java``). A local disk does not the way
+Hadoop uses it, so local commits take a lock.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ _SAFE_SCHEMES = frozenset(
     ["hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs", "oss", "cosn"]
 )
 S3_SCHEMES = frozenset(["s3", "s3a", "s3n"])
+# On S3 two drivers can replace each other's commits with any of them.
+_DELTAS_OWN = frozenset(
+    f"{name}LogStore"
+    for name in ("S3SingleDriver", "HDFS", "HadoopFileSystem", "Azure", "GCS", "Local")
+)
 
 
 def scheme_of(uri: str) -> str:
@@ -22,8 +28,17 @@ def scheme_of(uri: str) -> str:
     return TablePath.parse(uri).scheme or "file"
 
 
-def store_capabilities(uri: str, log_store: str = "") -> StoreCapabilities:
-    """``log_store`` is the class configured for the URI's scheme, empty for the default."""
+def is_passed_over(log_store: str) -> bool:
+    """Whether commits on S3 do without this log store, if Hadoop can ask S3 not to replace a file.
+    One that users bring excludes writers in its own way, and all writers must use it."""
+    return not log_store or log_store.rpartition(".")[2] in _DELTAS_OWN
+
+
+def store_capabilities(
+    uri: str, log_store: str = "", *, has_conditions: bool = False
+) -> StoreCapabilities:
+    """``log_store`` is the class configured for the URI's scheme, empty for the default.
+    ``has_conditions``: on S3, Hadoop can ask the store not to replace a file."""
     scheme = scheme_of(uri)
     if scheme == "file":
         return StoreCapabilities(
@@ -34,7 +49,7 @@ def store_capabilities(uri: str, log_store: str = "") -> StoreCapabilities:
             "so let nothing else write to this table while a run lands.",
         )
     if scheme in S3_SCHEMES:
-        return _s3(scheme, log_store)
+        return _s3(scheme, log_store, has_conditions)
     if scheme in _SAFE_SCHEMES:
         return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
     return StoreCapabilities(
@@ -45,16 +60,26 @@ def store_capabilities(uri: str, log_store: str = "") -> StoreCapabilities:
     )
 
 
-def _s3(scheme: str, log_store: str) -> StoreCapabilities:
-    # Hadoop's S3A can refuse to overwrite, but only if that is requested when a file is
-    # created, and Delta's log store does not: it checks first, and then writes.
-    if log_store and "SingleDriver" not in log_store:
+def _s3(scheme: str, log_store: str, has_conditions: bool) -> StoreCapabilities:
+    chosen = f"spark.delta.logStore.{scheme}.impl"
+    exclusive = "a store with mutual exclusion (such as io.delta.storage.S3DynamoDBLogStore)"
+    if not is_passed_over(log_store):
         return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
+    if has_conditions:
+        return StoreCapabilities(
+            StoreKind.PUT_IF_ABSENT,
+            scheme,
+            log_store,
+            "Any number of our drivers may commit at once. Spark's own writers (OPTIMIZE, MERGE, "
+            "--replace) do not ask S3 to keep what is there: let nothing land meanwhile, or set "
+            f"{chosen} to {exclusive} for all writers.",
+        )
     return StoreCapabilities(
         StoreKind.SINGLE_DRIVER,
         scheme,
         log_store,
-        "With Delta's default log store for S3 two drivers that commit at the same moment can "
-        f"lose a commit. Set spark.delta.logStore.{scheme}.impl to a store with mutual exclusion "
-        "(such as io.delta.storage.S3DynamoDBLogStore), or run one driver at a time.",
+        "Two drivers that commit at the same moment can lose a commit on S3: this Hadoop does not "
+        "ask the store to keep what is there. Use Hadoop 3.4.2 or later (Spark 4.1) and leave "
+        f"fs.s3a.create.conditional.enabled true, set {chosen} to {exclusive}, or run one driver "
+        "at a time.",
     )

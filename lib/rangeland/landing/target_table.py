@@ -123,8 +123,8 @@ class TargetTable:
         metadata = self.metadata
         found = () if metadata is None else self._row_layout(metadata, rows).notes
         store = None if self.path is None else self.kernel.store(self.path)
-        single = [store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []
-        return (*found, *single, *self.warnings())
+        concurrent = [store.note] if store and store.kind is not StoreKind.LOCAL else []
+        return (*found, *filter(None, concurrent), *self.warnings())
 
     def warnings(self) -> tuple[str, ...]:
         """Warnings about table properties that will cause problems later."""
@@ -137,11 +137,14 @@ class TargetTable:
             f"TBLPROPERTIES ('{RETENTION_PROPERTY}')",
         )
 
-    def warning(self) -> str:
-        """The warning of a store that is safe for one driver only, until a log store is chosen."""
+    def warning(self, *, replaces: bool) -> str:
+        """The warning of a store that is safe for one driver only, until a log store is chosen;
+        if it ``replaces`` rows, which Spark's own writer commits, that of any other store, too."""
         store = None if self.path is None else self.kernel.store(self.path)
-        undecided = store and store.kind is StoreKind.SINGLE_DRIVER and not store.log_store
-        return store.note if store and undecided else ""
+        if store is None or store.kind is StoreKind.LOCAL:
+            return ""
+        undecided = store.kind is StoreKind.SINGLE_DRIVER and not store.log_store
+        return store.note if undecided or replaces else ""
 
     # --- creating it ---------------------------------------------------------------------
 

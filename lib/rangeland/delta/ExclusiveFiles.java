@@ -1,0 +1,209 @@
+package rangeland;
+
+import io.delta.kernel.defaults.engine.fileio.OutputFile;
+import io.delta.kernel.defaults.engine.hadoopio.HadoopFileIO;
+import io.delta.kernel.defaults.engine.hadoopio.HadoopOutputFile;
+import io.delta.kernel.utils.CloseableIterator;
+import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.AccessDeniedException;
+import java.nio.file.FileAlreadyExistsException;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.IOUtils;
+
+/**
+ * Files as Kernel reads and writes them; where the store can refuse to replace an object, files of
+ * a log are created by that instead of by a log store.
+ *
+ * <p>Spark's own Janino compiles this when a driver starts. Janino knows no generics.
+ */
+public class ExclusiveFiles extends HadoopFileIO {
+  /** Hadoop's option for a file that is created only if there is none: If-None-Match on S3. */
+  public static final String CONDITION = "fs.option.create.conditional.overwrite";
+  /** With a scheme: set where Delta's own log store may be passed over. */
+  public static final String SETTING = "rangeland.exclusive.";
+
+  private final Configuration configuration;
+
+  public ExclusiveFiles(Configuration configuration) {
+    super(configuration);
+    this.configuration = configuration;
+  }
+
+  public OutputFile newOutputFile(String path) {
+    return new ExclusiveFile(configuration, path);
+  }
+
+  /** Whether files are created in this way at a path. */
+  public static boolean canCreate(Configuration configuration, Path path) throws IOException {
+    String scheme = path.toUri().getScheme();
+    return scheme != null
+        && configuration.getBoolean(SETTING + scheme, false)
+        && path.getFileSystem(configuration).hasPathCapability(path, CONDITION);
+  }
+}
+
+class ExclusiveFile extends HadoopOutputFile {
+  private static final int ATTEMPTS = 4;
+  private static final long FIRST_PAUSE_MS = 200;
+  /** Sorts before the versions of a log, so no listing of them meets it. */
+  private static final String PROBE = ".rangeland-put-if-absent";
+  private static final byte[] PROBE_CONTENT =
+      "Written twice, to see that the store refuses the second.\n".getBytes(StandardCharsets.UTF_8);
+  private static final Set PROBED = Collections.synchronizedSet(new HashSet());
+
+  private final Configuration configuration;
+  private final Path path;
+
+  ExclusiveFile(Configuration configuration, String path) {
+    super(configuration, path);
+    this.configuration = configuration;
+    this.path = new Path(path);
+  }
+
+  public void writeAtomically(CloseableIterator lines, boolean overwrite) throws IOException {
+    if (overwrite || !ExclusiveFiles.canCreate(configuration, path)) {
+      super.writeAtomically(lines, overwrite);
+      return;
+    }
+    byte[] content = joined(lines);
+    FileSystem store = path.getFileSystem(configuration);
+    probe(store);
+    create(store, content);
+  }
+
+  private static byte[] joined(CloseableIterator lines) throws IOException {
+    ByteArrayOutputStream content = new ByteArrayOutputStream();
+    try {
+      while (lines.hasNext()) {
+        content.write((((String) lines.next()) + "\n").getBytes(StandardCharsets.UTF_8));
+      }
+    } finally {
+      lines.close();
+    }
+    return content.toByteArray();
+  }
+
+  /**
+   * Creates the file, or throws FileAlreadyExistsException if another writer has.
+   *
+   * <p>An answer may be lost, also when Hadoop sends the request again by itself: then the store
+   * refuses to replace what this writer has created. So after each failure the file decides.
+   * Each commit has an id of its own in its content, so equal content is one's own.
+   */
+  private void create(FileSystem store, byte[] content) throws IOException {
+    for (int attempt = 1; ; attempt++) {
+      try {
+        put(store, path, content);
+        return;
+      } catch (IOException failure) {
+        byte[] found = read(store, failure);
+        if (found != null && Arrays.equals(found, content)) {
+          return;
+        }
+        if (found != null) {
+          FileAlreadyExistsException exists = new FileAlreadyExistsException(path.toString());
+          exists.initCause(failure);
+          throw exists;
+        }
+        // Nothing was created, or not yet: a request may still be under way. Sending it again is
+        // safe, and only its answer tells.
+        pauseOrThrow(failure, attempt);
+      }
+    }
+  }
+
+  /** What is there after a failure, null for nothing or if that cannot be found out. */
+  private byte[] read(FileSystem store, IOException failure) {
+    try {
+      FSDataInputStream source = store.open(path);
+      try {
+        ByteArrayOutputStream found = new ByteArrayOutputStream();
+        IOUtils.copyBytes(source, found, 8192, false);
+        return found.toByteArray();
+      } finally {
+        source.close();
+      }
+    } catch (FileNotFoundException nothing) {
+      return null;
+    } catch (IOException unknown) {
+      failure.addSuppressed(unknown);
+      return null;
+    }
+  }
+
+  private static void pauseOrThrow(IOException failure, int attempt) throws IOException {
+    if (attempt == ATTEMPTS || failure instanceof AccessDeniedException) {
+      throw failure;
+    }
+    try {
+      Thread.sleep(FIRST_PAUSE_MS << attempt);
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+      throw failure;
+    }
+  }
+
+  private static void put(FileSystem store, Path path, byte[] content) throws IOException {
+    FSDataOutputStreamBuilder builder = store.createFile(path);
+    builder.create();
+    builder.recursive();
+    builder.must(ExclusiveFiles.CONDITION, true);
+    FSDataOutputStream sink = (FSDataOutputStream) builder.build();
+    try {
+      sink.write(content);
+    } catch (IOException failure) {
+      sink.abort();  // closing it would create the file
+      throw failure;
+    }
+    sink.close();
+  }
+
+  /**
+   * Makes sure, once per bucket, that the store heeds the condition: some ignore what they do not
+   * know. A fixed object is created; from the second time on the store must refuse it.
+   */
+  private void probe(FileSystem store) throws IOException {
+    String bucket = store.getUri().toString();
+    Path target = new Path(path.getParent(), PROBE);
+    int created = 0;
+    for (int attempt = 1; !PROBED.contains(bucket); attempt++) {
+      try {
+        put(store, target, PROBE_CONTENT);
+        created++;
+      } catch (IOException failure) {
+        if (isRefusal(failure)) {
+          PROBED.add(bucket);
+        } else {
+          pauseOrThrow(failure, attempt);
+        }
+      }
+      if (created == 2) {
+        throw new ConditionIgnoredException(bucket);
+      }
+    }
+  }
+
+  private static boolean isRefusal(IOException failure) {
+    String name = failure.getClass().getSimpleName();
+    return name.equals("RemoteFileChangedException") || name.equals("FileAlreadyExistsException");
+  }
+}
+
+/** The store has replaced an object although it was asked not to. */
+class ConditionIgnoredException extends IOException {
+  ConditionIgnoredException(String bucket) {
+    super(bucket + " replaces objects although requests say If-None-Match: *");
+  }
+}
