@@ -18,6 +18,7 @@ from rangeland.delta import java_errors
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.log_actions import added_file
 from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.table_constraints import TableConstraint
 from rangeland.delta.table_metadata import (
     AddedFile,
     CommitMetadata,
@@ -267,6 +268,7 @@ class SimulatedKernel(DeltaKernel):
         expected_version: int | None,
         properties: Mapping[str, str],
         schema: str,
+        checked: Sequence[TableConstraint],
     ) -> Committed:
         found = self._refused("delta.commit", f"committing to {snapshot.path}")
         key = TablePath.parse(snapshot.path).key

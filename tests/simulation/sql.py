@@ -110,11 +110,11 @@ def table_frame(
 
 
 def prepared_frame(
-    spark: SimulatedSpark, table: Frame, path: str, files: Sequence[DataFile], schema: str = ""
+    spark: SimulatedSpark, path: str, files: Sequence[DataFile], schema: str
 ) -> Frame:
     key = TablePath.parse(path).key
     names = tuple(f"{key}/{file.path}" for file in files)
-    return Frame(spark.store, spark.world, table.version, names)
+    return Frame(spark.store, spark.world, spark.tables.logs[key].newest, names)
 
 
 def has_rows(spark: SimulatedSpark, frame: Frame, where: str) -> bool:

@@ -24,6 +24,7 @@ from rangeland.delta.table_commit import (
     landed_at,
     restored,
 )
+from rangeland.delta.table_constraints import constraints_of
 from rangeland.delta.table_lock import LOCK_PATH
 from rangeland.delta.table_metadata import StoreKind, TableLayout
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, Snapshot
@@ -235,16 +236,11 @@ HONOURED = {
 OFTEN = {"plain", "deletion vectors", "v2 checkpoints"}
 """Those that most tables have that have any; the others take their turn with the slow tests."""
 REFUSED = {
-    "columnMapping": ("", "'delta.columnMapping.mode' = 'name'"),
     "generatedColumns": (", d DATE GENERATED ALWAYS AS (CAST(timestamp AS DATE))", ""),
     "identityColumns": (", i BIGINT GENERATED ALWAYS AS IDENTITY", ""),
     "allowColumnDefaults": (
         ", c STRING DEFAULT 'x'",
         "'delta.feature.allowColumnDefaults' = 'supported'",
-    ),
-    "icebergCompat": (
-        "",
-        "'delta.columnMapping.mode' = 'name', 'delta.enableIcebergCompatV2' = 'true'",
     ),
 }
 
@@ -295,20 +291,33 @@ def test_tables_with_features_that_cannot_be_honoured_are_refused(
     create(sql, table, *REFUSED[name])
     snapshot = kernel.load(table)
     assert snapshot is not None
-    with pytest.raises(TableRefused, match=f"{name}|columnMapping") as caught:
+    with pytest.raises(TableRefused, match=name) as caught:
         row_layout(snapshot.metadata, ROWS)
     assert caught.value.do
 
 
-def test_check_constraints_are_refused(kernel: DeltaKernel, table: str, sql: Sql) -> None:
+def test_rows_that_were_not_checked_do_not_get_into_a_table_with_constraints(
+    kernel: DeltaKernel, table: str, sql: Sql
+) -> None:
     create(sql, table, "", "")
     sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT positive CHECK (offset > 0)")
     snapshot = kernel.load(table)
     assert snapshot is not None
-    with pytest.raises(TableRefused, match="positive"):
-        row_layout(snapshot.metadata, ROWS)
-    with pytest.raises(TableRefused, match="committing to"):  # and Kernel would not either
+    constraints = constraints_of(snapshot.metadata)
+    assert [one.name for one in constraints] == ["positive"]
+    with pytest.raises(TableRefused, match="committing to"):
         kernel.append(snapshot, [], ("rangeland/a", 1))
+    done = kernel.append(snapshot, [], ("rangeland/a", 1), checked=constraints)
+    assert done == Committed(2)
+    assert kernel.append(snapshot, [], ("rangeland/a", 1), checked=constraints) == (
+        AlreadyCommitted(2, 1)
+    )
+    # Another constraint came after the check.
+    sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT small CHECK (offset < 9)")
+    with pytest.raises(Conflict):
+        kernel.append(snapshot, [], ("rangeland/a", 2), checked=constraints)
+    with pytest.raises(TableRefused, match="committing to"):
+        kernel.append(table, [], ("rangeland/a", 2), checked=constraints)
 
 
 def test_not_null_columns_are_no_invariants(kernel: DeltaKernel, table: str, sql: Sql) -> None:

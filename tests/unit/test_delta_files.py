@@ -237,8 +237,10 @@ def test_narrow_numbers_and_other_spelling_are_fitted_to_the_table(tmp_path: Pat
 
 def test_a_null_in_a_required_column_is_refused(tmp_path: Path) -> None:
     writer = FileWriter(str(tmp_path), TableLayout(ROWS, required=frozenset(["key"])))
-    with pytest.raises(TableRefused, match="2 rows have no key"):
+    with pytest.raises(TableRefused, match="2 rows have no key") as caught:
         writer.write(rows(0, 10))
+    assert "the first is the record of orders/3 at offset 0" in str(caught.value)
+    assert caught.value.facts["offset"] == 0
     writer.abort()
 
 

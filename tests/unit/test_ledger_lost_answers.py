@@ -29,6 +29,7 @@ class Version:
     version: int
     added: tuple[AddedFile, ...] = ()
     transactions: dict[str, int] = field(default_factory=dict)
+    is_own: bool = True
 
     @property
     def table_id(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from rangeland.delta.arrow_schema import arrow_type, delta_type, schema_json
 from rangeland.delta.java_errors import NoTable, StaleTransaction, translate
 from rangeland.delta.schema_compatibility import new_table, parse_partition_by, row_layout
 from rangeland.delta.store_kinds import is_passed_over, store_capabilities
+from rangeland.delta.table_features import features_page
 from rangeland.delta.table_metadata import Function, PartitionColumn, StoreKind, TableMetadata
 from rangeland.errors import (
     Bug,
@@ -146,12 +148,9 @@ def test_features_that_do_not_concern_an_append_are_honoured(feature: str) -> No
 @pytest.mark.parametrize(
     ("feature", "extra", "configuration"),
     [
-        ("invariants", column("x", "long", **{"delta.invariants": "{}"}), {}),
         ("generatedColumns", column("x", "long", **{"delta.generationExpression": "1"}), {}),
         ("identityColumns", column("x", "long", **{"delta.identity.start": 1}), {}),
         ("allowColumnDefaults", column("x", "long", CURRENT_DEFAULT="1"), {}),
-        ("checkConstraints", column("x", "long"), {"delta.constraints.positive": "offset > 0"}),
-        ("columnMapping", column("x", "long"), {"delta.columnMapping.mode": "name"}),
     ],
 )
 def test_a_feature_is_refused_as_soon_as_it_is_used(
@@ -166,7 +165,41 @@ def test_a_feature_is_refused_as_soon_as_it_is_used(
     assert caught.value.do
 
 
-@pytest.mark.parametrize("feature", ["icebergCompatV2", "catalogManaged", "brandNewFeature"])
+def test_columns_that_rows_have_need_no_default_and_can_be_checked() -> None:
+    """A day that the job computes is compared with the table's expression before the commit."""
+    day = column("date", "date", **{"delta.generationExpression": "CAST(timestamp AS DATE)"})
+    generated = table(
+        fields=[*own_fields(), day],
+        partition_columns=("date",),
+        features=frozenset(["generatedColumns"]),
+    )
+    assert row_layout(generated, ROWS, ["date(timestamp)"]).filled == ()
+    with pytest.raises(TableRefused, match="generatedColumns"):
+        row_layout(generated, ROWS)
+    key = [column("key", "binary", CURRENT_DEFAULT="X'00'"), *own_fields()[1:]]
+    assert row_layout(table(fields=key, features=frozenset(["allowColumnDefaults"])), ROWS)
+
+
+def test_iceberg_finds_partition_columns_in_the_files() -> None:
+    features = frozenset(["icebergCompatV2"])
+    found = row_layout(
+        table(
+            fields=[*own_fields(), column("date", "date")],
+            partition_columns=("date", "topic"),
+            features=features,
+        ),
+        ROWS,
+        ["date(timestamp)", "topic"],
+    )
+    assert found.layout.file_schema.names[-2:] == ["date", "topic"]
+
+
+def test_each_feature_says_what_is_done_about_it() -> None:
+    page = Path("configs/README.md").read_text()
+    assert features_page() in page
+
+
+@pytest.mark.parametrize("feature", ["icebergCompatV1", "catalogManaged", "brandNewFeature"])
 def test_a_feature_that_is_not_known_or_not_possible_is_refused(feature: str) -> None:
     with pytest.raises(TableRefused, match=feature):
         row_layout(table(features=frozenset([feature])), ROWS)

@@ -70,6 +70,7 @@ class LakeInMemory:
         properties: object = None,
         is_ready: Callable[[], bool] = lambda: True,
         schema: str = "",
+        checked: Sequence[Any] = (),
     ) -> Committed | AlreadyCommitted | NotReady:
         if not is_ready():
             return NotReady()

@@ -6,6 +6,7 @@ import io.delta.kernel.Operation;
 import io.delta.kernel.Snapshot;
 import io.delta.kernel.SnapshotBuilder;
 import io.delta.kernel.TableManager;
+import io.delta.kernel.Transaction;
 import io.delta.kernel.commit.CommitFailedException;
 import io.delta.kernel.commit.CommitMetadata;
 import io.delta.kernel.commit.CommitResponse;
@@ -15,11 +16,19 @@ import io.delta.kernel.data.FilteredColumnarBatch;
 import io.delta.kernel.defaults.engine.DefaultEngine;
 import io.delta.kernel.engine.Engine;
 import io.delta.kernel.expressions.Column;
+import io.delta.kernel.internal.DeltaErrors;
 import io.delta.kernel.internal.DeltaLogActionUtils;
+import io.delta.kernel.internal.SnapshotImpl;
+import io.delta.kernel.internal.TransactionImpl;
 import io.delta.kernel.internal.actions.CommitInfo;
+import io.delta.kernel.internal.actions.Metadata;
+import io.delta.kernel.internal.actions.SetTransaction;
 import io.delta.kernel.internal.actions.SingleAction;
 import io.delta.kernel.internal.commit.DefaultFileSystemManagedTableOnlyCommitter;
+import io.delta.kernel.internal.tablefeatures.TableFeature;
+import io.delta.kernel.internal.tablefeatures.TableFeatures;
 import io.delta.kernel.internal.types.DataTypeJsonSerDe;
+import io.delta.kernel.internal.util.Clock;
 import io.delta.kernel.internal.util.Utils;
 import io.delta.kernel.internal.util.VectorUtils;
 import io.delta.kernel.transaction.CreateTableTransactionBuilder;
@@ -33,6 +42,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.StringTokenizer;
@@ -79,6 +89,52 @@ public class DeltaKernelFacade {
 
   public Operation write() {
     return Operation.WRITE;
+  }
+
+  /**
+   * A transaction whose rows are known to meet the constraints, invariants and generated columns of
+   * the table. Kernel cannot evaluate them, so the builder of its own transactions refuses such
+   * tables; all its other checks are made here, too.
+   */
+  public Transaction transactionOfCheckedRows(
+      Engine engine, Snapshot snapshot, String engineInfo, String application, long version,
+      Map properties, boolean isTriedAgain) {
+    SnapshotImpl table = (SnapshotImpl) snapshot;
+    Metadata metadata = table.getMetadata();
+    Set refused = new HashSet();
+    Set features = table.getProtocol().getImplicitlyAndExplicitlySupportedFeatures();
+    for (Iterator each = features.iterator(); each.hasNext(); ) {
+      TableFeature feature = (TableFeature) each.next();
+      boolean isChecked = feature == TableFeatures.CONSTRAINTS_W_FEATURE
+          || feature == TableFeatures.INVARIANTS_W_FEATURE
+          || feature == TableFeatures.GENERATED_COLUMNS_W_FEATURE;
+      if (!isChecked && !feature.hasKernelWriteSupport(metadata)) {
+        refused.add(feature.featureName());
+      }
+    }
+    if (!refused.isEmpty()) {
+      throw DeltaErrors.unsupportedWriterFeatures(table.getPath(), refused);
+    }
+    Optional seen = table.getLatestTransactionVersion(engine, application);
+    if (seen.isPresent() && ((Long) seen.get()).longValue() >= version) {
+      throw DeltaErrors.concurrentTransaction(
+          application, version, ((Long) seen.get()).longValue());
+    }
+    Clock clock = new Clock() {
+      public long getTimeMillis() {
+        return System.currentTimeMillis();
+      }
+    };
+    Optional changed = properties.isEmpty()
+        ? Optional.empty()
+        : Optional.of(metadata.withMergedConfiguration(properties));
+    Optional retries = isTriedAgain ? Optional.empty() : Optional.of(Integer.valueOf(0));
+    SetTransaction transaction = new SetTransaction(
+        application, Long.valueOf(version), Optional.of(Long.valueOf(clock.getTimeMillis())));
+    return new TransactionImpl(
+        false, table.getDataPath(), Optional.of(table), engineInfo, Operation.WRITE,
+        Optional.empty(), changed, table.getCommitter(), Optional.of(transaction),
+        Optional.empty(), retries, 0, clock);
   }
 
   public StructType schema(String json) {

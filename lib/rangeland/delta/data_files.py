@@ -17,6 +17,7 @@ import os
 import re
 import time
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +26,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
+from rangeland.delta.column_mapping import relabelled, stored_fields
 from rangeland.delta.file_statistics import StatsCollector, has_bounds
-from rangeland.delta.partition_values import Values, folder, split
+from rangeland.delta.partition_values import Values, folder, split, with_computed
 from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.table_constraints import refuse_nulls
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
@@ -76,7 +80,7 @@ class _OpenFile:
 
 class FileWriter:
     """Writes the rows of one slice. Use it once: ``write`` batches, then ``close`` or
-    ``abort``. ``name_prefix`` is part of every file name.
+    ``abort``. ``name_prefix`` is part of every file name; ``columns`` say which record a row is.
 
     Raises ``StorageFailed`` when the store is full or fails, ``TableRefused`` if it denies
     writing or a required column holds a null. After an error, call ``abort``."""
@@ -91,10 +95,21 @@ class FileWriter:
         name_prefix: str = "0",
         row_group_bytes: int = ROW_GROUP_BYTES,
         max_open_files: int = MAX_OPEN_FILES,
+        columns: LogColumns = PLAIN_COLUMNS,
     ) -> None:
         self._store, self._root = open_store(table)
         self._layout = layout
+        self._columns = columns
         self._schema = layout.file_schema
+        self._stored = self._schema
+        if layout.mapped_schema:
+            self._stored = stored_fields(self._schema, layout.mapped_schema)
+        names = dict(zip(self._schema.names, self._stored.names, strict=True))
+        wanted = layout.stats_columns
+        self._stats_columns = (
+            None if wanted is None else frozenset(names[n] for n in wanted if n in names)
+        )
+        self._headers = {names[n] for n in names if n.lower() == "headers"}
         self._codec, self._level = _CODECS[compression]
         self._target_bytes = target_file_bytes
         self._group_bytes = min(row_group_bytes, target_file_bytes)
@@ -110,7 +125,7 @@ class FileWriter:
         by name, ignoring case, and cast if the table's type is wider."""
         for piece in self._portions(self._conform(batch)):
             for values, rows in split(piece, self._layout.partition_by):
-                self._take(values, rows.select(self._schema.names))
+                self._take(values, self._as_stored(rows))
 
     def close(self) -> list[DataFile]:
         """Finishes all files, flushes them to disk if the store is local, and returns them.
@@ -146,17 +161,15 @@ class FileWriter:
             by_name = {name.lower(): index for index, name in enumerate(batch.schema.names)}
             columns = [_cast(batch, by_name, f) for f in self._layout.schema]
             conformed = pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
-        for name in self._layout.required:
-            if nulls := conformed.column(name).null_count:
-                raise TableRefused(
-                    f"{nulls} rows have no {name}",
-                    why="the table's column is NOT NULL",
-                    do=f"Run ALTER TABLE ... ALTER COLUMN {name} DROP NOT NULL, "
-                    "or give it a value in a transform",
-                    column=name,
-                    nulls=nulls,
-                )
+        refuse_nulls(conformed, self._layout.required, self._columns)
         return conformed
+
+    def _as_stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of files, by their names in files."""
+        if self._layout.keeps_partitions:
+            rows = with_computed(rows, self._layout.partition_by)
+        rows = rows.select(self._schema.names)
+        return rows if self._stored is self._schema else relabelled(rows, self._stored)
 
     def _portions(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """The batch, cut into pieces if it is larger than a row group."""
@@ -186,14 +199,14 @@ class FileWriter:
         name = f"part-{self._prefix}-{uuid.uuid4()}.{ending}"
         inside = folder(self._layout.partition_by, values)
         path = f"{inside}/{name}" if inside else name
-        stats = StatsCollector(self._schema, self._layout.stats_columns)
+        stats = StatsCollector(self._stored, self._stats_columns)
         return _OpenFile(path, values, stats)
 
     def _flush(self, pending: _OpenFile) -> None:
         """Writes the waiting rows as one row group; finishes the file when it is full."""
         if not pending.waiting:
             return
-        table = pa.Table.from_batches(pending.waiting, schema=self._schema)
+        table = pa.Table.from_batches(pending.waiting, schema=self._stored)
         try:
             parquet = pending.parquet or self._create(pending, table)
             parquet.write_table(table, row_group_size=table.num_rows)
@@ -218,13 +231,13 @@ class FileWriter:
         row_bytes = max(1, first.nbytes // first.num_rows)
         pending.parquet = pq.ParquetWriter(
             pending.sink,
-            self._schema,
+            self._stored,
             compression=self._codec,
             compression_level=self._level,
             data_page_size=PAGE_BYTES,
             write_batch_size=max(1, min(1024, PAGE_BYTES // row_bytes)),
             store_schema=False,
-            **_encodings(self._schema),
+            **_encodings(self._stored, self._headers),
         )
         return pending.parquet
 
@@ -243,7 +256,7 @@ class FileWriter:
             raise store_error(error, self._full(pending.path)) from error
         fields = {"file": pending.path, "rows": pending.stats.rows, "bytes": size}
         logger.debug("Wrote a file", extra=fields)
-        names = [column.name for column in self._layout.partition_by]
+        names = [column.key for column in self._layout.partition_by]
         self._done.append(
             DataFile(
                 path=pending.path,
@@ -317,8 +330,9 @@ def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErro
     )
 
 
-def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    """By leaf column: a dictionary for repeating values, deltas for rising numbers."""
+def _encodings(schema: pa.Schema, headers: Collection[str]) -> dict[str, Any]:
+    """By leaf column: a dictionary for repeating values, deltas for rising numbers. ``headers`` are
+    columns of a record's headers, whose keys repeat."""
     dictionary, deltas, statistics = [], {}, []
     for f in schema:
         if has_bounds(f.type):
@@ -327,8 +341,8 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
             deltas[f.name] = "DELTA_BINARY_PACKED"
         elif pt.is_boolean(f.type) or pt.is_binary(f.type) or pt.is_large_binary(f.type):
             continue
-        elif pt.is_list(f.type) and f.name.lower() == "headers":
-            dictionary.append(f"{f.name}.list.element.key")
+        elif f.name in headers and pt.is_list(f.type) and pt.is_struct(f.type.value_type):
+            dictionary.append(f"{f.name}.list.element.{f.type.value_type.field(0).name}")
         elif not pt.is_nested(f.type):
             dictionary.append(f.name)
     return {

@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from rangeland.delta import java_errors
+from rangeland.delta.column_mapping import HIGHEST_ID_PROPERTY, highest_id
 from rangeland.delta.delta_kernel_loader import load_delta_kernel
 from rangeland.delta.hadoop_configuration import HadoopConf
 from rangeland.delta.java_calls import translated
@@ -29,6 +30,7 @@ from rangeland.delta.log_actions import add_lines, added_file, remove_lines
 from rangeland.delta.log_maintenance import LogMaintenance
 from rangeland.delta.metadata_update import set_schema
 from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.table_constraints import TableConstraint, constraints_of
 from rangeland.delta.table_history import TableHistory
 from rangeland.delta.table_lock import locked
 from rangeland.delta.table_metadata import (
@@ -42,6 +44,7 @@ from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefus
 from rangeland.model import DataFile
 
 ENGINE = "rangeland"
+CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
 _CHECKSUM = "CHECKSUM"
 logger = logging.getLogger(__name__)
 
@@ -121,6 +124,7 @@ class DeltaKernel:
             partition_columns=tuple(java.getPartitionColumnNames()),
             configuration={key: configuration[key] for key in configuration},
             features=frozenset(feature.featureName() for feature in features),
+            table_id=str(metadata.getId()),
         )
 
     def files_of(self, snapshot: Snapshot) -> Iterator[AddedFile]:
@@ -203,10 +207,12 @@ class DeltaKernel:
         properties: Mapping[str, str] | None = None,
         is_ready: Callable[[], bool] = _always,
         schema: str = "",
+        checked: Sequence[TableConstraint] = (),
     ) -> Committed | AlreadyCommitted | NotReady:
-        """One commit that adds ``files``, removes ``removed`` from the table, and sets the
-        transaction (application, version) and these table properties. The table has ``schema``
-        afterwards, if it is given. ``is_ready`` is called
+        """One commit that adds ``files``, removes ``removed``, whose rows nobody can read any more,
+        and sets the transaction (application, version) and these table properties. The table has
+        ``schema`` afterwards, if it is given. All rows of the files meet the ``checked``
+        constraints; a table that has others is refused. ``is_ready`` is called
         while the table is locked, so no writer that honours the lock can commit between its
         answer and this commit.
 
@@ -223,7 +229,10 @@ class DeltaKernel:
             logger.info("Found this transaction committed before", extra=fields)
             return AlreadyCommitted(snapshot.version, newest)
         now_ms = time.time_ns() // 1_000_000
-        actions = "\n".join([add_lines(files), remove_lines(removed, now_ms)]).strip()
+        # Kernel refuses to add and remove rows in one commit of a table with a change data feed.
+        is_change = not removed or snapshot.property(CHANGE_FEED_PROPERTY) != "true"
+        gone = remove_lines(removed, now_ms, is_change=is_change)
+        actions = "\n".join([add_lines(files), gone]).strip()
         try:
             with locked(where):
                 if not is_ready():
@@ -233,9 +242,8 @@ class DeltaKernel:
                         snapshot = self._load(where, blind=False)
                         if expected_version not in (None, snapshot.version):
                             raise _moved(where, expected_version)
-                    done = self._append(
-                        snapshot, actions, transaction, expected_version, properties or {}, schema
-                    )
+                    what = (properties or {}, schema, checked)
+                    done = self._append(snapshot, actions, transaction, expected_version, *what)
             fields |= {"version": done.version, "files": len(files), "removed": len(removed)}
             logger.info("Committed a transaction", extra=fields)
             return done
@@ -265,19 +273,33 @@ class DeltaKernel:
         expected_version: int | None,
         properties: Mapping[str, str],
         schema: str,
+        checked: Sequence[TableConstraint],
     ) -> Committed:
         if not snapshot.is_own:
             # What maintenance a commit needs depends on what the previous one has done.
             self._maintenance.wait_for(snapshot.path)
-        builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)
-        builder = builder.withTransactionId(*transaction)
-        if properties:
-            builder = builder.withTablePropertiesAdded(self._java_map(properties))
-        if expected_version is not None:
-            builder = builder.withMaxRetries(0)
-        java = builder.build(self.engine)
+        if checked and constraints_of(snapshot.metadata) == tuple(checked):
+            java = self._facade.transactionOfCheckedRows(
+                self.engine,
+                snapshot._java,
+                self._engine_info,
+                *transaction,
+                self._java_map(properties),
+                expected_version is None,
+            )
+        else:
+            builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)
+            builder = builder.withTransactionId(*transaction)
+            if properties:
+                builder = builder.withTablePropertiesAdded(self._java_map(properties))
+            if expected_version is not None:
+                builder = builder.withMaxRetries(0)
+            java = builder.build(self.engine)
         if schema:
-            set_schema(self._gateway, java, self._facade.schema(schema))
+            numbered = highest_id(schema)
+            follow = {HIGHEST_ID_PROPERTY: str(numbered)} if numbered else {}
+            new = self._facade.schema(schema)
+            set_schema(self._gateway, java, new, self._java_map(follow))
         actions = self._facade.actions(self.engine, text) if text else self._facade.noActions()
         result = java.commit(self.engine, actions)
         self._maintenance.start(snapshot.path, lambda: self._run_hooks(result))

@@ -15,6 +15,8 @@ from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.model import DataFile
 from rangeland.untrusted import Unreadable, decimal
 
+_KEPT = ("deletionVector", "baseRowId", "defaultRowCommitVersion")
+"""What the removal of a file repeats of its addition."""
 _URI_SAFE = "/=:-_.~!$&'()*+,;@"
 
 
@@ -23,22 +25,24 @@ def add_lines(files: Iterable[DataFile]) -> str:
     return "\n".join(json.dumps({"add": _add_action(file)}) for file in files)
 
 
-def remove_lines(files: Iterable[AddedFile], now_ms: int) -> str:
-    """One remove action per line, for files that a version of the table has."""
-    return "\n".join(json.dumps({"remove": _remove_action(file, now_ms)}) for file in files)
+def remove_lines(files: Iterable[AddedFile], now_ms: int, *, is_change: bool = True) -> str:
+    """One remove action per line, for files that a version of the table has. ``is_change``: readers
+    that follow the table's changes are to see it."""
+    actions = (_remove_action(file, now_ms, is_change) for file in files)
+    return "\n".join(json.dumps({"remove": action}) for action in actions)
 
 
-def _remove_action(file: AddedFile, now_ms: int) -> dict[str, Any]:
+def _remove_action(file: AddedFile, now_ms: int, is_change: bool) -> dict[str, Any]:
     action = {
         "path": file.action["path"],
         "deletionTimestamp": now_ms,
-        "dataChange": True,
+        "dataChange": is_change,
         "extendedFileMetadata": True,
         "partitionValues": dict(file.partition_values),
         "size": file.size_bytes,
     }
-    vector = file.action.get("deletionVector")
-    return action if vector is None else action | {"deletionVector": vector}
+    kept = {name: file.action.get(name) for name in _KEPT}
+    return action | {name: value for name, value in kept.items() if value is not None}
 
 
 def _add_action(file: DataFile) -> dict[str, Any]:
@@ -60,7 +64,7 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
         stats=add["stats"],
         partition_values=dict(add["partitionValues"]),
         has_deletion_vector=add["deletionVector"] is not None,
-        action={name: add.get(name) for name in ("path", "deletionVector")},
+        action={name: add.get(name) for name in ("path", *_KEPT)},
     )
 
 

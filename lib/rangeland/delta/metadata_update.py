@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 
-def set_schema(gateway: Any, transaction: Any, schema: Any) -> None:
-    """``transaction`` is one of Kernel's that was just built, ``schema`` a StructType of Kernel."""
+def set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) -> None:
+    """``transaction`` is one of Kernel's that was just built, ``schema`` a StructType of Kernel.
+    ``properties``, a map of Java, are those that follow from a schema."""
     jvm = gateway.jvm
     kind = transaction.getClass()
     current = kind.getDeclaredField("metadata")
@@ -23,5 +24,5 @@ def set_schema(gateway: Any, transaction: Any, schema: Any) -> None:
     update = kind.getDeclaredMethod("updateMetadata", signature)
     update.setAccessible(True)
     arguments = gateway.new_array(jvm.java.lang.Object, 1)
-    arguments[0] = metadata.withNewSchema(schema)
+    arguments[0] = metadata.withNewSchema(schema).withMergedConfiguration(properties)
     update.invoke(transaction, arguments)

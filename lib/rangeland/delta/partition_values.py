@@ -89,6 +89,15 @@ def spell(value: pa.Scalar) -> str | None:
     return str(plain)
 
 
+def with_computed(batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]) -> pa.RecordBatch:
+    """The batch with the partition columns that its rows do not have themselves."""
+    for column in columns:
+        if column.function is not Function.VALUE:
+            values = compute(batch.column(column.source), column.function)
+            batch = batch.append_column(column.name, values)
+    return batch
+
+
 def split(
     batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]
 ) -> Iterator[tuple[Values, pa.RecordBatch]]:

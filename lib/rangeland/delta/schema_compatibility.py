@@ -26,9 +26,10 @@ from rangeland.delta.arrow_schema import (
     schema_json,
     sql_type,
 )
+from rangeland.delta.column_mapping import mapping_mode, stored_name
 from rangeland.delta.file_statistics import INDEXED_COLUMNS, indexed_columns
 from rangeland.delta.schema_evolution import WIDENING_PROPERTY, Misfit, compared
-from rangeland.delta.table_features import check_features
+from rangeland.delta.table_features import KEEP_PARTITIONS, check_features
 from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout, TableMetadata
 from rangeland.errors import JobFileError, TableRefused
 
@@ -129,9 +130,11 @@ def row_layout(
 
     A column that is NOT NULL in the table and nullable in the rows is not refused here: the
     writer refuses rows with a null in it (``TableLayout.required``)."""
-    check_features(metadata)
-    table = {f["name"].lower(): f for f in json.loads(metadata.schema_json)["fields"]}
+    partitioned = {name.lower() for name in metadata.partition_columns}
     wanted = parse_partition_by(partition_by, rows)
+    computed = {c.name.lower() for c in wanted} & partitioned
+    check_features(metadata, computed | {name.lower() for name in rows.names})
+    table = {f["name"].lower(): f for f in json.loads(metadata.schema_json)["fields"]}
     partitions = _partitions(metadata, table, rows, wanted)
     fields = [_placed(metadata, f, table.get(f.name.lower())) for f in rows]
     made = {c.name.lower() for c in partitions if c.function is not Function.VALUE}
@@ -147,6 +150,8 @@ def row_layout(
                 if given.nullable and not table[f.name.lower()]["nullable"]
             ),
             stats_columns=_stats_columns(metadata, table, schema),
+            mapped_schema=metadata.schema_json if mapping_mode(metadata) else "",
+            keeps_partitions=bool(metadata.features & KEEP_PARTITIONS),
         ),
         filled,
         _notes(wanted, partitions),
@@ -240,7 +245,16 @@ def _partitions(
             raise _no_partition(metadata, name, theirs)
         chosen.append(PartitionColumn(name, job.source, job.function))
     sources = {f.name.lower(): table.get(f.name.lower(), {}).get("name", f.name) for f in rows}
-    return tuple(PartitionColumn(c.name, sources[c.source.lower()], c.function) for c in chosen)
+    return tuple(
+        PartitionColumn(
+            c.name, sources[c.source.lower()], c.function, _key(metadata, table[c.name.lower()])
+        )
+        for c in chosen
+    )
+
+
+def _key(metadata: TableMetadata, column: Mapping[str, Any]) -> str:
+    return stored_name(column) if mapping_mode(metadata) else ""
 
 
 def _no_partition(metadata: TableMetadata, name: str, theirs: Any) -> TableRefused:

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from rangeland.delta.arrow_schema import decimal_of, fields_of, schema_json
+from rangeland.delta.column_mapping import PARTS, identity_of, mapped
 from rangeland.delta.table_metadata import TableMetadata
 
 Fields = Sequence[Mapping[str, Any]]
 WIDENING_PROPERTY = "delta.enableTypeWidening"
 TYPE_CHANGES = "delta.typeChanges"
-_PARTS = {"array": {"element": "elementType"}, "map": {"key": "keyType", "value": "valueType"}}
 _INTEGERS = ("byte", "short", "integer", "long")
 
 
@@ -37,7 +37,8 @@ class Evolution(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Misfit:
     """A field whose values the table cannot take. ``new`` is None if the rows lack a field that is
-    NOT NULL in a struct of the table."""
+    NOT NULL in a struct of the table; both types are the same if files have the field by another
+    number or name than the table."""
 
     field: str
     old: Any
@@ -92,12 +93,14 @@ def evolved(
     widens: bool = False,
     keeping: Collection[str] = (),
     are_written: bool = False,
+    highest_id: int | None = None,
 ) -> SchemaChange:
     """What these rows change about a table. ``widens``: types may be widened, but not those of the
     columns ``keeping``, which partition it. ``are_written``: rows are in files, so that narrower
-    ones can no longer be given the table's type."""
+    ones can no longer be given the table's type. ``highest_id``: of columns that the table has
+    numbered, 0 for a table without column mapping; added ones that do not fit are misfits."""
     kept = frozenset(name.lower() for name in keeping)
-    merge = _Merge(SchemaChange(table), widens, kept, are_written)
+    merge = _Merge(SchemaChange(table), widens, kept, are_written, highest_id)
     fields = merge.fields(fields_of(table), fields_of(rows), "")
     if merge.change.is_any:
         merge.change.schema_json = json.dumps({"type": "struct", "fields": fields})
@@ -127,7 +130,7 @@ def _in_type(theirs: Any, ours: Any) -> Any:
         return ours
     if ours["type"] == "struct":
         return {**ours, "fields": _in_types_of(theirs["fields"], ours["fields"])}
-    return {**ours, **{k: _in_type(theirs[k], ours[k]) for k in _PARTS[ours["type"]].values()}}
+    return {**ours, **{k: _in_type(theirs[k], ours[k]) for k in PARTS[ours["type"]].values()}}
 
 
 def compared(column: Mapping[str, Any], given: Mapping[str, Any]) -> SchemaChange:
@@ -149,7 +152,7 @@ def follow(
         return metadata, rows
     change = evolved(
         metadata.schema_json,
-        schema_json(rows),
+        mapped(metadata, schema_json(rows)),
         widens=allows_widening(metadata),
         keeping=metadata.partition_columns,
     )
@@ -166,6 +169,7 @@ class _Merge:
     widens: bool
     keeping: frozenset[str]
     are_written: bool = False
+    highest_id: int | None = None
 
     def fields(self, theirs: Fields, ours: Fields, prefix: str) -> list[Mapping[str, Any]]:
         by_name = {field["name"].lower(): field for field in ours}
@@ -174,14 +178,27 @@ class _Merge:
             mine = by_name.pop(entry["name"].lower(), None)
             name = prefix + entry["name"]
             if mine is not None:
+                if identity_of(mine) not in (None, identity_of(entry)):
+                    self.change.misfits.append(Misfit(name, entry["type"], entry["type"]))
                 entry = self._field(entry, mine, name)
             elif prefix and not entry["nullable"]:
                 self.change.misfits.append(Misfit(name, entry["type"], None))
             made.append(entry)
         for entry in by_name.values():
+            if not self._is_free(entry):
+                self.change.misfits.append(Misfit(prefix + entry["name"], entry["type"], None))
             self.change.added[prefix + entry["name"]] = entry["type"]
             made.append({**entry, "nullable": True})
         return made
+
+    def _is_free(self, added: Mapping[str, Any]) -> bool:
+        """Whether no field of the table has, or has had, the number of an added one."""
+        if self.highest_id is None:
+            return True
+        identity = identity_of(added)
+        if identity is None:
+            return self.highest_id == 0
+        return 0 < self.highest_id < int(identity[0])
 
     def _field(
         self, theirs: Mapping[str, Any], ours: Mapping[str, Any], name: str
@@ -213,7 +230,7 @@ class _Merge:
             return {**theirs, "fields": self.fields(theirs["fields"], ours["fields"], f"{name}.")}
         inner = {
             key: self._type(theirs[key], ours[key], f"{name}.{part}", (*path, part), changes)
-            for part, key in _PARTS[theirs["type"]].items()
+            for part, key in PARTS[theirs["type"]].items()
         }
         return {**theirs, **inner}
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 
+from rangeland.delta.column_mapping import HIGHEST_ID_PROPERTY
 from rangeland.delta.data_files import store_error
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.schema_evolution import Misfit, SchemaChange, allows_widening, evolved
 from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.table_constraints import TableConstraint
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
 from rangeland.errors import Conflict, TableRefused
@@ -48,7 +50,14 @@ class FilesUnfit:
     misfit: Misfit
 
 
-NotCommitted = FilesMissing | FilesUnfit
+@dataclass(frozen=True, slots=True)
+class RowsRefused:
+    """The table's constraints do not allow a row of the prepared files: nothing was committed."""
+
+    refusal: TableRefused
+
+
+NotCommitted = FilesMissing | FilesUnfit | RowsRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +84,12 @@ def land(
     removed: Sequence[AddedFile] = (),
     properties: Mapping[str, str] | None = None,
     columns: str = "",
+    checked: Sequence[TableConstraint] = (),
 ) -> CommittedOutcome | NotCommitted:
     """Commits ``files`` with transaction (application, sequence), exactly once. If files are
     ``removed`` in the same commit, a concurrent commit is a Conflict. The table has
     ``properties`` afterwards, and the ``columns`` of the files, a schema: it follows them in the
-    same commit.
+    same commit. ``checked`` are the constraints that hold for all rows of the files.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the commit of an earlier call."""
@@ -107,7 +117,7 @@ def land(
     transaction = (application, sequence)
     try:
         done = kernel.append(
-            snapshot, files, transaction, expected, removed, to_set, is_whole, schema
+            snapshot, files, transaction, expected, removed, to_set, is_whole, schema, checked
         )
     except Conflict:
         # Of two first landings in a table, one sets the properties and the other tries again; the
@@ -119,7 +129,8 @@ def land(
         is_evolved = bool(columns) and theirs.schema_json != snapshot.schema_json
         if not is_set and (removed or not is_evolved):
             raise
-        return land(kernel, theirs, *transaction, files, since, removed, properties, columns)
+        how = (since, removed, properties, columns, checked)
+        return land(kernel, theirs, application, sequence, files, *how)
     match done:
         case NotReady():
             return FilesMissing(tuple(missing))
@@ -135,13 +146,15 @@ def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
     """What files with these columns, a schema or nothing, change about a table's schema."""
     if not columns:
         return SchemaChange()
-    change = evolved(snapshot.schema_json, columns, are_written=True)
+    table, highest = snapshot.schema_json, int(snapshot.property(HIGHEST_ID_PROPERTY) or 0)
+    change = evolved(table, columns, are_written=True, highest_id=highest)
     if not change.misfits:
         return change
     now = snapshot.metadata  # dozens of calls to the JVM
     if not allows_widening(now):
         return change
-    return evolved(snapshot.schema_json, columns, widens=True, keeping=now.partition_columns)
+    partitions = now.partition_columns
+    return evolved(table, columns, widens=True, keeping=partitions, highest_id=highest)
 
 
 def refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:

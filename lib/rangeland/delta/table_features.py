@@ -1,122 +1,181 @@
-"""Which table features a landing supports. Pure.
+"""Which table features a landing supports, as a table. Pure.
 
 A landing appends files and never rewrites any, so features about deleting, changing or
-reading rows do not matter. A feature that requires the writer to compute or check something
-in every row is refused if a column or a setting uses it: rows that were not checked must not
-get in. A feature that is not listed here is refused.
+reading rows do not matter. What a table demands of each row is checked before the rows are
+committed (``table_constraints``). A feature that requires the writer to compute something in every
+row is refused if a column uses it. A feature that is not listed here is refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.errors import TableRefused
 
 Fields = list[Mapping[str, Any]]
-
-HARMLESS: Mapping[str, str] = {
-    "appendOnly": "a landing only appends",
-    "changeDataFeed": "appended rows are read from the files themselves",
-    "checkpointProtection": "checked by Kernel when it cleans up",
-    "clustering": "new files only need statistics; OPTIMIZE clusters them later",
-    "deletionVectors": "new files have none",
-    "domainMetadata": "left unchanged",
-    "inCommitTimestamp": "Kernel writes the timestamp",
-    "rowTracking": "Kernel gives new files their row ids",
-    "timestampNtz": "an ordinary type",
-    "typeWidening": "new files have the newest types",
-    "typeWidening-preview": "new files have the newest types",
-    "v2Checkpoint": "Kernel reads them",
-    "vacuumProtocolCheck": "concerns VACUUM",
-    "variantType": "a column that rows do not have stays null",
-    "variantType-preview": "a column that rows do not have stays null",
-    "variantShredding": "a column that rows do not have stays null",
-    "variantShredding-preview": "a column that rows do not have stays null",
-}
+Finder = Callable[[Fields, Collection[str]], str | None]
 
 
-def _column_with(key: str) -> Callable[[TableMetadata, Fields], str | None]:
-    def find(metadata: TableMetadata, fields: Fields) -> str | None:
+class Treatment(StrEnum):
+    """What a landing does about a feature."""
+
+    WRITE = "written"
+    CHECK = "checked"
+    REFUSE = "refused"
+
+
+class Support(StrEnum):
+    """Whether Delta Kernel can append to a table with a feature."""
+
+    YES = "yes"
+    UNUSED = "if nothing uses it"
+    CATALOG = "with a catalog's client"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRule:
+    """``note``: how a feature is supported, or why it is refused; "{0}" stands for the column that
+    uses it. ``used_by`` finds a column for which a table is refused; without it, a refused feature
+    is refused wherever it is."""
+
+    kernel: Support
+    treatment: Treatment
+    note: str
+    do: str = "Land in a table without it"
+    used_by: Finder | None = None
+
+
+def _written(note: str) -> FeatureRule:
+    return FeatureRule(Support.YES, Treatment.WRITE, note)
+
+
+def _column_with(key: str) -> Finder:
+    def find(fields: Fields, given: Collection[str]) -> str | None:
         return next((f["name"] for f in fields if key in f.get("metadata", {})), None)
 
     return find
 
 
-def _constraint(metadata: TableMetadata, fields: Fields) -> str | None:
-    prefix = "delta.constraints."
-    names = (key.removeprefix(prefix) for key in metadata.configuration if key.startswith(prefix))
-    return next(names, None)
+def _missing_column_with(key: str) -> Finder:
+    def find(fields: Fields, given: Collection[str]) -> str | None:
+        return _column_with(key)([f for f in fields if f["name"].lower() not in given], given)
+
+    return find
 
 
-def _mapping_mode(metadata: TableMetadata, fields: Fields) -> str | None:
-    mode = metadata.configuration.get("delta.columnMapping.mode", "none")
-    return None if mode == "none" else mode
+def _refused_by_kernel(note: str) -> FeatureRule:
+    return FeatureRule(Support.NO, Treatment.REFUSE, note)
 
 
-# feature: (what finds its use, why it is refused, what to do); "{0}" is the column, constraint
-# or mode
-WHEN_UNUSED: Mapping[str, tuple[Callable[[TableMetadata, Fields], str | None], str, str]] = {
-    "invariants": (
-        _column_with("delta.invariants"),
-        "column {0} has an invariant that every row would have to be checked against",
-        "Drop the invariant, or land in another table and INSERT from there",
+_VARIANT = _written("a column that rows do not have stays null")
+_WIDENING = _written("new files have the newest types")
+_ICEBERG = _written(
+    "files have partition columns and field ids; Spark converts them when it commits"
+)
+_ICEBERG_WRITER = FeatureRule(Support.YES, Treatment.REFUSE, "Spark could not replace its rows")
+_COORDINATED = FeatureRule(
+    Support.CATALOG, Treatment.REFUSE, "commits must go through its catalog, which no path names"
+)
+
+FEATURES: Mapping[str, FeatureRule] = {
+    "allowColumnDefaults": FeatureRule(
+        Support.YES,
+        Treatment.REFUSE,
+        "column {0} has a default that only SQL can compute",
+        "Run ALTER TABLE ... ALTER COLUMN {0} DROP DEFAULT, or make the column in a transform",
+        _missing_column_with("CURRENT_DEFAULT"),
     ),
-    "checkConstraints": (
-        _constraint,
-        "CHECK constraint {0} would have to be checked for every row",
-        "Run ALTER TABLE ... DROP CONSTRAINT {0}, or land in another table and INSERT from there",
+    "appendOnly": _written("a landing only appends; --replace is refused"),
+    "catalogManaged": _COORDINATED,
+    "catalogOwned-preview": _COORDINATED,
+    "changeDataFeed": _written("appended rows are read from the files themselves"),
+    "checkConstraints": FeatureRule(
+        Support.UNUSED, Treatment.CHECK, "Spark evaluates them on the rows before the commit"
     ),
-    "generatedColumns": (
-        _column_with("delta.generationExpression"),
+    "checkpointProtection": _written("checked by Kernel when it cleans up"),
+    "clustering": _written("new files have the statistics; OPTIMIZE clusters them later"),
+    "columnMapping": _written("files have the physical names and the field ids, in both modes"),
+    "coordinatedCommits-preview": _COORDINATED,
+    "deletionVectors": _written("new files have none"),
+    "domainMetadata": _written("left unchanged"),
+    "generatedColumns": FeatureRule(
+        Support.UNUSED,
+        Treatment.CHECK,
         "column {0} is generated by an expression that only Spark can compute",
-        "Use a plain column {0}, and partition_by in the job file to fill it",
+        "Make the column in a transform; if the table is partitioned by it, `partition_by` in the "
+        "job file can fill it",
+        _missing_column_with("delta.generationExpression"),
     ),
-    "identityColumns": (
-        _column_with("delta.identity.start"),
+    "icebergCompatV1": _refused_by_kernel("Kernel does not know it"),
+    "icebergCompatV2": _ICEBERG,
+    "icebergCompatV3": _ICEBERG,
+    "icebergWriterCompatV1": _ICEBERG_WRITER,
+    "icebergWriterCompatV3": _ICEBERG_WRITER,
+    "identityColumns": FeatureRule(
+        Support.UNUSED,
+        Treatment.REFUSE,
         "column {0} is an identity column, whose numbers only Spark can give out",
         "Use a table without the identity column, and INSERT from there",
+        _column_with("delta.identity.start"),
     ),
-    "allowColumnDefaults": (
-        _column_with("CURRENT_DEFAULT"),
-        "column {0} has a default that only SQL can compute",
-        "Run ALTER TABLE ... ALTER COLUMN {0} DROP DEFAULT",
+    "inCommitTimestamp": _written("Kernel writes the timestamp"),
+    "invariants": FeatureRule(
+        Support.UNUSED, Treatment.CHECK, "Spark evaluates them on the rows before the commit"
     ),
-    "columnMapping": (
-        _mapping_mode,
-        "column mapping by {0} gives columns other names in the files",
-        "Use a table without column mapping (delta.columnMapping.mode = none)",
-    ),
+    "materializePartitionColumns": _written("files have the partition columns, too"),
+    "rowTracking": _written("Kernel gives new files their row ids"),
+    "timestampNtz": _written("an ordinary type"),
+    "typeWidening": _WIDENING,
+    "typeWidening-preview": _WIDENING,
+    "v2Checkpoint": _written("Kernel reads and writes them"),
+    "vacuumProtocolCheck": _written("concerns VACUUM"),
+    "variantShredding": _VARIANT,
+    "variantShredding-preview": _VARIANT,
+    "variantType": _VARIANT,
+    "variantType-preview": _VARIANT,
 }
-
-REFUSED: Mapping[str, str] = {
-    "catalogManaged": "commits must go through a catalog",
-    "catalogOwned-preview": "commits must go through a catalog",
-    "coordinatedCommits-preview": "commits must go through a coordinator",
-    "icebergCompatV1": "files would have to be what Iceberg asks for",
-    "icebergCompatV2": "files would have to be what Iceberg asks for",
-    "icebergCompatV3": "files would have to be what Iceberg asks for",
-    "icebergWriterCompatV1": "files would have to be what Iceberg asks for",
-    "icebergWriterCompatV3": "files would have to be what Iceberg asks for",
-    "materializePartitionColumns": "partition columns would have to be in the files too",
-}
+KEEP_PARTITIONS = frozenset({"icebergCompatV2", "icebergCompatV3", "materializePartitionColumns"})
+"""In tables with one of these, partition columns are in the files, too."""
+_ANY = "column {0}"
+_UNKNOWN = FeatureRule(
+    Support.NO, Treatment.REFUSE, "this version does not know what it requires of a writer"
+)
 
 
-def check_features(metadata: TableMetadata) -> None:
-    """Raises TableRefused for the first feature that a landing does not support."""
+def check_features(metadata: TableMetadata, given: Collection[str] = ()) -> None:
+    """Raises TableRefused for the first feature that a landing does not support. ``given``: the
+    columns for which rows have values, in lower case."""
     fields = list(_all_fields(json.loads(metadata.schema_json)))
     for feature in sorted(metadata.features):
-        if feature in HARMLESS:
-            continue
-        if feature not in WHEN_UNUSED:
-            why = REFUSED.get(feature, "this version does not know what it requires of a writer")
-            do = "Land in a table without it"
-            raise _refused(metadata, feature, why, do)
-        find, why, do = WHEN_UNUSED[feature]
-        if used := find(metadata, fields):
-            raise _refused(metadata, feature, why.format(used), do.format(used), used)
+        rule = FEATURES.get(feature, _UNKNOWN)
+        if rule.used_by is None:
+            if rule.treatment is Treatment.REFUSE:
+                raise _refused(metadata, feature, rule.note, rule.do)
+        elif used := rule.used_by(fields, given):
+            raise _refused(metadata, feature, rule.note.format(used), rule.do.format(used), used)
+
+
+def features_page() -> str:
+    """The table as Markdown, for the documentation."""
+    head = "| feature | Delta Kernel writes it | here | note |\n|---|---|---|---|\n"
+    return head + "".join(
+        f"| `{name}` | {rule.kernel} | {_shown(rule)} | {rule.note.replace(_ANY, 'the column')} |\n"
+        for name, rule in FEATURES.items()
+    )
+
+
+def _shown(rule: FeatureRule) -> str:
+    if rule.used_by is None:
+        return str(rule.treatment)
+    if rule.treatment is Treatment.CHECK:
+        return "checked, if rows have the column; else refused"
+    return "refused, if a column needs it"
 
 
 def _all_fields(kind: Any) -> Iterator[Mapping[str, Any]]:

@@ -7,7 +7,7 @@ file or a clock, and they decide nothing: ``schema_compatibility`` makes a ``Tab
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -27,6 +27,7 @@ class TableMetadata:
     partition_columns: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
+    table_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +101,23 @@ class Function(StrEnum):
     HOUR = "hour"
 
 
+_COMPUTED = {Function.DATE: pa.date32(), Function.HOUR: pa.timestamp("us", "UTC")}
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """``name`` is the table's column; ``source`` the row's column it is computed from."""
+    """``name`` is the table's column; ``source`` the row's column it is computed from.
+    ``stored_as`` is its name in the log, if that is another."""
 
     name: str
     source: str
     function: Function = Function.VALUE
+    stored_as: str = ""
+
+    @property
+    def key(self) -> str:
+        """What its values are filed under in the log."""
+        return self.stored_as or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +127,26 @@ class TableLayout:
     ``schema`` has the columns with the table's spelling and types, in the rows' order,
     with those partition columns that are columns of the rows. ``required`` are the
     columns in which a null is an error. ``stats_columns`` get minimum, maximum and null
-    count; None means the first 32."""
+    count; None means the first 32. ``mapped_schema`` is the table's, as Delta's JSON, if it gives
+    columns other names in files. ``keeps_partitions``: partition columns are in the files, too."""
 
     schema: pa.Schema
     partition_by: tuple[PartitionColumn, ...] = ()
     required: frozenset[str] = frozenset()
     stats_columns: frozenset[str] | None = None
+    mapped_schema: str = ""
+    keeps_partitions: bool = False
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns in the files, which do not have partition columns in Delta."""
-        kept = {column.name for column in self.partition_by}
-        return pa.schema([f for f in self.schema if f.name not in kept])
+        """The columns in the files, by the table's names. Delta usually leaves partition columns
+        out; where it does not, they come last."""
+        names = {column.name for column in self.partition_by}
+        plain = [f for f in self.schema if f.name not in names]
+        return pa.schema([*plain, *(self._kept() if self.keeps_partitions else ())])
+
+    def _kept(self) -> Iterator[pa.Field]:
+        for column in self.partition_by:
+            computed = _COMPUTED.get(column.function)
+            given = self.schema.field(column.source)
+            yield given if computed is None else pa.field(column.name, computed)

@@ -17,6 +17,7 @@ from rangeland.delta.table_commit import (
     FilesMissing,
     FilesUnfit,
     NotCommitted,
+    RowsRefused,
     landed_at,
 )
 from rangeland.delta.table_metadata import AddedFile
@@ -29,6 +30,7 @@ from rangeland.errors import (
     TableRefused,
     TransformFailed,
 )
+from rangeland.landing.constraint_check import ConstraintCheck
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.log_confirmation import LogChange
@@ -74,6 +76,7 @@ class PlanCommitter:
         spark, _, self.target, self.progress, self._warn, _ = context
         self.reading = reading
         self.replacement = Replacement(spark, self.target)
+        self.constraints = ConstraintCheck(spark, self.target)
         self.replaced: ReplacedRange | None = None
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
@@ -131,6 +134,11 @@ class PlanCommitter:
                 self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")
             if (missing := self.target.keep(outcome)) is not None:
                 return missing
+        if gone := self.target.table.missing(outcome) if self.constraints.are_any else ():
+            return FilesMissing(gone)
+        files = [entry.file for entry in outcome.files]
+        if (refused := self.constraints.refusal(files, outcome.columns)) is not None:
+            return RowsRefused(refused)
         if plan.kind is PlanKind.REPLACE:
             return self._replace(plan, outcome, since)
         self.progress.step(f"committing {counted(len(outcome.files), 'file')}")
@@ -140,6 +148,13 @@ class PlanCommitter:
             # The missing rows are back by other means: replace them with these.
             return self.replacement.land(plan, outcome, since)
         return self.target.land(outcome, since, self.target.table.dead_files())
+
+    def _check(self, found: PlanReceipts) -> None:
+        """Raises TableRefused for a row that the table's constraints do not allow."""
+        columns = self.target.table.as_written(self.reading.columns_to_add())
+        refused = self.constraints.refusal([entry.file for entry in found.files], columns)
+        if refused is not None:
+            raise refused
 
     def _replace(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
@@ -192,6 +207,7 @@ class PlanCommitter:
             if plan.replaces:
                 refuse_lost(plan, found.receipts)
                 self.replacement.refuse_strays(plan, found.files)
+            self._check(found)
         except _PERMANENT as error:
             return self._given_up(plan, error)
         self.progress.step("preparing the outcome")
@@ -213,6 +229,7 @@ class PlanCommitter:
             if plan.replaces:
                 refuse_lost(plan, found.receipts)
             refuse_less(outcome, outcomes)
+            self._check(found)
         except _PERMANENT as error:
             return self._given_up(plan, error, outcome.attempt + 1)
         return self._prepare(plan, outcomes, found, outcome)[0]
@@ -254,6 +271,8 @@ def _why_again(found: NotCommitted) -> str:
     match found:
         case FilesUnfit(misfit=misfit):
             return f"column {misfit.field} of the table has another type by now; the plan is"
+        case RowsRefused(refusal=refusal):
+            return f"{refusal.what}; the plan is"
         case FilesMissing(paths=(_,)):
             return "1 prepared file is gone and is"
         case FilesMissing(paths=paths):
@@ -269,6 +288,8 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
                 why=f"another writer has changed the type of column {misfit.field} meanwhile",
                 do="run again",
             )
+        case RowsRefused(refusal=refusal):
+            return refusal
         case FilesMissing(paths=paths):
             return StorageFailed(
                 f"files of {name} are gone again",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from rangeland.delta.column_mapping import stored_column
 from rangeland.delta.file_statistics import may_hold
 from rangeland.delta.ledger.events import PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
@@ -135,11 +136,8 @@ class IdentityCheck:
         if not new or self._table.snapshot is None:
             return []
         files = list(self._table.snapshot.files())
-        return [
-            topic
-            for topic in new
-            if any(may_hold(f, self._table.columns.topic, topic) for f in files)
-        ]
+        column = stored_column(self._table.snapshot.schema_json, self._table.columns.topic)
+        return [topic for topic in new if any(may_hold(f, column, topic) for f in files)]
 
     # --- whether they belong together ----------------------------------------------------
 

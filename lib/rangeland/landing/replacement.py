@@ -62,7 +62,8 @@ class Replacement:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
         path, table = self._target.table.there(), self._table()
-        new = prepared_frame(self._spark, table, path, [entry.file for entry in files])
+        schema = self._target.table.columns_of_files()
+        new = prepared_frame(self._spark, path, [entry.file for entry in files], schema)
         inside = f"coalesce({self._condition(table, plan)}, false)"
         if strays := new.where(f"NOT ({inside})").count():
             raise TableRefused(
@@ -104,8 +105,8 @@ class Replacement:
         """The table, the new rows, and the condition for the rows that they replace."""
         path, table = self._target.table.there(), self._table()
         files = [entry.file for entry in outcome.files]
-        schema = change.schema_json if change.is_any else ""
-        new = prepared_frame(self._spark, table, path, files, schema)
+        schema = self._target.table.columns_of_files(change)
+        new = prepared_frame(self._spark, path, files, schema)
         return table, new, self._condition(table, plan)
 
     def _table(self) -> Any:

@@ -157,6 +157,7 @@ class SliceReader:
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
             quarantine=self.target.table.quarantine_settings(plan),
+            columns=self.target.table.columns,
         )
         tasks, cluster = self.tasks(slices), self.cluster(plan)
         if rate := self.job.limits.broker_bytes_per_second:

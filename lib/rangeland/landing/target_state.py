@@ -199,13 +199,15 @@ class LandingTarget:
     def land(
         self, outcome: OutcomeEvent, since: int | None, dead: Sequence[AddedFile] = ()
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
-        """Commits all files of an outcome at once; does nothing if it has landed already. ``dead``
-        are files that the table names and its store has lost: the commit removes them."""
+        """Commits all files of an outcome at once, whose rows have been checked against the
+        table's constraints; does nothing if it has landed already. ``dead`` are files that the
+        table names and its store has lost: the commit removes them."""
         table = self.table.snapshot or self.table.there()
         files: list[DataFile] = [entry.file for entry in outcome.files]
         where = (self.table.kernel, table, outcome.application, outcome.sequence)
         properties = {LEDGER_PROPERTY: self.ledger.opened().table_id}
-        return table_commit.land(*where, files, since or 0, dead, properties, outcome.columns)
+        how = (properties, outcome.columns, self.table.constraints())
+        return table_commit.land(*where, files, since or 0, dead, *how)
 
     def name_ledger(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
@@ -214,7 +216,12 @@ class LandingTarget:
             return
         name = (f"{LEDGER_PROPERTY}/{ledger_id}", 1)
         table_commit.land(
-            self.table.kernel, snapshot, *name, (), properties={LEDGER_PROPERTY: ledger_id}
+            self.table.kernel,
+            snapshot,
+            *name,
+            (),
+            properties={LEDGER_PROPERTY: ledger_id},
+            checked=self.table.constraints(),
         )
         self.table.look_again()
 

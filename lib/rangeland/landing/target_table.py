@@ -16,6 +16,7 @@ import pyarrow as pa
 from rangeland.decode.columns import LogColumns
 from rangeland.delta import table_commit
 from rangeland.delta.arrow_schema import schema_json
+from rangeland.delta.column_mapping import mapped
 from rangeland.delta.data_files import foreign_entries
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import OutcomeEvent
@@ -25,6 +26,7 @@ from rangeland.delta.schema_compatibility import RowLayout, new_table, row_layou
 from rangeland.delta.schema_evolution import Evolution, SchemaChange, as_written, follow
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.store_probe import try_store
+from rangeland.delta.table_constraints import TableConstraint, constraints_of
 from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
 from rangeland.delta.table_snapshot import Snapshot
 from rangeland.dialects.row_schema import rows_of
@@ -92,8 +94,13 @@ class TargetTable:
 
     def columns_to_add(self, rows: pa.Schema) -> str:
         """The schema that a table follows when such rows land, as Delta's JSON; empty where it
-        stays as it is."""
-        return schema_json(rows) if self._job.evolution is Evolution.ADD else ""
+        stays as it is. In a table with column mapping it says what files call the columns."""
+        if self._job.evolution is not Evolution.ADD:
+            return ""
+        columns = schema_json(rows)
+        if self.snapshot is None or self.snapshot.is_own:
+            return columns
+        return mapped(self.snapshot.metadata, columns)
 
     def as_written(self, columns: str) -> str:
         """A schema of rows, as files of the table have it."""
@@ -103,8 +110,26 @@ class TargetTable:
 
     def change_of(self, outcome: OutcomeEvent) -> SchemaChange:
         """What an outcome changes about the schema of the table as it is now."""
-        now = self.kernel.load(self.there()) if outcome.columns else None
-        return SchemaChange() if now is None else table_commit.change_of(now, outcome.columns)
+        return self.change_by(outcome.columns)
+
+    def change_by(self, columns: str) -> SchemaChange:
+        """What files with these columns, a schema or nothing, change about the table's schema."""
+        now = self.kernel.load(self.there()) if columns else None
+        return SchemaChange() if now is None else table_commit.change_of(now, columns)
+
+    def columns_of_files(self, change: SchemaChange | None = None) -> str:
+        """The schema by which to read prepared files: the table's, after a change of it."""
+        if change is not None and change.is_any:
+            return change.schema_json
+        if self.snapshot is None:
+            raise Bug(f"rows are to be read that were prepared for {self.name}, which has no table")
+        return self.snapshot.schema_json
+
+    def constraints(self) -> tuple[TableConstraint, ...]:
+        """What the table demands of its rows. Nothing, if it was just created here."""
+        if self.snapshot is None or self.snapshot.is_own:
+            return ()
+        return constraints_of(self.snapshot.metadata)
 
     def _row_layout(self, metadata: TableMetadata, rows: pa.Schema) -> RowLayout:
         fixed = [self.columns.named(f.name) for f in rows_of(self._job.source.dialect)]

@@ -14,7 +14,7 @@ def without_time(files: Sequence[FileEntry], layout: TableLayout) -> list[str]:
     found = []
     for column in layout.partition_by:
         rows = sum(
-            f.file.rows for f in files if f.file.partition_values.get(column.name, "") is None
+            f.file.rows for f in files if f.file.partition_values.get(column.key, "") is None
         )
         if rows and column.function is not Function.VALUE:
             records = "1 record has" if rows == 1 else f"{rows} records have"

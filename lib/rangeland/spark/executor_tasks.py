@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.data_files import FileWriter
 from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.store_access import StoreSettings
@@ -29,8 +30,8 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
     """Where and how a task writes. ``prefix`` identifies the plan in the names of files;
-    bytes that cannot be decoded go to ``quarantine``. Keys to the table's store are in here in
-    clear text, and in no ``repr``."""
+    bytes that cannot be decoded go to ``quarantine``. ``columns`` are the log's own. Keys to the
+    table's store are in here in clear text, and in no ``repr``."""
 
     table: StoreSettings | str
     layout: TableLayout
@@ -38,6 +39,7 @@ class WriterSettings:
     target_file_bytes: int
     prefix: str
     quarantine: QuarantineWriterSettings | None = None
+    columns: LogColumns = PLAIN_COLUMNS
 
 
 class SliceReading:
@@ -121,4 +123,5 @@ def open_writer(writer: WriterSettings) -> FileWriter:
         compression=writer.compression,
         target_file_bytes=writer.target_file_bytes,
         name_prefix=writer.prefix,
+        columns=writer.columns,
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
+from rangeland.delta.column_mapping import shown_schema, stored_schema
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
@@ -47,16 +48,14 @@ def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_C
     return " OR ".join(pieces)
 
 
-def prepared_frame(
-    spark: Any, table: Any, path: str, files: Sequence[DataFile], schema_json: str = ""
-) -> Any:
-    """The rows of uncommitted files, with the table's columns, or with this schema: the one that
-    the table will have."""
+def prepared_frame(spark: Any, path: str, files: Sequence[DataFile], schema_json: str) -> Any:
+    """The rows of uncommitted files, with the columns of this schema: the one that the table has,
+    or will have."""
     from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
 
-    schema = table.schema
-    if schema_json:
-        schema = type(schema).fromJson(parse_json(schema_json))
+    schema = StructType.fromJson(parse_json(shown_schema(schema_json)))
+    stored = StructType.fromJson(parse_json(stored_schema(schema_json)))
     groups: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
     for file in files:
         values = tuple(sorted(file.partition_values.items()))
@@ -64,14 +63,14 @@ def prepared_frame(
     union = spark.createDataFrame([], schema)
     for values, paths in groups.items():
         given = dict(values)
-        stored = type(schema)([c for c in schema.fields if c.name not in given])
+        inside = StructType([c for c in stored.fields if c.name not in given])
         # Otherwise Spark would treat [, {, * and ? in a path as a pattern.
-        rows = spark.read.schema(stored).option("__globPaths__", "false").parquet(*paths)
+        rows = spark.read.schema(inside).option("__globPaths__", "false").parquet(*paths)
         columns = [
-            f.lit(given[c.name]).cast(c.dataType).alias(c.name)
-            if c.name in given
-            else f.col(c.name)
-            for c in schema.fields
+            (f.lit(given[c.name]) if c.name in given else f.col(f"`{c.name}`"))
+            .cast(shown.dataType)
+            .alias(shown.name)
+            for c, shown in zip(stored.fields, schema.fields, strict=True)
         ]
         union = union.unionByName(rows.select(*columns))
     return union

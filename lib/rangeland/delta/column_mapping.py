@@ -1,0 +1,241 @@
+"""Column mapping: tables whose files have other column names than SQL shows. Pure.
+
+In such a table every field has a number and a physical name, kept in its metadata. Files, their
+statistics and partition values use the physical names, so that a column can be renamed or dropped
+without rewriting files. Parquet files carry the numbers, too: with mapping by id, readers find
+columns by them alone. Schemas are Delta's JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from rangeland.delta.arrow_schema import fields_of
+from rangeland.delta.table_metadata import TableMetadata
+
+MODE_PROPERTY = "delta.columnMapping.mode"
+HIGHEST_ID_PROPERTY = "delta.columnMapping.maxColumnId"
+ID = "delta.columnMapping.id"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+NESTED_IDS = "delta.columnMapping.nested.ids"
+"""Numbers of what has no field of its own: elements of arrays, keys and values of maps."""
+PARQUET_ID = b"PARQUET:field_id"
+ICEBERG_FEATURES = ("icebergCompatV2", "icebergCompatV3")
+"""Iceberg finds elements, keys and values by number, too."""
+PARTS = {"array": {"element": "elementType"}, "map": {"key": "keyType", "value": "valueType"}}
+
+Field = Mapping[str, Any]
+
+
+def mapping_mode(metadata: TableMetadata) -> str | None:
+    """``name`` or ``id``; None for a table without column mapping."""
+    mode = metadata.configuration.get(MODE_PROPERTY, "none").lower()
+    return None if mode == "none" else mode
+
+
+def identity_of(field: Field) -> tuple[Any, Any] | None:
+    """What identifies a mapped field in files; None for a field that is not mapped."""
+    found = field.get("metadata", {})
+    return (found.get(ID), found[PHYSICAL_NAME]) if PHYSICAL_NAME in found else None
+
+
+def stored_name(field: Field) -> str:
+    """What a field is called in files."""
+    name: str = field.get("metadata", {}).get(PHYSICAL_NAME, field["name"])
+    return name
+
+
+def stored_column(schema_text: str, name: str) -> str:
+    """What a top-level column is called in files, statistics and partition values."""
+    found = (f for f in fields_of(schema_text) if f["name"].lower() == name.lower())
+    return next(map(stored_name, found), name)
+
+
+# --- numbers and names of new fields ------------------------------------------------------------
+
+
+def mapped(metadata: TableMetadata, columns: str) -> str:
+    """A schema of rows with the numbers and physical names of a table's fields; fields that the
+    table lacks get new ones. The same text for a table without column mapping.
+
+    The names follow from the table as it is, so that several drivers choose the same. A number is
+    never used twice, so a column that was dropped does not come back with its old values."""
+    if mapping_mode(metadata) is None:
+        return columns
+    nested = any(feature in metadata.features for feature in ICEBERG_FEATURES)
+    numbers = _Numbers(metadata, nested)
+    fields = [numbers.field(f, _same(metadata.schema_json, f), "") for f in fields_of(columns)]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def _same(schema_text: str, field: Field) -> Field | None:
+    return _named(fields_of(schema_text), field["name"])
+
+
+def _named(fields: list[dict[str, Any]], name: str) -> Field | None:
+    return next((f for f in fields if f["name"].lower() == name.lower()), None)
+
+
+def highest_id(schema_text: str) -> int:
+    """The highest number of a field in a schema, 0 without any."""
+    return max(_ids(json.loads(schema_text)), default=0)
+
+
+def _ids(kind: Any) -> Iterator[int]:
+    if not isinstance(kind, dict):
+        return
+    for field in kind.get("fields", ()):
+        found = field.get("metadata", {})
+        if ID in found:
+            yield int(found[ID])
+        yield from found.get(NESTED_IDS, {}).values()
+        yield from _ids(field["type"])
+    for part in PARTS.get(kind["type"], {}).values():
+        yield from _ids(kind[part])
+
+
+class _Numbers:
+    """Gives numbers and names to the fields of one schema."""
+
+    def __init__(self, metadata: TableMetadata, with_nested: bool) -> None:
+        known = int(metadata.configuration.get(HIGHEST_ID_PROPERTY, 0))
+        self._last = max(known, highest_id(metadata.schema_json))
+        self._seed = f"{metadata.table_id} {self._last}"
+        self._with_nested = with_nested
+
+    def _next(self) -> int:
+        self._last += 1
+        return self._last
+
+    def field(self, ours: Field, theirs: Field | None, path: str) -> dict[str, Any]:
+        path = f"{path}/{ours['name'].lower()}"
+        found = dict(ours.get("metadata", {}))
+        if theirs is None:
+            name = f"col-{uuid.uuid5(uuid.NAMESPACE_OID, self._seed + path)}"
+            found |= {ID: self._next(), PHYSICAL_NAME: name}
+        else:
+            given = theirs.get("metadata", {})
+            found |= {key: given[key] for key in (ID, PHYSICAL_NAME, NESTED_IDS) if key in given}
+        nested = dict(found.get(NESTED_IDS, {}))
+        old = None if theirs is None else theirs["type"]
+        kind = self._type(ours["type"], old, path, found[PHYSICAL_NAME], nested)
+        if nested:
+            found[NESTED_IDS] = nested
+        return {**ours, "type": kind, "metadata": found}
+
+    def _type(self, ours: Any, theirs: Any, path: str, name: str, nested: dict[str, int]) -> Any:
+        if not isinstance(ours, dict):
+            return ours
+        is_same = isinstance(theirs, dict) and theirs["type"] == ours["type"]
+        old = theirs if is_same else {}
+        if ours["type"] == "struct":
+            fields = [
+                self.field(f, _named(old.get("fields", []), f["name"]), path)
+                for f in ours["fields"]
+            ]
+            return {**ours, "fields": fields}
+        made = dict(ours)
+        for part, key in PARTS[ours["type"]].items():
+            inner = f"{name}.{part}"
+            if self._with_nested and inner not in nested:
+                nested[inner] = self._next()
+            made[key] = self._type(ours[key], old.get(key), f"{path}/{part}", inner, nested)
+        return made
+
+
+# --- schemas of files ---------------------------------------------------------------------------
+
+
+def stored_schema(schema_text: str) -> str:
+    """A schema as files have it: with physical names, and no metadata."""
+    return json.dumps({"type": "struct", "fields": _renamed(fields_of(schema_text), stored=True)})
+
+
+def shown_schema(schema_text: str) -> str:
+    """The same schema without metadata, with the names that SQL shows."""
+    return json.dumps({"type": "struct", "fields": _renamed(fields_of(schema_text), stored=False)})
+
+
+def _renamed(fields: list[dict[str, Any]], *, stored: bool) -> list[dict[str, Any]]:
+    return [
+        {
+            **field,
+            "name": stored_name(field) if stored else field["name"],
+            "type": _renamed_type(field["type"], stored=stored),
+            "metadata": {},
+        }
+        for field in fields
+    ]
+
+
+def _renamed_type(kind: Any, *, stored: bool) -> Any:
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] == "struct":
+        return {**kind, "fields": _renamed(kind["fields"], stored=stored)}
+    parts = PARTS[kind["type"]].values()
+    return {**kind, **{key: _renamed_type(kind[key], stored=stored) for key in parts}}
+
+
+def stored_fields(rows: pa.Schema, schema_text: str) -> pa.Schema:
+    """The Arrow schema of files: physical names, and the numbers as Parquet's field ids. ``rows``
+    are columns of the table with this schema, in its spelling."""
+    by_name = {field["name"]: field for field in fields_of(schema_text)}
+    return pa.schema([_stored(f, by_name.get(f.name)) for f in rows])
+
+
+def _stored(field: pa.Field, column: Field | None) -> pa.Field:
+    identity = None if column is None else identity_of(column)
+    if column is None or identity is None:
+        return field
+    nested = column["metadata"].get(NESTED_IDS, {})
+    kind = _stored_type(field.type, column["type"], identity[1], nested)
+    return _numbered(pa.field(identity[1], kind, nullable=field.nullable), identity[0])
+
+
+def _stored_type(
+    kind: pa.DataType, delta: Any, path: str, nested: Mapping[str, int]
+) -> pa.DataType:
+    """``path`` names the element, key or value in ``nested``."""
+
+    def inner(field: pa.Field, part: str) -> pa.Field:
+        where = f"{path}.{part}"
+        typed = _stored_type(field.type, delta[PARTS[delta["type"]][part]], where, nested)
+        return _numbered(field.with_type(typed), nested.get(where))
+
+    if pt.is_struct(kind):
+        by_name = {field["name"].lower(): field for field in delta["fields"]}
+        return pa.struct([_stored(f, by_name.get(f.name.lower())) for f in kind])
+    if pt.is_map(kind):
+        return pa.map_(inner(kind.key_field, "key"), inner(kind.item_field, "value"))
+    if pt.is_list(kind):
+        return pa.list_(inner(kind.value_field, "element"))
+    return kind
+
+
+def _numbered(field: pa.Field, number: object) -> pa.Field:
+    if number is None:
+        return field
+    return field.with_metadata({PARQUET_ID: str(number).encode()})
+
+
+class _Relabelled:
+    """The data of a batch under another schema of the same types."""
+
+    def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
+        self._batch = batch
+        self._schema = schema
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
+
+
+def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the names of ``schema``, also inside of its columns. Nothing is copied."""
+    return pa.record_batch(_Relabelled(batch, schema))

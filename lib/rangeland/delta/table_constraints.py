@@ -1,0 +1,146 @@
+"""What a table demands of each of its rows: CHECK constraints, invariants of columns, and the
+expressions of generated columns. Pure.
+
+Delta Kernel cannot evaluate them and refuses such tables. Here Spark evaluates them on the rows of
+prepared files (``spark/constraint_query``), and Kernel commits what has passed. The file writer
+checks NOT NULL itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rangeland.decode.columns import LogColumns
+from rangeland.delta.arrow_schema import fields_of
+from rangeland.delta.table_metadata import TableMetadata
+from rangeland.errors import TableRefused
+from rangeland.model import Partition
+
+CHECK_PREFIX = "delta.constraints."
+INVARIANT = "delta.invariants"
+GENERATED = "delta.generationExpression"
+
+
+@dataclass(frozen=True, slots=True)
+class TableConstraint:
+    """``condition`` must be true for each row, in Spark's SQL; for null it is not. ``text`` says
+    it in the words of the table's owner."""
+
+    name: str
+    condition: str
+    text: str
+
+
+def constraints_of(metadata: TableMetadata) -> tuple[TableConstraint, ...]:
+    """In the order of their names. Raises TableRefused for an invariant that is not understood."""
+    found = [
+        _check(key.removeprefix(CHECK_PREFIX), expression)
+        for key, expression in metadata.configuration.items()
+        if key.startswith(CHECK_PREFIX)
+    ]
+    for field in fields_of(metadata.schema_json):
+        facts = field.get("metadata", {})
+        if INVARIANT in facts:
+            found.append(_invariant(metadata, field["name"], facts[INVARIANT]))
+        if GENERATED in facts:
+            found.append(_generated(field["name"], facts[GENERATED]))
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _check(name: str, expression: str) -> TableConstraint:
+    return TableConstraint(name, expression, f"CHECK ({expression})")
+
+
+def _generated(column: str, expression: str) -> TableConstraint:
+    condition = f"{quoted_column(column)} <=> ({expression})"
+    return TableConstraint(column, condition, f"GENERATED ALWAYS AS ({expression})")
+
+
+def _invariant(metadata: TableMetadata, column: str, text: Any) -> TableConstraint:
+    try:
+        expression: object = json.loads(text)["expression"]["expression"]
+    except (ValueError, KeyError, TypeError):
+        expression = None
+    if not isinstance(expression, str):
+        raise TableRefused(
+            f"column {column} of table {metadata.path} has an invariant",
+            why=f"it is not in the form that Delta's protocol gives invariants: {text}",
+            do="Remove it, or land in another table and INSERT from there",
+            feature="invariants",
+            used=column,
+        )
+    return TableConstraint(column, expression, f"invariant ({expression})")
+
+
+def quoted_column(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """Which record a row is. ``partition`` and ``offset`` are None if the row does not say."""
+
+    partition: Partition | None = None
+    offset: int | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], columns: LogColumns) -> RecordPlace:
+        """``row`` has the log's columns in lower case, as far as there are any."""
+        topic, number = row.get(columns.topic), row.get(columns.partition)
+        if topic is None or number is None:
+            return cls()
+        broker = str(row.get(columns.broker) or "")
+        return cls(Partition(str(topic), int(number), broker), row.get(columns.offset))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        if self.partition is None:
+            return {}
+        found = {"topic": self.partition.topic, "partition": self.partition.number}
+        return {**found, "offset": self.offset}
+
+    def __str__(self) -> str:
+        if self.partition is None:
+            return "a row"
+        return f"the record of {self.partition} at offset {self.offset}"
+
+
+def violated(constraint: TableConstraint, table: str, place: RecordPlace) -> TableRefused:
+    """The refusal for the first record for which a constraint is not true."""
+    return TableRefused(
+        f"{place} violates the constraint {constraint.name} of table {table}",
+        why=f"{constraint.text} is not true for it; nothing was committed",
+        do="Leave such records out or correct them in a transform, or change the table's "
+        "constraint, then run again",
+        constraint=constraint.name,
+        expression=constraint.condition,
+        **place.facts,
+    )
+
+
+def refuse_nulls(batch: pa.RecordBatch, required: Collection[str], columns: LogColumns) -> None:
+    """Raises TableRefused for a null in a column that is NOT NULL in the table."""
+    for name in sorted(required):
+        column = batch.column(name)
+        if not column.null_count:
+            continue
+        first = pc.index(pc.is_null(column), True).as_py()
+        wanted = (columns.topic, columns.partition, columns.broker, columns.offset)
+        there = {n.lower(): n for n in batch.schema.names if n.lower() in wanted}
+        row = {lower: batch.column(n)[first].as_py() for lower, n in there.items()}
+        place = RecordPlace.of(row, columns)
+        raise TableRefused(
+            f"{column.null_count} rows have no {name}",
+            why=f"the table's column is NOT NULL; the first is {place}",
+            do=f"Run ALTER TABLE ... ALTER COLUMN {name} DROP NOT NULL, "
+            "or give it a value in a transform",
+            column=name,
+            nulls=column.null_count,
+            **place.facts,
+        )

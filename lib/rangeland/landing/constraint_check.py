@@ -1,0 +1,50 @@
+"""Checks prepared rows against the constraints of their table, before they are committed.
+
+Rows are checked before their outcome is prepared, so that a plan whose rows are refused is read
+again by the next run, which may have another transform. An outcome that was prepared without this
+check, or before the table had its constraints, is checked before the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rangeland.delta.table_constraints import TableConstraint, violated
+from rangeland.errors import TableRefused
+from rangeland.landing.target_state import LandingTarget
+from rangeland.model import DataFile
+from rangeland.spark.constraint_query import first_violation
+from rangeland.spark.replace_where import prepared_frame
+
+
+class ConstraintCheck:
+    """Checks rows of one table. Files that have passed are not read twice."""
+
+    def __init__(self, spark: Any, target: LandingTarget) -> None:
+        self._spark = spark
+        self._table = target.table
+        self._passed: set[tuple[str, tuple[TableConstraint, ...]]] = set()
+
+    @property
+    def are_any(self) -> bool:
+        return bool(self._table.constraints())
+
+    def refusal(self, files: Sequence[DataFile], columns: str) -> TableRefused | None:
+        """The error for the first row that the table's constraints do not allow, if there is one.
+        ``columns``: the schema of the files, if the table may have to follow it. Files that do not
+        fit the table are not read: they are not committed either."""
+        constraints = self._table.constraints()
+        left = [file for file in files if (file.path, constraints) not in self._passed]
+        if not constraints or not left:
+            return None
+        change = self._table.change_by(columns)
+        if change.misfits:
+            return None
+        path, schema = self._table.there(), self._table.columns_of_files(change)
+        rows = prepared_frame(self._spark, path, left, schema)
+        found = first_violation(rows, constraints, self._table.columns)
+        if found is None:
+            self._passed |= {(file.path, constraints) for file in left}
+            return None
+        return violated(found.constraint, self._table.name, found.place)

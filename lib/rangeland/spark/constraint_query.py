@@ -1,0 +1,58 @@
+"""Evaluates a table's constraints on rows that are not committed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rangeland.decode.columns import LogColumns
+from rangeland.delta.table_constraints import RecordPlace, TableConstraint
+from rangeland.errors import StorageFailed, TableRefused
+
+_WHICH = "_constraint_number"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintViolation:
+    """The first row for which a constraint is not true."""
+
+    constraint: TableConstraint
+    place: RecordPlace
+
+
+def first_violation(
+    frame: Any, constraints: Sequence[TableConstraint], columns: LogColumns
+) -> ConstraintViolation | None:
+    """The first row, by topic, partition and offset, for which a constraint is not true."""
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.sql import functions as f
+
+    spelled = {name.lower(): name for name in frame.columns}
+    wanted = (columns.topic, columns.partition, columns.broker, columns.offset)
+    keys = [spelled[name] for name in wanted if name in spelled]
+    try:
+        failed = [
+            f.when(~f.coalesce(f.expr(f"({one.condition})"), f.lit(False)), f.lit(number))
+            for number, one in enumerate(constraints)
+        ]
+        which = f.coalesce(*failed).alias(_WHICH)
+        rows = frame.select(*keys, which).where(f.col(_WHICH).isNotNull())
+        row = rows.orderBy(*keys).first() if keys else rows.first()
+    except AnalysisException as error:
+        texts = ", ".join(one.text for one in constraints)
+        raise TableRefused(
+            "the table's constraints cannot be evaluated",
+            why=f"{texts}: {_first_line(error)}",
+            do="Correct or drop the constraint, or give the session the functions that it calls",
+        ) from error
+    except PySparkException as error:
+        raise StorageFailed("checking new rows", why=_first_line(error)) from error
+    if row is None:
+        return None
+    found = {name: row[spelled[name]] for name in wanted if name in spelled}
+    return ConstraintViolation(constraints[row[_WHICH]], RecordPlace.of(found, columns))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
