@@ -230,7 +230,7 @@ class TransformFailed(RangelandError):
 
 
 class RangeLost(RangelandError):
-    """Requested offsets are not in the log, or no longer."""
+    """Requested offsets are no longer in the log, or never were."""
 
     exit_code = 66
     data = "nothing of this run was landed; this log no longer has the lost offsets"

@@ -34,6 +34,7 @@ from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_conflicts import (
+    comes_first,
     outdated,
     overlapping,
     refuse_gaps,
@@ -252,7 +253,7 @@ class Runner:
                 self._mirror(to_the_end=False)
             self.refuse_disagreement()
             unfinished = self.target.history.unfinished()
-            first = next((u for u in unfinished if self._comes_first(u)), None)
+            first = next((u for u in unfinished if comes_first(self.job, self.kind, u)), None)
             if first is not None:
                 finished.append(self.committer.finish(first.plan, first, recovered=True))
                 continue
@@ -343,14 +344,6 @@ class Runner:
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         return same or self.target.history.landed_plan(plan)
 
-    def _comes_first(self, unfinished: UnfinishedPlan) -> bool:
-        """Every run commits prepared outcomes. Unfinished plans of its own sequence, and plans of
-        this job that repair the table or land quarantined batches, are finished first too."""
-        own = unfinished.plan.application == self.job.application and self.kind is PlanKind.RUN
-        mine = unfinished.plan.job == self.job.job
-        is_repair = unfinished.plan.kind in (PlanKind.MISSING, PlanKind.REDRIVE)
-        return own or (mine and is_repair) or unfinished.outcome is not None
-
     def _enter(
         self,
         plan: Plan,
@@ -364,8 +357,7 @@ class Runner:
             self.target.table.layout(self.rows)
         self.reading.wait_for_workers()
         self.target.open_or_create(self.rows)
-        warning = self.target.table.warning(replaces=plan.replaces)
-        if warning and warning not in self.warnings:
+        if warning := self.target.table.warning(replaces=plan.replaces):
             self._warn(warning)
         self._record(seen, seen_at_ms)
         return plan if self.target.enter(plan, unfinished) else None

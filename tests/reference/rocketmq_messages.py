@@ -19,7 +19,6 @@ from rangeland.decode.rocketmq.layout import (
     BORN_V6,
     CODEC_BITS,
     INNER_BATCH,
-    KEYS,
     LOG_APPEND_TIME,
     MAGIC_1,
     MAGIC_2,
@@ -29,7 +28,6 @@ from rangeland.decode.rocketmq.layout import (
     SMALLEST,
     STORE_V6,
     STORED,
-    TAGS,
     DecodedMessages,
     MessageWalk,
     StoredFault,
@@ -38,6 +36,7 @@ from rangeland.decode.rocketmq.layout import (
 from tests.reference.kafka_cursor import micros_of
 
 _MAX_INT64 = 2**63 - 1
+KEYS, TAGS = b"KEYS", b"TAGS"
 Property = tuple[bytes, bytes | None]
 
 

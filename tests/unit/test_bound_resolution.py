@@ -164,7 +164,7 @@ def test_times_asked_backwards_are_a_mistake_even_where_both_find_nothing() -> N
 
 
 def test_until_checkpoint_is_refused() -> None:
-    with pytest.raises(JobFileError, match="where a range begins"):
+    with pytest.raises(JobFileError, match="the beginning of a range"):
         resolved(request(Earliest(), FromCheckpoint()), log())
 
 

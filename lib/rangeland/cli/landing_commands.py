@@ -47,7 +47,7 @@ def plan(
     if out is not None and str(out).startswith("-"):
         raise UsageError(f"--out {out}: that is an option", do="Name the file right after --out")
     if out is not None and not out.absolute().parent.is_dir():
-        raise UsageError(f"--out {out}: its folder does not exist", do="Make it, or name another")
+        raise UsageError(f"--out {out}: its folder does not exist", do="Create it, or name another")
     preview = _preview(output, job)
     if out is not None:
         from rangeland.landing.plan_file import write_plan_file

@@ -172,7 +172,7 @@ def _answer(output: CommandOutput, made: Submission, package: Path, run: bool, j
 
 def _ships_jars(delta: str) -> bool:
     if delta not in ("packages", "jars"):
-        raise UsageError(f"--delta {delta}", do="It is packages or jars")
+        raise UsageError(f"--delta {delta}", do="Use packages or jars")
     return delta == "jars"
 
 

@@ -73,7 +73,7 @@ class PolicySpec(Section):
     )
     undecodable: OnUndecodable = Field(
         default="fail",
-        description="A record is intact, and its key or value is not what `decode` says: it is "
+        description="A record is intact, but its key or value does not match `decode`: it is "
         "missing a required field, for example; or the transform raises an exception for it. Per "
         "record: `skip` counts it as lost, `quarantine` "
         "keeps its bytes, and `rangeland redrive` lands it once it can be decoded, with another "

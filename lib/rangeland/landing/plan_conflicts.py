@@ -9,8 +9,18 @@ from rangeland.job import Job
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.model import Bounds, FromCheckpoint, Range
 from rangeland.planning.coverage_rule import common, coverage_of
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition
+
+
+def comes_first(job: Job, kind: PlanKind, unfinished: UnfinishedPlan) -> bool:
+    """Whether a command that makes plans of this kind finishes this one first. Every command
+    commits prepared outcomes. Unfinished plans of its own sequence, and plans of its job that
+    repair the table or land quarantined batches, are finished first too."""
+    plan = unfinished.plan
+    own = plan.application == job.application and kind is PlanKind.RUN
+    is_repair = plan.job == job.job and plan.kind in (PlanKind.MISSING, PlanKind.REDRIVE)
+    return own or is_repair or unfinished.outcome is not None
 
 
 def overlapping(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:

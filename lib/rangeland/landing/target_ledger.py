@@ -92,7 +92,7 @@ class TargetLedger:
             if not ledger.columns_to_add():
                 return  # a driver on another host, which has another lock, was first
             raise Conflict(
-                f"the ledger {ledger.path} could not be given its new columns",
+                f"the new columns could not be added to the ledger {ledger.path}",
                 why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
                 do="find out what else alters that table, then run again",
                 columns=[column.split("`")[1] for column in lacking],

@@ -225,7 +225,7 @@ def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
             return committed
         case FromCheckpoint():
             raise JobFileError(
-                "'checkpoint' can only be where a range begins",
+                "'checkpoint' can only be the beginning of a range",
                 do="use latest, a time or an offset for until",
             )
 

@@ -208,7 +208,7 @@ def worker_failure(text: str) -> RangelandError | None:
     if program := re.search(r'Cannot run program "([^"]+)"', text):
         return JobFileError(
             f"the Python of the workers{where} cannot be started",
-            why=f"there is no {program[1]} that runs",
+            why=f"there is no {program[1]} that can be run",
             do="Set spark.pyspark.python to the Python that the executors' hosts have, "
             f"or ship one: {SHIPPING}",
             python=program[1],

@@ -291,7 +291,7 @@ def jvm_gone(error: BaseException) -> EngineFailed:
     gone = EngineFailed(
         "the JVM that runs Spark has gone",
         why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
-        do="See what ended it (the system ends processes where memory runs out), then run "
+        do="Find out what ended it (the system kills processes when memory runs out), then run "
         "the same command again",
     )
     gone.__cause__ = error

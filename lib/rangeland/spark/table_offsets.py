@@ -50,7 +50,7 @@ def table_frame(
     if wrong:
         raise TableRefused(
             f"the rows of {path} do not say which offset they came from",
-            why=f"there is no column {' or '.join(wrong)} of the type of the contract",
+            why=f"there is no column {' or '.join(wrong)} of the expected type",
             do=f"let the transform keep {columns.topic}, {columns.partition} and {columns.offset} "
             "as they are",
         )

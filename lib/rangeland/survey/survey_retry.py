@@ -353,7 +353,7 @@ def _refuse_without_brokers(view: ClusterView) -> None:
     if view.has_no_brokers:
         raise Unreachable(
             "no broker is registered in the cluster",
-            why="its servers answer, and forget brokers that are down, with their topics",
+            why="its servers answer, but they forget brokers that are down, with their topics",
             do="start the brokers; if they are up, check that source.servers names their servers",
         )
 

@@ -48,11 +48,6 @@ class FrameReader:
         """How many bytes of an incomplete frame have arrived; 0 between two frames."""
         return self._end - self._start if self._body is None else LENGTH_BYTES + self._filled
 
-    @property
-    def wanted_bytes(self) -> int:
-        """How many bytes of the frame are missing, as far as known: first those of its length."""
-        return len(self.buffer())
-
     def buffer(self) -> memoryview:
         """Where to receive the next bytes; never empty. Valid until the next ``advance``."""
         if self._body is not None:

@@ -58,7 +58,7 @@ def _unreadable(text: str, why: str) -> JobFileError:
     if "@" in text:  # what precedes it may be a password
         text, why = "the address", "user and password do not belong in it"
     return JobFileError(
-        f"{text} does not say where the ZooKeeper is",
+        f"{text} is not the address of a ZooKeeper",
         why=why,
         do="write source.zookeeper as host:port[,host:port...][/path]",
     )

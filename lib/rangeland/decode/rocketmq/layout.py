@@ -32,7 +32,6 @@ PACKED, BORN_V6, STORE_V6, INNER_BATCH = 0x1, 0x10, 0x20, 0x80
 NEED_UNWRAP, CODEC_BITS = 0x40, 0x700
 """Brokers set NEED_UNWRAP together with INNER_BATCH, and clients a codec together with PACKED. No
 checksum covers these bits, so a contradiction means that one of them is damaged."""
-KEYS, TAGS = b"KEYS", b"TAGS"
 
 
 class StoredFault(IntEnum):

@@ -162,7 +162,7 @@ def _heard(scramp: Any, act: Callable[[], Any]) -> Any:
         return act()
     except (scramp.ScramException, ValueError, KeyError, IndexError) as error:
         raise RemoteProtocolError(
-            "the broker's side of SCRAM is not right, so it may be another's",
+            "the broker's part of the SCRAM login is wrong, so it may be another server",
             why=str(error),
             do="check that host and port are those of the broker, then ask its operator",
         ) from None
@@ -176,9 +176,9 @@ def _check_iterations(challenge: str) -> None:
     if is_number and MIN_ITERATIONS <= int(number) <= MAX_ITERATIONS:
         return
     raise RemoteProtocolError(
-        "the broker asks for a number of SCRAM rounds that is not taken",
-        why=f"it says {number[:20] or 'none'}; {MIN_ITERATIONS} to {MAX_ITERATIONS} are",
-        do="have the user's SCRAM credentials made with 4096 to 16384 iterations",
+        "the broker asks for a number of SCRAM iterations that is not accepted",
+        why=f"it says {number[:20] or 'none'}; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted",
+        do="create the user's SCRAM credentials again, with 4096 to 16384 iterations",
     )
 
 
@@ -242,7 +242,7 @@ def _token_refused(
     return JobFileError(
         "the broker refused the token",
         why="; ".join(dict.fromkeys(part for part in texts if part)) or judge(FAILED).name,
-        do="check source.security.sasl.token: whom it is for, its scope and when it ends",
+        do="check source.security.sasl.token: its audience, scope and expiry",
         code=answer.error_code or FAILED,
     )
 

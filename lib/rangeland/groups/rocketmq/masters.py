@@ -113,7 +113,7 @@ class MasterBrokers:
         if is_unknown:
             return None
         raise Unreachable(
-            f"no name server says who has topic {topic}",
+            f"no name server knows a broker that has topic {topic}",
             why="; ".join(f"{seed}: {why}" for seed, why in tried.items()),
             do="try again in a moment",
             topic=topic,
