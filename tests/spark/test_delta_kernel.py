@@ -383,6 +383,7 @@ from tests.spark_sessions import open_session
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.table_snapshot import Committed
 from rangeland.model import DataFile
+from rangeland.testing.processes import PATIENCE_S
 
 me = sys.argv[1]
 session = open_session(Path({scratch!r}, f"spark-{{me}}"), "local[1]")
