@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rangeland.api import FrozenPlan, backfill, land, plan, verify
+    from rangeland.api import FrozenPlan, backfill, land, plan, run_jobs, verify
     from rangeland.dataframe.datasource import RangelandSource
     from rangeland.errors import RangelandError
     from rangeland.job import Job
@@ -32,6 +32,7 @@ _HOMES = {
     "land": "rangeland.api",
     "open_spark": "rangeland.spark.spark_session",
     "plan": "rangeland.api",
+    "run_jobs": "rangeland.api",
     "verify": "rangeland.api",
 }
 
@@ -45,6 +46,7 @@ __all__ = [
     "land",
     "open_spark",
     "plan",
+    "run_jobs",
     "verify",
 ]
 

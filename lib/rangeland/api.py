@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rangeland import run as commands
+from rangeland.fleet.fleet_result import FleetResult
+from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, jobs_of, run_all
+from rangeland.fleet.table_jobs import job_files, loaded
 from rangeland.job import Job
+from rangeland.job.overrides import load_job
 from rangeland.job.source_settings import cluster_settings, with_cleanup
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, PlanKind
@@ -70,6 +76,25 @@ def plan(job: Job, spark: Any, progress: Progress | None = None) -> FrozenPlan:
 def land(job: Job, spark: Any, progress: Progress | None = None) -> RunResult:
     """Lands what the job asks for, exactly once, as ``rangeland run`` does."""
     return commands.run(job, spark, progress or NoProgress())
+
+
+def run_jobs(
+    paths: Sequence[str | Path],
+    spark: Any,
+    *,
+    parallel: int = 4,
+    settings: Sequence[str] = (),
+    progress: JobsProgress | None = None,
+) -> FleetResult[RunResult]:
+    """Lands what many job files ask for, as ``rangeland run`` does: ``paths`` are files or folders,
+    and a file whose ``sink.table`` contains ``{topic}`` lands each topic in a table of its own.
+    ``settings`` are overrides as for ``--set``. What fails is in the result; this raises only
+    UsageError, for a folder without job files."""
+    shown = progress or NoJobsProgress()
+    files, failed = loaded(
+        job_files(map(Path, paths)), lambda path: load_job(path, settings), asks_cluster=True
+    )
+    return run_all(jobs_of(files, failed, spark, shown), spark, shown, parallel)
 
 
 def backfill(

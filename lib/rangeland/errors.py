@@ -70,6 +70,19 @@ class RangelandError(Exception):
         return (_rebuild, (type(self), self.what, self.why, self.do, self.facts))
 
 
+def error_json(error: RangelandError) -> dict[str, Any]:
+    """The error with its exit code, facts, and what it means for data, retries and people."""
+    return {
+        "error": type(error).__name__,
+        "message": error.message,
+        "exit": error.exit_code,
+        "data": error.data,
+        "retry": error.retry,
+        "acts": error.acts,
+        "facts": error.facts,
+    }
+
+
 def _rebuild(
     kind: type[RangelandError], what: str, why: str, do: str, facts: dict[str, Any]
 ) -> RangelandError:

@@ -29,7 +29,7 @@ from rangeland.job.source_settings import cluster_settings, exposed, login_packa
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.adoption import adopt as adopt_table
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
-from rangeland.landing.early_survey import EarlySurvey, early_survey
+from rangeland.landing.early_survey import EarlySurvey, SurveyOf, early_survey
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
@@ -131,7 +131,12 @@ class Runner:
     """The lease in the job's group, while this run holds one."""
 
     def __init__(
-        self, job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.RUN
+        self,
+        job: Job,
+        spark: Any,
+        progress: Progress,
+        kind: PlanKind = PlanKind.RUN,
+        survey: SurveyOf = survey_of,
     ) -> None:
         self.job = job
         self.spark = spark
@@ -140,7 +145,7 @@ class Runner:
         transform = load_transform(job.sink.transform) if job.sink.transform else None
         progress.step(f"looking at the table {job.sink.table}")
         self.target = LandingTarget(spark, job)
-        self.row_format, ahead = self._row_format()
+        self.row_format, ahead = self._row_format(survey)
         self.rows = typed_rows(job.source.dialect, self.row_format)
         if transform is not None:
             self.rows = transformed_schema(spark, transform, self.rows)
@@ -149,14 +154,14 @@ class Runner:
         context = LandingContext(spark, job, self.target, progress, self._warn, self.row_format)
         self.reading = SliceReader(context, self.rows, transform)
         self.committer = PlanCommitter(context, self.reading)
-        self.planner = Planner(context, kind, self.committer.replacement, survey_of, ahead)
+        self.planner = Planner(context, kind, self.committer.replacement, survey, ahead)
 
-    def _row_format(self) -> tuple[RowFormat | None, EarlySurvey | None]:
+    def _row_format(self, survey: SurveyOf) -> tuple[RowFormat | None, EarlySurvey | None]:
         """And the survey that showed which schemas the records have, for the first plan."""
         kept = kept_schema_ids(self.job, self.target) if self.kind is PlanKind.REDRIVE else {}
         if kept or not self.job.decode.registered:
             return row_format_of(self.job, kept), None
-        ahead = early_survey(self.job, self.target, survey_of)
+        ahead = early_survey(self.job, self.target, survey)
         return row_format_of(self.job, schema_ids_in_logs(self.job, ahead.survey)), ahead
 
     def draft(self) -> tuple[PlanDraft, Survey]:

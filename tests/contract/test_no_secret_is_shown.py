@@ -26,7 +26,6 @@ import yaml
 from rich.console import Console
 
 from rangeland.cli.command_line import main
-from rangeland.cli.command_output import error_json
 from rangeland.connection import tokens
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection.pool import ConnectionPool
@@ -35,7 +34,7 @@ from rangeland.connection.tokens import fetch_token
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_login import login
 from rangeland.dialects.protocol_session import Credentials
-from rangeland.errors import JobFileError, RangelandError
+from rangeland.errors import JobFileError, RangelandError, error_json
 from rangeland.job import Job
 from rangeland.job.located_values import parse_job_text
 from rangeland.job.overrides import load_job

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rangeland.cli.command_output import unexpected_error
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
@@ -32,6 +31,7 @@ from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import prove
+from rangeland.spark.unexpected_errors import unexpected_error
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from tests import docs
 from tests import sample_results as made

@@ -17,13 +17,13 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from rangeland.cli.stop_signals import StopSignals
-from rangeland.errors import Bug, RangelandError, UsageError
+from rangeland.errors import RangelandError, UsageError, error_json
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
 from rangeland.spark.gateway import end_jvm
+from rangeland.spark.unexpected_errors import unexpected_error
 from rangeland.wording import counted
 
 if TYPE_CHECKING:
@@ -150,19 +150,6 @@ def interruption_message(writes: bool, plans: Sequence[Plan]) -> str:
     )
 
 
-def error_json(error: RangelandError) -> dict[str, Any]:
-    """The error with its exit code, facts, and what it means for data, retries and people."""
-    return {
-        "error": type(error).__name__,
-        "message": error.message,
-        "exit": error.exit_code,
-        "data": error.data,
-        "retry": error.retry,
-        "acts": error.acts,
-        "facts": error.facts,
-    }
-
-
 def _caused_by_interrupt(error: BaseException | None) -> bool:
     seen: list[BaseException] = []
     while error is not None and not any(error is other for other in seen):
@@ -171,29 +158,6 @@ def _caused_by_interrupt(error: BaseException | None) -> bool:
         seen.append(error)
         error = error.__cause__ or error.__context__
     return False
-
-
-def unexpected_error(error: BaseException) -> RangelandError:
-    """An unforeseen exception as one of our errors: its message is kept, its traceback is not
-    shown."""
-    frames = traceback.extract_tb(error.__traceback__)
-    is_of_jvm = any("py4j" in Path(frame.filename).parts for frame in frames)
-    if is_of_jvm:
-        from py4j.protocol import Py4JNetworkError
-
-        from rangeland.spark.spark_jobs import jvm_gone
-
-        if isinstance(error, ConnectionError | EOFError | Py4JNetworkError):
-            return jvm_gone(error)
-    last = frames[-1:]
-    place = f" in {os.path.basename(last[0].filename)}:{last[0].lineno}" if last else ""
-    bug = Bug(
-        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
-        why=f"Rangeland did not expect this{place}",
-        do="Run it again with --debug and report what it prints",
-    )
-    bug.__cause__ = error
-    return bug
 
 
 def usage_error(mistyped: Any) -> UsageError:

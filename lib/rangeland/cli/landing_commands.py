@@ -4,31 +4,55 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import From, JobPath, Settings, Until, command, spark_for_rows
-from rangeland.errors import Conflict, UsageError
+from rangeland.cli.many_jobs import (
+    JobPaths,
+    ManyJobs,
+    Parallel,
+    answer_all,
+    answer_each,
+    load_jobs,
+    many_jobs,
+)
+from rangeland.cli.options import (
+    From,
+    Settings,
+    Until,
+    command,
+    load_with_schemas,
+    spark_for,
+    spark_for_rows,
+)
+from rangeland.errors import Conflict, RangelandError, UsageError
 
 if TYPE_CHECKING:
+    from rangeland.fleet.table_jobs import TableJob
     from rangeland.job import Job
     from rangeland.landing.plan_file import ReviewedPlan
     from rangeland.planning.plan import PlanKind
+    from rangeland.progress_events import Progress
     from rangeland.results import PlanPreview, RunResult
 
 
 @command
 def plan(
     output: CommandOutput,
-    job_file: JobPath,
+    job_files: JobPaths,
     from_bound: From = None,
     until_bound: Until = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the plan to a file, for `apply`."),
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Write the plan to a file, for `apply`; many plans to a folder of that name.",
+        ),
     ] = None,
     settings: Settings = None,
 ) -> None:
@@ -41,18 +65,19 @@ def plan(
       rangeland plan orders.yaml --out plan.json    review it, then
       rangeland apply plan.json                     land exactly that
     """
-    from rangeland.job.overrides import load_job
-
-    job, text = load_job(job_file, settings or (), from_bound, until_bound)
     if out is not None and str(out).startswith("-"):
         raise UsageError(f"--out {out}: that is an option", do="Name the file right after --out")
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: its folder does not exist", do="Create it, or name another")
-    preview = _preview(output, job)
+    jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound))
+    if isinstance(jobs, ManyJobs):
+        _preview_each(output, jobs, out=out)
+        return
+    preview = _preview(output, jobs.job)
     if out is not None:
         from rangeland.landing.plan_file import write_plan_file
 
-        write_plan_file(out, preview, text)
+        write_plan_file(out, preview, jobs.text)
         if not output.quiet:
             print(f"Written to {out}. Do it with: rangeland apply {out}", file=sys.stderr)
 
@@ -60,30 +85,38 @@ def plan(
 @command
 def run(
     output: CommandOutput,
-    job_file: JobPath,
+    job_files: JobPaths,
     from_bound: From = None,
     until_bound: Until = None,
+    parallel: Parallel = None,
     settings: Settings = None,
 ) -> None:
     """Land what is new. Running it again at any time lands nothing twice.
 
-    If an earlier run died, its plan is finished first, with exactly the same ranges.
+    If an earlier run died, its plan is finished first, with exactly the same ranges. Several
+    jobs, and the tables of a job whose sink.table contains {topic}, are landed side by side in one
+    Spark session; one that fails stops no other.
 
     \b
     Examples:
       rangeland run orders.yaml
       rangeland run orders.yaml --until 2026-01-31T06:00:00Z --json
       rangeland run orders.yaml --set limits.max_records=1000000
+      rangeland run orders.yaml clicks.yaml
+      rangeland run jobs/ --parallel 8
     """
     output.writes = True
 
-    from rangeland.job.overrides import load_job
-
-    job, _ = load_job(job_file, settings or (), from_bound, until_bound)
+    jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
 
     from rangeland.run import run as run_job
 
-    _answer_run(output, run_job(job, spark_for_rows(output, job), output.progress()))
+    if isinstance(jobs, ManyJobs):
+        from rangeland.fleet.fleet_run import run_all
+
+        answer_all(output, jobs, run_all)
+        return
+    _answer_run(output, run_job(jobs.job, spark_for(output, jobs.job), output.progress()))
 
 
 @command
@@ -91,7 +124,9 @@ def apply(
     output: CommandOutput,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="[JOB.yaml] FILE", help="A file written by `plan --out`."),
+        typer.Argument(
+            metavar="[JOB.yaml] FILE", help="A file written by `plan --out`, or a folder of them."
+        ),
     ],
     settings: Settings = None,
 ) -> None:
@@ -111,6 +146,9 @@ def apply(
 
     from rangeland.landing.plan_file import read_plan_file
 
+    if len(files) == 1 and files[0].is_dir():
+        _apply_each(output, files[0], settings or ())
+        return
     if len(files) > 2:
         raise UsageError(f"apply takes one plan file, not {len(files)} files", do="Name one")
     reviewed = read_plan_file(files[-1])
@@ -125,7 +163,7 @@ def apply(
 @command
 def backfill(
     output: CommandOutput,
-    job_file: JobPath,
+    job_files: JobPaths,
     from_bound: From = None,
     until_bound: Until = None,
     dry_run: Annotated[
@@ -139,6 +177,7 @@ def backfill(
         bool,
         typer.Option("--replace", help="Land the range again, replacing the rows that are there."),
     ] = False,
+    parallel: Parallel = None,
     settings: Settings = None,
 ) -> None:
     """Land a range of your choice, without moving the checkpoint of the scheduled runs.
@@ -157,24 +196,30 @@ def backfill(
     """
     output.writes = not dry_run
 
-    from rangeland.job.overrides import load_job, require_closed_range
-
     if missing and (replace or from_bound is not None or until_bound is not None):
         raise UsageError(
             "--missing finds its ranges itself", do="Leave out --replace, --from and --until"
         )
-    job, text = load_job(job_file, settings or (), from_bound, until_bound)
-    if not missing:
-        require_closed_range(text, job)
+    load = load_with_schemas(settings, from_bound, until_bound, is_closed=not missing)
+    jobs = load_jobs(job_files, load, parallel)
 
     from rangeland.planning.plan import PlanKind
     from rangeland.run import backfill as backfill_job
 
     kind = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
-    if dry_run:
-        _preview(output, job, kind)
+    if isinstance(jobs, ManyJobs):
+        if dry_run:
+            _preview_each(output, jobs, kind)
+            return
+        from rangeland.fleet.fleet_run import run_all
+
+        answer_all(output, jobs, partial(run_all, kind=kind))
         return
-    _answer_run(output, backfill_job(job, spark_for_rows(output, job), output.progress(), kind))
+    if dry_run:
+        _preview(output, jobs.job, kind)
+        return
+    spark = spark_for(output, jobs.job)
+    _answer_run(output, backfill_job(jobs.job, spark, output.progress(), kind))
 
 
 # --- shared --------------------------------------------------------------------
@@ -184,9 +229,71 @@ def _preview(output: CommandOutput, job: Job, kind: PlanKind | None = None) -> P
     from rangeland.render.plan_view import plan_picture
     from rangeland.run import preview
 
-    result = preview(job, spark_for_rows(output, job), output.progress(), kind)
+    result = preview(job, spark_for(output, job), output.progress(), kind)
     output.answer(result.to_json(), plan_picture(result))
     return result
+
+
+def _preview_each(
+    output: CommandOutput, jobs: ManyJobs, kind: PlanKind | None = None, out: Path | None = None
+) -> None:
+    """Shows the plans of many tables, and writes each to a file of its own in the folder
+    ``out``."""
+    from rangeland.landing.plan_file import write_plan_file
+    from rangeland.run import preview
+
+    if out is not None:
+        _make_empty_folder(out)
+
+    def work(one: TableJob, spark: Any, progress: Progress) -> PlanPreview:
+        result = preview(one.job, spark, progress, kind)
+        if out is not None:
+            write_plan_file(out / f"{one.name}.json", result, one.text)
+        return result
+
+    answer_each(output, jobs, work)
+    if out is not None and not output.quiet:
+        print(f"Written to {out}. Do it with: rangeland apply {out}", file=sys.stderr)
+
+
+def _make_empty_folder(out: Path) -> None:
+    """Raises UsageError where something is there: it might be an older plan."""
+    try:
+        out.mkdir(exist_ok=True)
+        is_empty = not any(out.iterdir())
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: the plans of many tables need a folder",
+            why=error.strerror or str(error),
+            do="Name a new folder",
+        ) from error
+    if not is_empty:
+        raise UsageError(f"--out {out}: that folder is not empty", do="Name a new folder")
+
+
+def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) -> None:
+    """Applies each plan file of a folder, which ``plan --out`` has written."""
+    from rangeland.fleet.table_jobs import FailedFile, LoadedFile, files_in
+    from rangeland.landing.plan_file import read_plan_file
+    from rangeland.run import apply as apply_job
+
+    files: list[LoadedFile] = []
+    failed: list[FailedFile] = []
+    plans: dict[int, ReviewedPlan] = {}
+    for path in files_in(folder, [".json"], "plan files"):
+        try:
+            reviewed = read_plan_file(path)
+            job = _job_of_plan([path], reviewed, settings)
+            plans[id(job)] = reviewed
+            files.append(LoadedFile(job, reviewed.text))
+        except RangelandError as error:
+            failed.append(FailedFile(str(path), error))
+
+    def work(one: TableJob, spark: Any, progress: Progress) -> RunResult:
+        reviewed = plans[id(one.job)]
+        return apply_job(one.job, reviewed.plan, reviewed.seen, spark, progress)
+
+    answer_each(output, many_jobs(files, failed), work)
 
 
 def _answer_run(output: CommandOutput, result: RunResult) -> None:

@@ -15,6 +15,7 @@ from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 
 if TYPE_CHECKING:
     from rangeland.job import Job
+    from rangeland.job.located_values import JobText
 
 P = ParamSpec("P")
 
@@ -87,6 +88,28 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
 
     run.__signature__ = inspect.Signature([context, *own, *_COMMON.values()])  # type: ignore[attr-defined]
     return run
+
+
+def load_with_schemas(
+    settings: list[str] | None,
+    from_bound: str | None = None,
+    until_bound: str | None = None,
+    *,
+    is_closed: bool = False,
+) -> Callable[[Path], tuple[Job, JobText]]:
+    """Loads job files with the options of a command that reads records. A schema that cannot be
+    used is refused at once, and so is a range with an open end where it has to be closed."""
+    from rangeland.job.overrides import load_job, require_closed_range
+    from rangeland.job.payload_formats import refuse_unusable_schemas
+
+    def load(path: Path) -> tuple[Job, JobText]:
+        job, text = load_job(path, settings or (), from_bound, until_bound)
+        if is_closed:
+            require_closed_range(text, job)
+        refuse_unusable_schemas(job)
+        return job, text
+
+    return load
 
 
 def spark_for_rows(output: CommandOutput, job: Job) -> Any:

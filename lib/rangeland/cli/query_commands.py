@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.many_jobs import JobPaths, ManyJobs, Parallel, answer_each, load_jobs
 from rangeland.cli.options import JobPath, Settings, Until, command, spark_for
 from rangeland.errors import RangeLost
 
+if TYPE_CHECKING:
+    from rangeland.job import Job
+    from rangeland.job.located_values import JobText
+
 
 @command
-def check(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
+def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None) -> None:
     """Check everything that a run needs: job file, brokers, topics, Spark, table. Writes nothing.
 
     \b
     Example:
       rangeland check orders.yaml
     """
-    from rangeland.job.overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    jobs = load_jobs(job_files, _load(settings))
 
     from rangeland.queries.job_check import check as check_job
     from rangeland.render.status_view import check_picture
 
+    if isinstance(jobs, ManyJobs):
+        answer_each(
+            output,
+            jobs,
+            lambda one, spark, progress: check_job(one.job, lambda: spark, progress),
+            lambda found: found.exit_code,
+        )
+        return
+    job = jobs.job
     result = check_job(job, lambda: spark_for(output, job), output.progress())
     output.answer(result.to_json(), check_picture(result))
     if not result.is_well:
@@ -33,7 +47,12 @@ def check(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
 
 
 @command
-def status(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
+def status(
+    output: CommandOutput,
+    job_files: JobPaths,
+    parallel: Parallel = None,
+    settings: Settings = None,
+) -> None:
     """Show how far a job is compared with its logs: checkpoint, end, lag. Writes nothing.
 
     \b
@@ -41,19 +60,25 @@ def status(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
       rangeland status orders.yaml
       rangeland status orders.yaml --json | tail -n 1 | jq '[.partitions[].lag] | add'
     """
-    from rangeland.job.overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    jobs = load_jobs(job_files, _load(settings), parallel)
 
     from rangeland.queries.job_status import status as status_job
     from rangeland.render.status_view import status_picture
 
-    result = status_job(job, spark_for(output, job), output.progress())
+    if isinstance(jobs, ManyJobs):
+        answer_each(output, jobs, lambda one, *about: status_job(one.job, *about))
+        return
+    result = status_job(jobs.job, spark_for(output, jobs.job), output.progress())
     output.answer(result.to_json(), status_picture(result))
 
 
 @command
-def verify(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
+def verify(
+    output: CommandOutput,
+    job_files: JobPaths,
+    parallel: Parallel = None,
+    settings: Settings = None,
+) -> None:
     """Prove from the table itself that every landed offset is in it exactly once.
 
     Compares the offsets of all rows with the ledger, also after a restore, delete, optimize or
@@ -65,14 +90,20 @@ def verify(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
       rangeland verify orders.yaml
       rangeland verify orders.yaml --json | tail -n 1 | jq .holes
     """
-    from rangeland.job.overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    jobs = load_jobs(job_files, _load(settings), parallel, asks_cluster=False)
 
     from rangeland.queries.table_queries import verify as verify_job
     from rangeland.render.evidence_view import verify_picture
 
-    result = verify_job(job, spark_for(output, job), output.progress())
+    if isinstance(jobs, ManyJobs):
+        answer_each(
+            output,
+            jobs,
+            lambda one, *about: verify_job(one.job, *about),
+            lambda found: 0 if found.is_well else RangeLost.exit_code,
+        )
+        return
+    result = verify_job(jobs.job, spark_for(output, jobs.job), output.progress())
     output.answer(result.to_json(), verify_picture(result))
     if not result.is_well:
         raise typer.Exit(RangeLost.exit_code)
@@ -107,8 +138,11 @@ def find(
       rangeland find clicks.yaml clicks 1-0 123456
     """
     from rangeland.job.overrides import load_job, read_partition
+    from rangeland.job.topic_tables import job_of_topic
 
-    job, _ = load_job(job_file, settings or ())
+    job, text = load_job(job_file, settings or ())
+    if job.sink.is_per_topic:
+        job = job_of_topic(job, text, topic)[0]
     wanted = read_partition(job, topic, partition, broker)
 
     from rangeland.queries.table_queries import find as find_offset
@@ -161,3 +195,9 @@ def reached(
     output.answer(result.to_json(), reach_picture(result))
     if not result.is_reached:
         raise typer.Exit(Unreachable.exit_code)
+
+
+def _load(settings: list[str] | None) -> Callable[[Path], tuple[Job, JobText]]:
+    from rangeland.job.overrides import load_job
+
+    return lambda path: load_job(path, settings or ())

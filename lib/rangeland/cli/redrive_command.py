@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import JobPath, Settings, command, spark_for_rows
+from rangeland.cli.many_jobs import JobPaths, ManyJobs, answer_each, load_jobs
+from rangeland.cli.options import Settings, command, load_with_schemas, spark_for
 from rangeland.errors import UsageError
 
 
 @command
 def redrive(
     output: CommandOutput,
-    job_file: JobPath,
+    job_files: JobPaths,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -46,8 +48,6 @@ def redrive(
     """
     output.writes = not dry_run
 
-    from rangeland.job.overrides import load_job
-
     if dry_run and from_log:
         raise UsageError(
             "--dry-run does not read the log",
@@ -55,13 +55,16 @@ def redrive(
             "it is read",
             do="Leave out one of the two: what the log cannot provide stays in quarantine",
         )
-    job, _ = load_job(job_file, settings or ())
+    jobs = load_jobs(job_files, load_with_schemas(settings))
 
     from rangeland.render.loss_view import redrive_picture
     from rangeland.render.result_view import result_picture
     from rangeland.run import redrive as redrive_job
 
-    spark = spark_for_rows(output, job)
-    result = redrive_job(job, spark, output.progress(), from_log=from_log, dry_run=dry_run)
+    act = partial(redrive_job, from_log=from_log, dry_run=dry_run)
+    if isinstance(jobs, ManyJobs):
+        answer_each(output, jobs, lambda one, *about: act(one.job, *about))
+        return
+    result = act(jobs.job, spark_for(output, jobs.job), output.progress())
     done = None if result.done is None else result_picture(result.done)
     output.answer(result.to_json(), redrive_picture(result, done))

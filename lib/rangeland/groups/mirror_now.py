@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_backend
@@ -83,12 +84,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     cluster, logs = cluster.knowing(survey), survey.logs
     checkpoint = positions(standing.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
-    backend = open_backend(job, cluster)
-    try:
-        found = _push(backend, group.id, checkpoint)
-        name = backend.name
-    finally:
-        backend.close()
+    found, name = push_positions(job, cluster, checkpoint)
     state: State = "mirrored" if found.changed else "unchanged"
     return MirrorResult(
         job=job.job,
@@ -98,6 +94,18 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
         partitions=_pushed(found, logs),
         seconds=time.monotonic() - started,
     )
+
+
+def push_positions(
+    job: Job, cluster: ClusterSettings, checkpoint: dict[Partition, int]
+) -> tuple[MirrorOutcome, str]:
+    """Commits these offsets to the job's group, and returns what changed with the name of the
+    group's backend. Raises as ``push`` does."""
+    backend = open_backend(job, cluster)
+    try:
+        return _push(backend, group_of(job).id, checkpoint), backend.name
+    finally:
+        backend.close()
 
 
 def _push(backend: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> MirrorOutcome:

@@ -26,6 +26,7 @@ from rangeland.job.policy_section import PolicySpec
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.source_section import Source
 from rangeland.job.value_parsers import (
+    TOPIC_FIELD,
     FirstRun,
     From,
     Milliseconds,
@@ -100,7 +101,8 @@ class Sink(Section):
         json_schema_extra={"examples": ["lake/orders", "s3a://lake/orders", "main.sales.orders"]},
         description="Path or URI of a Delta table, or schema.table or catalog.schema.table. "
         "It is created if it does not exist. A path is used as it is, as Spark does: `%20` and "
-        "`#` are part of a folder's name.",
+        "`#` are part of a folder's name. With `{topic}` in it, such as `lake/{topic}`, each topic "
+        "has a table of its own, with its own ledger and checkpoint.",
     )
     partition_by: tuple[str, ...] = Field(
         default=(),
@@ -141,6 +143,9 @@ class Sink(Section):
             raise ValueError(f"a URI whose scheme is in lower case, {where.scheme}:")
         if where.scheme == "file" and where.authority:
             raise ValueError("a path, or a file URI without a host, such as file:///lake/orders")
+        fields = re.findall(r"(?i)\{\s*topics?\s*\}", table)
+        if fields not in ([], [TOPIC_FIELD]):
+            raise ValueError(f"{TOPIC_FIELD} once, where the topic's name belongs")
         return without_secrets(table)
 
     @field_validator("transform")
@@ -152,7 +157,13 @@ class Sink(Section):
 
     @property
     def is_catalog_name(self) -> bool:
-        return re.fullmatch(r"[\w`-]+(\.[\w`-]+){1,2}", self.table) is not None
+        name = self.table.replace(TOPIC_FIELD, "t")
+        return re.fullmatch(r"[\w`-]+(\.[\w`-]+){1,2}", name) is not None
+
+    @property
+    def is_per_topic(self) -> bool:
+        """Whether each topic has a table of its own."""
+        return TOPIC_FIELD in self.table
 
 
 class Group(Section):

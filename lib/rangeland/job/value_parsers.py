@@ -30,6 +30,9 @@ from rangeland.untrusted import MAX_INT64, parse_address
 
 Schema = dict[str, Any]
 
+TOPIC_FIELD = "{topic}"
+"""What stands for a topic's name in the name of a table."""
+
 # Strict: `true` is not a number, although Python treats it as 1.
 Whole = Annotated[int, Field(strict=True)]
 # At most a week: protocols have 32 bits for it, and sockets have limits of their own.

@@ -36,9 +36,9 @@ def early_survey(job: Job, target: LandingTarget, survey_of: SurveyOf) -> EarlyS
     at = time.monotonic()
     standing = target.history.standing(job.application)
     speed = speed_of(target.history.pace(job.application))
-    return EarlySurvey(at, job_survey(job, standing, speed, survey_of))
+    return EarlySurvey(at, survey_of(job, survey_request(job, standing, speed)))
 
 
-def job_survey(job: Job, standing: JobPosition, speed: ReadSpeed, survey_of: SurveyOf) -> Survey:
-    wanted = wanted_of(job, standing.topics, standing.checkpoint)
-    return survey_of(job, replace(wanted, speed=speed))
+def survey_request(job: Job, standing: JobPosition, speed: ReadSpeed) -> SurveyRequest:
+    """What one survey asks for all that the job's range needs."""
+    return replace(wanted_of(job, standing.topics, standing.checkpoint), speed=speed)

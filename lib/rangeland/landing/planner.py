@@ -18,7 +18,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed, with_cleanup
-from rangeland.landing.early_survey import EarlySurvey, job_survey
+from rangeland.landing.early_survey import EarlySurvey, survey_request
 from rangeland.landing.held_partitions import damaged
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
@@ -105,9 +105,13 @@ class Planner:
     def survey(self, standing: JobPosition) -> Survey:
         """One survey of the cluster for all that the job's range needs."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
-        survey = job_survey(self.job, standing, self.speed, self.survey_of)
+        survey = self.survey_of(self.job, self.wanted(standing))
         self.logs = survey.logs
         return survey
+
+    def wanted(self, standing: JobPosition) -> SurveyRequest:
+        """What ``survey`` asks the cluster."""
+        return survey_request(self.job, standing, self.speed)
 
     def refuse_gone(self, plan: Plan) -> Survey:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for what they have

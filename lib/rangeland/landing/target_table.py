@@ -30,7 +30,7 @@ from rangeland.delta.table_constraints import TableConstraint, constraints_of
 from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
 from rangeland.delta.table_snapshot import Snapshot
 from rangeland.dialects.row_schema import rows_of
-from rangeland.errors import Bug, Conflict, TableRefused
+from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.model import DataFile
 from rangeland.planning.plan import Plan
@@ -43,6 +43,13 @@ class TargetTable:
     """Answers are as of the last snapshot."""
 
     def __init__(self, spark: Any, job: Job) -> None:
+        if job.sink.is_per_topic:
+            raise UsageError(
+                f"{job.sink.table} stands for one table for each topic of the job {job.job}",
+                do="Use a command that takes all of them, such as `rangeland run`, or "
+                "`rangeland.run_jobs` in Python; or name one table, with --set sink.table=TABLE "
+                "and --set source.topics=[TOPIC]",
+            )
         self._spark = spark
         self._job = job
         self.kernel = DeltaKernel(spark)

@@ -1,0 +1,149 @@
+"""Commands about many tables: several job files, a folder of them, or a table for each topic.
+
+A command first loads its files: with one job of one table it goes on as it always has. Otherwise
+the same work is done for each table in one Spark session, and the answer lists the jobs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rangeland.cli.command_output import CommandOutput
+
+if TYPE_CHECKING:
+    from rangeland.fleet.fleet_result import FleetResult
+    from rangeland.fleet.fleet_run import JobsProgress, TableJobs
+    from rangeland.fleet.table_jobs import FailedFile, LoadedFile, TableJob
+    from rangeland.job import Job
+    from rangeland.job.located_values import JobText
+    from rangeland.progress_events import Progress
+
+JobPaths = Annotated[
+    list[Path],
+    typer.Argument(metavar="JOB.yaml...", help="Job files, or folders of them."),
+]
+Parallel = Annotated[
+    int | None,
+    typer.Option(
+        "--parallel",
+        metavar="N",
+        min=1,
+        help="With many tables: how many at a time. Two for each core by default, at most 16.",
+    ),
+]
+MOST_AT_A_TIME = 16
+INTERRUPTED = (
+    "Interrupted. Each table holds all records of its plan or none, never a part. Run the same "
+    "command again: it finishes what has begun, and no offset is landed twice."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OneJob:
+    """The command is about one table."""
+
+    job: Job
+    text: JobText
+
+
+@dataclass(frozen=True, slots=True)
+class ManyJobs:
+    """The command is about many tables, or about files of which some cannot be used."""
+
+    files: list[LoadedFile]
+    failed: list[FailedFile]
+    parallel: int
+
+
+def load_jobs(
+    paths: Sequence[Path],
+    load: Callable[[Path], tuple[Job, JobText]],
+    parallel: int | None = None,
+    *,
+    asks_cluster: bool = True,
+) -> OneJob | ManyJobs:
+    """The jobs of a command line. Raises JobFileError for a single file that cannot be used, and
+    UsageError for a folder without job files."""
+    if len(paths) == 1 and not paths[0].is_dir():
+        job, text = load(paths[0])
+        if not job.sink.is_per_topic:
+            return OneJob(job, text)
+
+    from rangeland.fleet.table_jobs import job_files, loaded
+
+    files, failed = loaded(job_files(paths), load, asks_cluster=asks_cluster)
+    return many_jobs(files, failed, parallel)
+
+
+def many_jobs(
+    files: list[LoadedFile], failed: list[FailedFile], parallel: int | None = None
+) -> ManyJobs:
+    return ManyJobs(files, failed, parallel or min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1)))
+
+
+def answer_all(
+    output: CommandOutput,
+    many: ManyJobs,
+    act: Callable[[TableJobs, Any, JobsProgress, int], FleetResult[Any]],
+) -> None:
+    """Does the work for all tables, and prints the answer with the most severe exit code. Spark is
+    not started where no file can be used."""
+    from rangeland.fleet.fleet_run import TableJobs, for_each, jobs_of
+    from rangeland.render.fleet_view import LiveJobs, fleet_picture
+
+    progress = LiveJobs(output.progress())
+    output.when_interrupted = INTERRUPTED if output.writes else ""
+    if many.files:
+        spark = _session(output, many)
+        jobs = jobs_of(many.files, many.failed, spark, progress)
+        result = act(jobs, spark, progress, many.parallel)
+    else:
+        nothing = TableJobs((), tuple(many.failed))
+        result = for_each(nothing, lambda _job: _never(), progress, 1)
+    output.answer(result.to_json(), fleet_picture(result))
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def answer_each(
+    output: CommandOutput,
+    many: ManyJobs,
+    work: Callable[[TableJob, Any, Progress], Any],
+    exit_code_of: Callable[[Any], int] = lambda _result: 0,
+) -> None:
+    """``answer_all`` for a command that does each table by itself."""
+    from rangeland.fleet.fleet_run import TableProgress, for_each
+
+    def act(jobs: TableJobs, spark: Any, progress: JobsProgress, parallel: int) -> FleetResult[Any]:
+        return for_each(
+            jobs,
+            lambda one: work(one, spark, TableProgress(one, progress)),
+            progress,
+            parallel,
+            exit_code_of,
+        )
+
+    answer_all(output, many, act)
+
+
+def _session(output: CommandOutput, many: ManyJobs) -> Any:
+    """One session for all, in which the Spark jobs of different tables share the cores fairly."""
+    from rangeland.delta.store_kinds import S3_SCHEMES, scheme_of
+    from rangeland.spark.spark_session import open_spark
+
+    output.progress().step("starting Spark")
+    tables = [file.job.sink.table for file in many.files]
+    on_s3 = next((table for table in tables if scheme_of(table) in S3_SCHEMES), tables[0])
+    names = sorted({file.job.job for file in many.files})
+    fair = {"spark.scheduler.mode": "FAIR"}
+    return open_spark(f"rangeland {', '.join(names)[:100]}", fair, table=on_s3)
+
+
+def _never() -> Any:
+    raise AssertionError("there is no job")

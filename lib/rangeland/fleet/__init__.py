@@ -1,0 +1,1 @@
+"""Many tables in one session: several job files, and jobs with a table for each topic."""

@@ -1,0 +1,78 @@
+"""What became of each of many jobs, as values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from rangeland.errors import (
+    BadRecord,
+    Bug,
+    Conflict,
+    JobFileError,
+    RangelandError,
+    RangeLost,
+    Unreachable,
+    UsageError,
+    error_json,
+)
+
+BY_SEVERITY = (Bug, JobFileError, UsageError, RangeLost, BadRecord, Conflict, Unreachable)
+"""The worst first: what somebody has to repair, then what is decided, then what passes."""
+
+
+class Answer(Protocol):
+    """The result of a command for one job."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+A = TypeVar("A", bound=Answer, covariant=True)
+
+
+@dataclass(frozen=True)
+class JobOutcome(Generic[A]):
+    """One job of many: its result, or the error that ended it. ``table`` is None where the job's
+    tables are not known. ``exit_code`` may differ from 0 for a result, too, such as a table that
+    lacks rows."""
+
+    job: str
+    table: str | None
+    result: A | None
+    error: RangelandError | None
+    exit_code: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        document = error_json(self.error) if self.error is not None else {}
+        document |= self.result.to_json() if self.result is not None else {}
+        name = {"job": self.job, "table": self.table, "exit": self.exit_code}
+        return {**document, **name, "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True)
+class FleetResult(Generic[A]):
+    """All of them, in the order of their files and tables."""
+
+    outcomes: tuple[JobOutcome[A], ...]
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """The most severe one."""
+        return most_severe(outcome.exit_code for outcome in self.outcomes)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "jobs": [outcome.to_json() for outcome in self.outcomes],
+            "exit": self.exit_code,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def most_severe(exit_codes: Iterable[int]) -> int:
+    """Of exit codes of this library, the one for all of them."""
+    order = [kind.exit_code for kind in BY_SEVERITY]
+    found = {code for code in exit_codes if code != 0}
+    return min(found, key=lambda code: order.index(code) if code in order else -1, default=0)

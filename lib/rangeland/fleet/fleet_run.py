@@ -1,0 +1,285 @@
+"""Runs many jobs side by side in one Spark session.
+
+Each job is a run of its own, with its own table, ledger, plan and proof; what they share is the
+session and the survey of their cluster. One that fails stops no other. The driver may be killed
+at any moment: the next run finishes each table's plan by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from rangeland.errors import Conflict, RangelandError
+from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
+from rangeland.fleet.shared_survey import SharedSurveys
+from rangeland.fleet.table_jobs import FailedFile, LoadedFile, TableJob, table_jobs
+from rangeland.groups.mirror_now import push_positions
+from rangeland.groups.offset_mirror import positions
+from rangeland.job.source_settings import cluster_settings
+from rangeland.model import Partition
+from rangeland.planning.plan import PlanKind
+from rangeland.progress_events import NoProgress
+from rangeland.results import RunResult
+from rangeland.run import Runner
+from rangeland.spark.unexpected_errors import unexpected_error
+
+A = TypeVar("A", bound=Answer)
+
+
+class JobsProgress(Protocol):
+    """Receives what happens in a session of many jobs, from many threads."""
+
+    def step(self, text: str) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+    def job_done(self, outcome: JobOutcome[Any], done: int, count: int) -> None: ...
+
+
+class NoJobsProgress:
+    """A ``JobsProgress`` that ignores what it receives."""
+
+    def step(self, text: str) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+    def job_done(self, outcome: JobOutcome[Any], done: int, count: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableJobs:
+    """The jobs of some files: those whose tables are known, and what cannot be used."""
+
+    jobs: tuple[TableJob, ...]
+    failed: tuple[FailedFile, ...] = ()
+
+
+class TableProgress(NoProgress):
+    """The progress of one job of many: only its warnings are shown, with its table's name."""
+
+    def __init__(self, job: TableJob, progress: JobsProgress) -> None:
+        self._table = job.job.sink.table
+        self._progress = progress
+
+    def warn(self, text: str) -> None:
+        self._progress.warn(f"{self._table}: {text}")
+
+
+def jobs_of(
+    files: Iterable[LoadedFile], failed: Iterable[FailedFile], spark: Any, progress: JobsProgress
+) -> TableJobs:
+    """The jobs of these files, each table once for each name of a job."""
+    progress.step("looking for the tables of the jobs")
+    jobs: list[TableJob] = []
+    bad = list(failed)
+    seen: dict[tuple[str, str], str] = {}
+    for file in files:
+        try:
+            found = table_jobs(file, spark)
+            for one in found:
+                _refuse_twice(one, file.text.name, seen)
+            jobs += found
+        except RangelandError as error:
+            bad.append(FailedFile(file.text.name, error, file.job.job))
+    return TableJobs(tuple(jobs), tuple(bad))
+
+
+def _refuse_twice(one: TableJob, name: str, seen: dict[tuple[str, str], str]) -> None:
+    key = (one.job.job, one.job.sink.table)
+    other = seen.setdefault(key, name)
+    if other != name:
+        raise Conflict(
+            f"{other} and {name} are both the job {key[0]} of the table {key[1]}",
+            why="they would share one checkpoint",
+            do="give one of them another name or another table",
+        )
+
+
+def for_each(
+    jobs: TableJobs,
+    work: Callable[[TableJob], A],
+    progress: JobsProgress,
+    parallel: int,
+    exit_code_of: Callable[[A], int] = lambda _answer: 0,
+) -> FleetResult[A]:
+    """Does the work for every job, ``parallel`` at a time, in the order given."""
+    started = time.monotonic()
+    count = len(jobs.jobs) + len(jobs.failed)
+    failed = [
+        JobOutcome[A](one.job or one.name, None, None, one.error, one.error.exit_code, 0.0)
+        for one in jobs.failed
+    ]
+    for done, outcome in enumerate(failed, 1):
+        progress.job_done(outcome, done, count)
+
+    def do(job: TableJob) -> JobOutcome[A]:
+        return _outcome(job, work, exit_code_of)
+
+    pool = ThreadPoolExecutor(max(1, parallel), thread_name_prefix="rangeland-job")
+    outcomes: dict[int, JobOutcome[A]] = {}
+    try:
+        begun = {pool.submit(do, job): index for index, job in enumerate(jobs.jobs)}
+        for future in as_completed(begun):
+            outcome = outcomes[begun[future]] = future.result()
+            progress.job_done(outcome, len(failed) + len(outcomes), count)
+    finally:
+        # After an interruption nothing more begins, and what has begun is not waited for.
+        pool.shutdown(wait=False, cancel_futures=True)
+    all_of_them = (*failed, *(outcomes[index] for index in sorted(outcomes)))
+    return FleetResult(all_of_them, time.monotonic() - started)
+
+
+def _outcome(
+    job: TableJob, work: Callable[[TableJob], A], exit_code_of: Callable[[A], int]
+) -> JobOutcome[A]:
+    started = time.monotonic()
+    names = (job.job.job, job.job.sink.table)
+    try:
+        result = work(job)
+        code = exit_code_of(result)
+        return JobOutcome(*names, result, None, code, time.monotonic() - started)
+    except Exception as error:  # one job's failure is its own, whatever it is
+        ours = error if isinstance(error, RangelandError) else unexpected_error(error)
+        return JobOutcome(*names, None, ours, ours.exit_code, time.monotonic() - started)
+
+
+# --- landing ---------------------------------------------------------------------------------
+
+
+def run_all(
+    jobs: TableJobs,
+    spark: Any,
+    progress: JobsProgress,
+    parallel: int,
+    kind: PlanKind = PlanKind.RUN,
+) -> FleetResult[RunResult]:
+    """Lands what each job asks for, those with the most to read first. The tables are looked at
+    before the clusters are asked, so that one survey serves all jobs of a cluster."""
+    surveys = SharedSurveys()
+    openings: dict[int, Opened | Exception] = {}
+
+    def open_table(job: TableJob) -> Opened | Exception:
+        try:
+            return Opened(job, spark, progress, kind, surveys)
+        except Exception as error:  # raised where the job is run
+            return error
+
+    progress.step(f"looking at {len(jobs.jobs)} tables")
+    with ThreadPoolExecutor(max(1, parallel)) as pool:
+        for job, opened in zip(jobs.jobs, pool.map(open_table, jobs.jobs), strict=True):
+            openings[id(job)] = opened
+    ready = [one for one in openings.values() if isinstance(one, Opened)]
+    if kind in SURVEYED:
+        surveys.announce((one.runner.job, one.wanted) for one in ready)
+    progress.step("asking for leaders and offsets")
+    sizes = {id(one.job): one.offsets_to_read(surveys) for one in ready}
+    largest_first = sorted(jobs.jobs, key=lambda job: -sizes.get(id(job), 0))
+
+    def land(job: TableJob) -> RunResult:
+        opened = openings[id(job)]
+        if isinstance(opened, Exception):
+            raise opened
+        return opened.runner.run()
+
+    progress.step(f"landing {len(jobs.jobs)} tables, {parallel} at a time")
+    landed = for_each(TableJobs(tuple(largest_first), jobs.failed), land, progress, parallel)
+    outcomes = _in_order(landed.outcomes, jobs.jobs)
+    if kind is PlanKind.RUN:
+        outcomes = mirrored(outcomes, ready, progress)
+    return replace(landed, outcomes=outcomes)
+
+
+SURVEYED = frozenset({PlanKind.RUN, PlanKind.BACKFILL, PlanKind.REPLACE})
+"""The kinds of plan that begin with a survey of the job's range."""
+
+
+class Opened:
+    """A job whose table has been looked at."""
+
+    def __init__(
+        self,
+        job: TableJob,
+        spark: Any,
+        progress: JobsProgress,
+        kind: PlanKind,
+        surveys: SharedSurveys,
+    ) -> None:
+        self.job = job
+        of_table = TableProgress(job, progress)
+        self.runner = Runner(job.job, spark, of_table, kind, surveys.survey_of)
+        self._standing = self.runner.target.history.standing(job.job.application)
+        if job.template is not None:
+            _refuse_other_topics(job, self._standing.topics)
+        self.wanted = self.runner.planner.wanted(self._standing)
+
+    def offsets_to_read(self, surveys: SharedSurveys) -> int:
+        """About how much the job has to do, for the order of the jobs."""
+        survey = surveys.ahead(self.job.job)
+        if survey is None:
+            return 0
+        begins = {p: mark.until_offset for p, mark in self._standing.checkpoint.items()}
+        return sum(
+            max(0, log.end_offset - max(log.start_offset, begins.get(p, 0)))
+            for p, log in survey.logs.items()
+        )
+
+    def positions(self) -> dict[Partition, int]:
+        """What has landed so far, as offsets to commit."""
+        target = self.runner.target
+        target.refresh()
+        standing = target.history.standing(self.job.job.application)
+        return positions(standing.checkpoint, self.runner.planner.logs)
+
+
+def _refuse_other_topics(job: TableJob, landed: Iterable[str]) -> None:
+    (topic,) = job.job.source.topics
+    if others := sorted(set(landed) - {topic}):
+        raise Conflict(
+            f"the table {job.job.sink.table} has {', '.join(others)}, not {topic}",
+            why="another topic of this job was landed in it",
+            do="land one of them in another table, with a job file of its own",
+        )
+
+
+def _in_order(
+    outcomes: Sequence[JobOutcome[A]], jobs: Sequence[TableJob]
+) -> tuple[JobOutcome[A], ...]:
+    """As the files and topics are named, and not as they were landed."""
+    place = {(one.job.job, one.job.sink.table): index for index, one in enumerate(jobs)}
+    return tuple(sorted(outcomes, key=lambda o: place.get((o.job, o.table or ""), -1)))
+
+
+# --- groups ----------------------------------------------------------------------------------
+
+
+def mirrored(
+    outcomes: tuple[JobOutcome[RunResult], ...], ready: Sequence[Opened], progress: JobsProgress
+) -> tuple[JobOutcome[RunResult], ...]:
+    """Commits what the tables of a template have landed to its group, in one go. A failure is a
+    warning of its results: the rows are safe, and the next run commits it."""
+    templates = {id(one.job.template): one.job.template for one in ready if one.job.template}
+    for key, template in templates.items():
+        if template.group is None:
+            continue
+        of_template = [one for one in ready if id(one.job.template) == key]
+        progress.step(f"mirroring the checkpoint to the group {template.group.id}")
+        try:
+            checkpoint = {p: at for one in of_template for p, at in one.positions().items()}
+            push_positions(template, cluster_settings(template), checkpoint)
+        except RangelandError as error:
+            text = f"the checkpoint is not mirrored: {error}"
+            progress.warn(text)
+            tables = {one.job.job.sink.table for one in of_template}
+            outcomes = tuple(_warned(one, text) if one.table in tables else one for one in outcomes)
+    return outcomes
+
+
+def _warned(outcome: JobOutcome[RunResult], text: str) -> JobOutcome[RunResult]:
+    if outcome.result is None:
+        return outcome
+    warnings = (*outcome.result.warnings, text)
+    return replace(outcome, result=replace(outcome.result, warnings=warnings))

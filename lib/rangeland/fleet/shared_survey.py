@@ -1,0 +1,156 @@
+"""One survey of a cluster for all jobs of a session that read it.
+
+A survey has a constant number of requests per broker, so that a hundred tables need one survey
+and not a hundred. Each job gets the part about its own topics. A shared survey that fails, or
+that a job does not fit in, costs nothing but time: that job then takes its own, and fails by
+itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TypeVar
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.dialects.dialect import load_dialect
+from rangeland.errors import RangelandError
+from rangeland.groups.job_survey import survey_of
+from rangeland.job import Job
+from rangeland.job.source_settings import cluster_settings
+from rangeland.landing.early_survey import FRESH_SECONDS, SurveyOf
+from rangeland.model import Partition, Survey
+from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.survey.cluster_survey import SurveyRequest
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _WaitingJobs:
+    """The jobs of one cluster that have not begun, and the last survey for all of them."""
+
+    waiting: dict[int, tuple[Job, SurveyRequest]]
+    survey: Survey | None = None
+    taken_at: float = 0.0
+
+
+class SharedSurveys:
+    """Surveys for jobs that were announced, each of which may use a shared one once. Any other
+    survey is taken as usual. For use from many threads."""
+
+    def __init__(
+        self, take: SurveyOf = survey_of, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._take = take
+        self._clock = clock
+        self._lock = Lock()
+        self._clusters: list[tuple[tuple[ClusterSettings, bool], _WaitingJobs]] = []
+        self._cluster_of: dict[int, _WaitingJobs] = {}
+
+    def announce(self, wanted: Iterable[tuple[Job, SurveyRequest]]) -> None:
+        """Jobs that will ask for exactly these surveys."""
+        for job, request in wanted:
+            if not may_share(job, request):
+                continue
+            cluster = self._find(job)
+            cluster.waiting[id(job)] = (job, request)
+            self._cluster_of[id(job)] = cluster
+
+    def _find(self, job: Job) -> _WaitingJobs:
+        settings = cluster_settings(job)
+        # Of a policy, only whether it holds partitions without a leader matters to a survey.
+        holds = settings.policy.ever(LossKind.UNREACHABLE, Action.HOLD)
+        key = (replace(settings, policy=Policy()), holds)
+        for known, cluster in self._clusters:
+            if known == key:
+                return cluster
+        cluster = _WaitingJobs({})
+        self._clusters.append((key, cluster))
+        return cluster
+
+    def ahead(self, job: Job) -> Survey | None:
+        """The survey that the job would get now, taken if need be; None if it will take its own."""
+        with self._lock:
+            cluster = self._cluster_of.get(id(job))
+            if cluster is None or id(job) not in cluster.waiting:
+                return None
+            if cluster.survey is None or self._clock() - cluster.taken_at > FRESH_SECONDS:
+                self._renew(cluster)
+            return None if cluster.survey is None else part_of(cluster.survey, job.source.topics)
+
+    def survey_of(self, job: Job, wanted: SurveyRequest) -> Survey:
+        """In place of ``job_survey.survey_of``; raises what that raises."""
+        survey = self.ahead(job)
+        with self._lock:
+            cluster = self._cluster_of.pop(id(job), None)
+            asked = None if cluster is None else cluster.waiting.pop(id(job), None)
+        if survey is None or asked is None or asked[1] != wanted:
+            return self._take(job, wanted)
+        return survey
+
+    def _renew(self, cluster: _WaitingJobs) -> None:
+        """Surveys for all jobs that wait. Where that fails, each of them takes its own."""
+        job, _ = next(iter(cluster.waiting.values()))
+        wanted = merged([request for _, request in cluster.waiting.values()])
+        try:
+            cluster.survey = self._take(job, wanted)
+            cluster.taken_at = self._clock()
+        except RangelandError as error:
+            logger.info("Each of %d jobs takes its own survey: %s", len(cluster.waiting), error)
+            cluster.survey = None
+            cluster.waiting.clear()
+
+
+def may_share(job: Job, wanted: SurveyRequest) -> bool:
+    """Whether a survey for other topics too means the same for this job: it takes all partitions
+    of listed topics, asks for no group's offsets, and its offsets are numbers of records."""
+    capabilities = load_dialect(job.source.dialect).capabilities
+    is_plain = not capabilities.offsets_are_bytes and capabilities.has_metadata
+    return bool(wanted.topics) and not wanted.partitions and not wanted.groups and is_plain
+
+
+def merged(wanted: Iterable[SurveyRequest]) -> SurveyRequest:
+    """One request for all of these."""
+    requests = list(wanted)
+    return SurveyRequest(
+        topics=tuple(dict.fromkeys(t for w in requests for t in w.topics)),
+        times_ms=tuple(sorted({t for w in requests for t in w.times_ms})),
+        known=frozenset(t for w in requests for t in w.known),
+        marks=tuple(mark for w in requests for mark in w.marks),
+        checkpoint={p: mark for w in requests for p, mark in w.checkpoint.items()},
+        speed=next((w.speed for w in requests if w.speed is not None), None),
+    )
+
+
+def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
+    """What a survey says about these topics, and about the cluster as a whole."""
+    mine = frozenset(topics)
+
+    def by_partition(values: Mapping[Partition, T]) -> dict[Partition, T]:
+        return {p: value for p, value in values.items() if p.topic in mine}
+
+    def by_pair(values: Mapping[tuple[Partition, K], T]) -> dict[tuple[Partition, K], T]:
+        return {(p, of): value for (p, of), value in values.items() if p.topic in mine}
+
+    return replace(
+        survey,
+        logs=by_partition(survey.logs),
+        offsets_for_times=by_pair(survey.offsets_for_times),
+        group_offsets=by_pair(survey.group_offsets),
+        elsewhere=frozenset(p for p in survey.elsewhere if p.topic in mine),
+        inexact=frozenset((p, t) for p, t in survey.inexact if p.topic in mine),
+        entries=by_pair(survey.entries),
+        unreachable=by_partition(survey.unreachable),
+        hidden=survey.hidden & mine,
+        epoch_ends=by_partition(survey.epoch_ends),
+        agreed=by_partition(survey.agreed),
+        retention={topic: kept for topic, kept in survey.retention.items() if topic in mine},
+        expiring=by_partition(survey.expiring),
+    )

@@ -1,0 +1,77 @@
+"""A job with one table for each topic: ``sink.table: lake/{topic}``. Pure.
+
+Such a job file is a template. ``job_of_topic`` makes the job of one topic from it: the same file
+with only that topic's fields, and its own table, ledger and checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rangeland.errors import JobFileError
+from rangeland.job.job_file import Job, Sink
+from rangeland.job.located_values import JobText
+from rangeland.job.value_parsers import TOPIC_FIELD
+from rangeland.patterns import matches
+
+
+def job_of_topic(template: Job, text: JobText, topic: str) -> tuple[Job, JobText]:
+    """The job that lands this topic, and its text. It has no group: drivers that share a topic's
+    partitions would have to join once for each table."""
+    values = {key: value for key, value in text.values.items() if key != "group"}
+    source = {k: v for k, v in values["source"].items() if k != "topic_pattern"}
+    values["source"] = {**source, "topics": [topic], **_only(source, "partitions", topic)}
+    if isinstance(of_range := values.get("range"), dict):
+        values["range"] = {**of_range, **_only(of_range, "from", topic, "until")}
+    policy = values.get("policy")
+    if isinstance(policy, dict) and isinstance(rules := policy.get("topics"), dict):
+        kept = {pattern: rule for pattern, rule in rules.items() if matches(str(pattern), topic)}
+        values["policy"] = {**policy, "topics": kept}
+    values["sink"] = {**values["sink"], "table": table_of_topic(template.sink, topic)}
+    of_topic = replace(text, values=values)
+    return Job.of(of_topic), of_topic
+
+
+def is_asked_for(template: Job, topic: str) -> bool:
+    """Whether the range has anything of this topic: a mapping lands only what it lists."""
+    sides = (template.range.from_, template.range.until)
+    return all(not side.only_listed or any(p.topic == topic for p in side.listed) for side in sides)
+
+
+def table_of_topic(sink: Sink, topic: str) -> str:
+    """The table of a topic. A path has the topic's name as it is. In the name of a catalog table,
+    where case does not count and few characters may be used, letters become small, and what
+    is not a letter, a digit or ``_`` becomes ``_``."""
+    if sink.is_catalog_name:
+        topic = re.sub(r"[^a-z0-9_]", "_", topic.lower())
+    return sink.table.replace(TOPIC_FIELD, topic)
+
+
+def refuse_shared_tables(template: Job, topics: Iterable[str]) -> None:
+    """Raises JobFileError where two topics would land in one table."""
+    owners: dict[str, str] = {}
+    for topic in topics:
+        table = table_of_topic(template.sink, topic)
+        other = owners.setdefault(table, topic)
+        if other != topic:
+            raise JobFileError(
+                f"the topics {other} and {topic} of the job {template.job} would share the table "
+                f"{table}",
+                why="in the name of a catalog table, capital letters become small, and what is "
+                "not a letter, a digit or _ becomes _",
+                do="give one of them a job of its own, or land in folders, where names stay as "
+                "they are",
+            )
+
+
+def _only(section: Mapping[str, Any], key: str, topic: str, *others: str) -> dict[str, Any]:
+    """The fields that are mappings by topic, with this topic alone."""
+    found = {}
+    for name in (key, *others):
+        value = section.get(name)
+        if isinstance(value, dict):
+            found[name] = {k: v for k, v in value.items() if str(k) == topic}
+    return found

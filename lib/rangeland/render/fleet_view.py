@@ -1,0 +1,109 @@
+"""What became of each of many jobs, as text: a line for each, then the problems in full."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rangeland.fleet.fleet_result import FleetResult, JobOutcome
+from rangeland.render.error_view import error_picture
+from rangeland.render.progress_view import LiveProgress
+from rangeland.render.text_drawing import listed, safe_text, table_of
+from rangeland.results import PlanPreview, RunResult, Status, VerifyResult
+from rangeland.wording import counted, duration, number
+
+MAX_ERRORS = 5
+"""Errors that are shown in full."""
+
+
+def fleet_picture(result: FleetResult[Any]) -> RenderableType:
+    """All jobs of a command with the result of each."""
+    table = table_of("job", "table", "result", ">records", ">seconds")
+    for outcome in result.outcomes:
+        table.add_row(
+            safe_text(outcome.job),
+            safe_text(outcome.table or ""),
+            _word(outcome),
+            safe_text(_records(outcome)),
+            safe_text(f"{outcome.seconds:.1f}"),
+        )
+    parts: list[RenderableType] = [_title(result), Text(), table]
+    failed = [outcome.error for outcome in result.outcomes if outcome.error is not None]
+    for error in failed[:MAX_ERRORS]:
+        parts += [Text(), error_picture(error)]
+    if len(failed) > MAX_ERRORS:
+        parts.append(safe_text(f"{len(failed) - MAX_ERRORS} more errors: see them with --json"))
+    warnings = [
+        f"{outcome.table}: {text}"
+        for outcome in result.outcomes
+        for text in getattr(outcome.result, "warnings", ())
+    ]
+    return Group(*parts, *listed("warning", warnings, "yellow"))
+
+
+def outcome_line(outcome: JobOutcome[Any], done: int, count: int) -> str:
+    """``3 of 100: lake/orders: landed 10,000 records (1.2 s)``."""
+    records = _records(outcome)
+    what = f"{_word(outcome).plain}{f' {records} records' if records else ''}"
+    where = outcome.table or outcome.job
+    return f"{done} of {count}: {where}: {what} ({duration(outcome.seconds)})"
+
+
+def _title(result: FleetResult[Any]) -> Text:
+    failed = sum(1 for outcome in result.outcomes if outcome.exit_code)
+    words = Counter(_word(o).plain for o in result.outcomes if not o.exit_code)
+    good = [f"{number(count)} {word}" for word, count in words.items()]
+    title = Text(counted(len(result.outcomes), "table"), "bold").append(": ")
+    title.append(", ".join(good), style="green" if good else "")
+    if failed:
+        title.append(f"{', ' if good else ''}{number(failed)} failed", style="bold red")
+    return title.append_text(safe_text(f" ({duration(result.seconds)})"))
+
+
+def _word(outcome: JobOutcome[Any]) -> Text:
+    """What became of a job, in a word or two."""
+    if outcome.error is not None:
+        return Text(f"{type(outcome.error).__name__}, exit {outcome.exit_code}", "bold red")
+    if outcome.exit_code:
+        return Text(f"exit {outcome.exit_code}", "bold red")
+    match outcome.result:
+        case RunResult(state=state):
+            return Text(state, "green" if state == "landed" else "")
+        case PlanPreview():
+            return Text("planned", "green")
+        case Status():
+            return Text("behind" if _lag(outcome.result) else "up to date")
+    return Text("ok", "green")
+
+
+def _records(outcome: JobOutcome[Any]) -> str:
+    """How many records, or offsets, a result is about; empty if that says nothing."""
+    match outcome.result:
+        case RunResult(state="landed") as run:
+            return number(run.counts.landed)
+        case PlanPreview() as preview:
+            return number(preview.draft.plan.width)
+        case Status() as status:
+            return number(_lag(status))
+        case VerifyResult() as verified:
+            return number(sum(piece.landed or 0 for piece in verified.pieces))
+    return ""
+
+
+def _lag(status: Status) -> int:
+    return sum(partition.lag for partition in status.partitions)
+
+
+class LiveJobs:
+    """Shows the progress of a session of many jobs: a line for each that is done."""
+
+    def __init__(self, progress: LiveProgress) -> None:
+        self._progress = progress
+        self.step = progress.step
+        self.warn = progress.warn
+
+    def job_done(self, outcome: JobOutcome[Any], done: int, count: int) -> None:
+        self._progress.step(outcome_line(outcome, done, count))

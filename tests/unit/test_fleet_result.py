@@ -1,0 +1,74 @@
+"""The result of many jobs: each as it would be alone, and the most severe exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.errors import Unreachable
+from rangeland.fleet.fleet_result import FleetResult, JobOutcome, most_severe
+from rangeland.fleet.fleet_run import NoJobsProgress, TableJobs, for_each
+from rangeland.fleet.table_jobs import FailedFile, TableJob
+from rangeland.job import Job
+from rangeland.job.located_values import parse_job_text
+from rangeland.results import CheckResult
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ([], 0),
+        ([0, 0], 0),
+        ([0, 75], 75),
+        ([75, 66, 0], 66),
+        ([73, 75], 73),
+        ([66, 78], 78),
+        ([70, 78, 64], 70),
+        ([66, 1], 1),
+    ],
+)
+def test_the_exit_code_is_the_most_severe_one(codes: list[int], expected: int) -> None:
+    assert most_severe(codes) == expected
+
+
+def table_job(name: str) -> TableJob:
+    text = parse_job_text(
+        f"job: {name}\nsource: {{servers: [k:9092], topics: [t]}}\nsink: {{table: lake/{name}}}\n",
+        f"{name}.yaml",
+    )
+    return TableJob(Job.of(text), text)
+
+
+def work(one: TableJob) -> CheckResult:
+    if one.job.job == "gone":
+        raise Unreachable("no broker answers", do="start one")
+    if one.job.job == "odd":
+        raise KeyError("odd")
+    return CheckResult(one.job.job)
+
+
+def test_one_job_s_failure_is_its_own() -> None:
+    jobs = [table_job(name) for name in ("a", "gone", "odd", "b")]
+    failed = FailedFile("bad.yaml", Unreachable("bad"))
+    found = for_each(TableJobs(tuple(jobs), (failed,)), work, NoJobsProgress(), 2)
+    assert [(o.job, o.exit_code) for o in found.outcomes] == [
+        ("bad.yaml", 75),
+        ("a", 0),
+        ("gone", 75),
+        ("odd", 70),
+        ("b", 0),
+    ]
+    assert found.exit_code == 70
+    first, *_ = found.to_json()["jobs"][1:]
+    assert (first["job"], first["table"], first["exit"], first["ok"]) == ("a", "lake/a", 0, True)
+    gone = found.to_json()["jobs"][2]
+    assert (gone["error"], gone["exit"], gone["table"]) == ("Unreachable", 75, "lake/gone")
+    assert "no broker answers" in gone["message"].lower()
+
+
+def test_nothing_to_do_is_well() -> None:
+    assert FleetResult[CheckResult]((), 0.0).to_json() == {"jobs": [], "exit": 0, "seconds": 0.0}
+
+
+def test_the_name_of_the_job_is_that_of_its_file_where_nothing_else_is_known() -> None:
+    outcome = JobOutcome[CheckResult]("bad.yaml", None, None, Unreachable("bad"), 75, 0.0)
+    assert outcome.to_json()["table"] is None

@@ -1,0 +1,105 @@
+"""Which jobs a command line means, before Spark is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rangeland.cli import command_line
+from rangeland.cli.many_jobs import ManyJobs, OneJob, load_jobs
+from rangeland.errors import JobFileError, UsageError
+from rangeland.fleet import table_jobs
+from rangeland.fleet.table_jobs import job_files
+from rangeland.job.overrides import load_job
+
+
+def write(folder: Path, name: str, table: str = "lake/t", topics: str = "[t]") -> Path:
+    path = folder / f"{name}.yaml"
+    source = f"{{servers: ['127.0.0.1:1'], topics: {topics}}}"
+    path.write_text(f"job: {name}\nsource: {source}\nsink: {{table: '{table}'}}\n")
+    return path
+
+
+def test_a_folder_means_its_own_job_files_by_name(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    write(tmp_path / "more", "deeper")
+    paths = [write(tmp_path, name) for name in ("b", "a")]
+    (tmp_path / "notes.txt").write_text("no job")
+    assert job_files([tmp_path, paths[0]]) == sorted(paths)
+
+
+@pytest.mark.parametrize("name", ["empty", "nothing.yaml"])
+def test_a_folder_without_jobs_and_a_file_that_is_not_there_are_refused(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=name):
+        job_files([tmp_path / name])
+
+
+def test_one_job_of_one_table_is_what_it_always_was(tmp_path: Path) -> None:
+    found = load_jobs([write(tmp_path, "a")], load_job)
+    assert isinstance(found, OneJob)
+    assert found.job.job == "a"
+
+
+def test_a_table_for_each_topic_makes_many_of_one(tmp_path: Path) -> None:
+    found = load_jobs([write(tmp_path, "a", "lake/{topic}", "[x, y]")], load_job)
+    assert isinstance(found, ManyJobs)
+    assert [file.topics for file in found.files] == [("x", "y")]
+
+
+def test_a_folder_is_many_even_with_one_file(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    assert isinstance(load_jobs([tmp_path], load_job), ManyJobs)
+
+
+def test_one_bad_file_is_an_error_alone_and_a_failure_among_others(tmp_path: Path) -> None:
+    bad = write(tmp_path, "BAD")
+    with pytest.raises(JobFileError):
+        load_jobs([bad], load_job)
+    found = load_jobs([write(tmp_path, "a"), bad], load_job)
+    assert isinstance(found, ManyJobs)
+    assert [file.job.job for file in found.files] == ["a"]
+    assert [(one.name, one.error.exit_code) for one in found.failed] == [(str(bad), 78)]
+
+
+def test_where_no_file_can_be_used_spark_is_not_started(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rangeland.spark.spark_session.open_spark", _never)
+    bad = [str(write(tmp_path, name)) for name in ("BAD", "WORSE")]
+    assert command_line.main(["run", *bad, "--json"]) == 78
+    answer = json.loads(capfd.readouterr().out)
+    assert answer["exit"] == 78
+    assert [(one["job"], one["table"], one["exit"]) for one in answer["jobs"]] == [
+        (bad[0], None, 78),
+        (bad[1], None, 78),
+    ]
+
+
+def test_a_cluster_that_cannot_be_reached_shows_before_spark_is_started(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rangeland.spark.spark_session.open_spark", _never)
+    path = write(tmp_path, "a", "lake/{topic}", "[]")
+    text = path.read_text().replace("topics: []", "topic_pattern: t.*")
+    path.write_text(text)
+    settings = ["--set", "source.timeouts={survey_ms: 300, connect_ms: 200}"]
+    assert command_line.main(["run", str(path), *settings, "--json"]) == 75
+    (only,) = json.loads(capfd.readouterr().out)["jobs"]
+    assert only["error"] == "Unreachable"
+
+
+def test_the_topics_of_a_list_are_known_without_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_jobs, "survey_of", _never)
+    job, _ = load_job(write(tmp_path, "a", "lake/{topic}", "[x, y]"))
+    assert table_jobs.topics_of(job) == ("x", "y")
+
+
+def _never(*_: object, **__: object) -> None:
+    raise AssertionError("nobody should ask for this")
