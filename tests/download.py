@@ -27,6 +27,9 @@ ONLY_SLOW = {
     "delta-4.0.0",
     "delta-4.4.0-spark-4.0",
     "delta-4.4.0-spark-4.1",
+    "gcs-connector-4.0.0",
+    "hadoop-azure-3.5.0",
+    "hadoop-gcp-3.5.0",
     "hadoop-minicluster-3.5.0",
     "postgres-17.5.0",
 }

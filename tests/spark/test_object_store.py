@@ -22,7 +22,8 @@ import pytest
 import rangeland
 from rangeland.delta.data_files import FileWriter
 from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.store_access import S3Keys, StoreSettings
+from rangeland.delta.s3_access import S3Keys, S3Settings
+from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.java import SMALL_JVM
@@ -301,8 +302,8 @@ def test_a_provider_that_arrow_does_not_have_is_asked_by_the_driver(
     finally:
         for key in given:
             system.clearProperty(key)
-    assert found.s3 is not None
-    assert found.s3.keys == S3Keys(s3.access_key, s3.secret_key)
+    assert isinstance(found.service, S3Settings)
+    assert found.service.keys == S3Keys(s3.access_key, s3.secret_key)
 
 
 def test_check_says_what_excludes_other_writers_and_a_run_has_no_reason_to_warn(

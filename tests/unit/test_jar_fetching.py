@@ -71,7 +71,9 @@ def test_coordinates_and_excludes_become_attributes() -> None:
 
 
 def test_an_archive_is_asked_for_without_dependencies() -> None:
-    module = ElementTree.fromstring(ivy_module("x", JarSet(("a.b:c:1",), archive="all")))
+    module = ElementTree.fromstring(
+        ivy_module("x", JarSet(("a.b:c:1",), classifier="all", packaging="tar.gz"))
+    )
     (dependency,) = module.findall("dependencies/dependency")
     assert dependency.get("transitive") == "false"
     (artifact,) = dependency.findall("artifact")
@@ -92,7 +94,7 @@ cd "$(dirname "$last")" && mkdir -p t/lib && echo 1 > t/main.jar && echo 2 > t/l
 echo 3 > t/readme && tar czf a.tar.gz -C t . && rm -r t
 """
     pretend_java(tmp_path, monkeypatch, script)
-    monkeypatch.setitem(JAR_SETS, NAME, JarSet(("a:b:1",), archive="all"))
+    monkeypatch.setitem(JAR_SETS, NAME, JarSet(("a:b:1",), classifier="all", packaging="tar.gz"))
     assert {jar.name: jar.read_text() for jar in jar_files(NAME)} == {
         "b.jar": "2\n",
         "main.jar": "1\n",

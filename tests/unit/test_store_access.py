@@ -11,14 +11,10 @@ import pyarrow.fs as pafs
 import pytest
 
 from rangeland.delta.data_files import store_error
+from rangeland.delta.hadoop_settings import HadoopSettings
 from rangeland.delta.java_errors import translate
-from rangeland.delta.store_access import (
-    S3Keys,
-    S3Settings,
-    StoreSettings,
-    open_store,
-    store_settings,
-)
+from rangeland.delta.s3_access import S3Keys, S3Settings
+from rangeland.delta.store_access import StoreSettings, open_store, store_settings
 from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused, UsageError
 
 TABLE = "s3a://lake/orders"
@@ -27,12 +23,19 @@ ASKED = S3Keys("resolved", "by-hadoop", "for-an-hour")
 
 
 def settings(conf: Mapping[str, str], uri: str = TABLE) -> StoreSettings:
-    return store_settings(uri, conf.get, conf.get, lambda: ASKED)
+    return store_settings(uri, hadoop(conf), lambda: ASKED)
+
+
+def hadoop(conf: Mapping[str, str]) -> HadoopSettings:
+    def below(prefix: str) -> dict[str, str]:
+        return {name: value for name, value in conf.items() if name.startswith(prefix)}
+
+    return HadoopSettings(conf.get, conf.get, below)
 
 
 def s3(conf: Mapping[str, str], uri: str = TABLE) -> S3Settings:
-    found = settings(conf, uri).s3
-    assert found is not None
+    found = settings(conf, uri).service
+    assert isinstance(found, S3Settings)
     return found
 
 
@@ -127,8 +130,8 @@ def test_the_first_credentials_provider_with_an_answer_counts(
 
 def test_keys_are_in_no_repr_and_survive_pickling() -> None:
     found = settings({**KEYS, "fs.s3a.session.token": "tOkEn"})
-    assert found.s3 is not None
-    for shown in (repr(found), str(found.s3), repr(found.s3.keys)):
+    assert isinstance(found.service, S3Settings)
+    for shown in (repr(found), str(found.service), repr(found.service.keys)):
         assert not any(secret in shown for secret in ("AKIDEXAMPLE", "sEcReT", "tOkEn"))
     assert pickle.loads(pickle.dumps(found)) == found
 
@@ -141,7 +144,7 @@ def test_encryption_that_executors_cannot_do_is_refused(algorithm: str) -> None:
 
 
 def test_other_stores_are_what_their_uri_says(tmp_path: Path) -> None:
-    assert settings(KEYS, "abfss://c@a.dfs.core.windows.net/t").s3 is None
+    assert settings(KEYS, "/lake/t").service is None
     store, path = open_store(f"file:{tmp_path}/a%20b")
     assert isinstance(store, pafs.LocalFileSystem)
     assert path == f"{tmp_path}/a%20b"

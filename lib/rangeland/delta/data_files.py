@@ -30,7 +30,7 @@ from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.column_mapping import relabelled, stored_fields
 from rangeland.delta.file_statistics import StatsCollector, has_bounds
 from rangeland.delta.partition_values import Values, folder, split, with_computed
-from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.store_access import StoreSettings, has_folders, open_store
 from rangeland.delta.table_constraints import refuse_nulls
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused
@@ -42,12 +42,16 @@ PAGE_BYTES = 1 << 20
 
 _CODECS = {"zstd": ("zstd", 1), "snappy": ("snappy", None), "none": ("none", None)}
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
-# Arrow gives S3's errors no number, only their names.
+# Arrow gives the errors of object stores no number, only their names.
 _DENIED_BY_S3 = re.compile(
     r"\b(ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_(ACCESS_KEY_ID|CLIENT_TOKEN_ID|SIGNATURE)"
     r"|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 403)\b"
 )
+_DENIED_ELSEWHERE = re.compile(
+    r"Azure Error: \[(Authentication|Authorization)\w*\]|\b(PERMISSION_DENIED|UNAUTHENTICATED)\b"
+)
 _NO_BUCKET = "NO_SUCH_BUCKET"
+_NO_CONTAINER = "ContainerNotFound"
 logger = logging.getLogger(__name__)
 NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
 """A file is in the way, or a name is too long."""
@@ -223,7 +227,7 @@ class FileWriter:
         full = self._full(pending.path)
         parent = full.rsplit("/", 1)[0]
         if parent not in self._folders:
-            if not isinstance(self._store, pafs.S3FileSystem):  # S3 has no folders
+            if has_folders(self._store):
                 self._store.create_dir(parent, recursive=True)
             self._folders.add(parent)
         self._started.append(pending.path)
@@ -318,6 +322,12 @@ def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErro
     reason = str(error)
     if _DENIED_BY_S3.search(reason):
         do = "Check that the keys in fs.s3a.* are right and may read and write the table's folder"
+        return TableRefused(what, why=reason, do=do, **facts)
+    if _DENIED_ELSEWHERE.search(reason):
+        do = "Check that the credentials in fs.azure.* or fs.gs.* are right and may read and write "
+        return TableRefused(what, why=reason, do=do + "the table's folder", **facts)
+    if _NO_CONTAINER in reason:
+        do = "Check the container's name, and create it if there is none"
         return TableRefused(what, why=reason, do=do, **facts)
     if _NO_BUCKET in reason:
         do = "Check that the bucket exists and that fs.s3a.endpoint is its store"

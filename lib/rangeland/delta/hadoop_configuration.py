@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangeland.delta.store_access import S3Keys, StoreSettings, store_settings
+from rangeland.delta.hadoop_settings import HadoopSettings
+from rangeland.delta.s3_access import S3Keys
+from rangeland.delta.store_access import StoreSettings, store_settings
 from rangeland.delta.store_kinds import S3_SCHEMES, is_passed_over, scheme_of, store_capabilities
 from rangeland.delta.table_metadata import StoreCapabilities
 from rangeland.errors import UsageError
@@ -62,9 +64,13 @@ class HadoopConf:
 
     def storage(self, uri: str) -> StoreSettings:
         """How to reach the store, as this session's Hadoop does; see ``store_access``."""
-        return store_settings(
-            uri, lambda name: self.java.get(name), self._password, lambda: self._s3_keys(uri)
-        )
+        conf = HadoopSettings(lambda name: self.java.get(name), self._password, self._below)
+        return store_settings(uri, conf, lambda: self._s3_keys(uri))
+
+    def _below(self, prefix: str) -> dict[str, str]:
+        """All settings whose names begin with ``prefix``."""
+        found = self.java.getPropsWithPrefix(prefix)
+        return {f"{prefix}{name}": str(value) for name, value in found.items()}
 
     def _password(self, name: str) -> str | None:
         """A value that may be in a Hadoop credential store."""

@@ -119,8 +119,9 @@ def _refused_by_store(what: str, reason: str, chain: Chain) -> RangelandError | 
         return UsageError(
             what,
             why=reason,
-            do="Start Spark with the store's Hadoop file system; for s3a: "
-            "--packages org.apache.hadoop:hadoop-aws, in the version of Spark's own Hadoop",
+            do="Start Spark with the store's Hadoop file system: --packages with "
+            "org.apache.hadoop:hadoop-aws for s3a, hadoop-azure for abfss or hadoop-gcp for gs, in "
+            "the version of Spark's own Hadoop",
         )
     return None
 

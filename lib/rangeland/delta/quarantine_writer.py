@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from rangeland.delta.data_files import store_error, sync_file
 from rangeland.delta.quarantine_schema import RECORD, SCHEMA
-from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.store_access import StoreSettings, has_folders, open_store
 from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile, QuarantinedBytes, Range
 from rangeland.planning.slice_receipt import Receipt
@@ -106,7 +106,8 @@ class QuarantineWriter:
         full = f"{root}/{name}"
         table = _table(rows)
         try:
-            store.create_dir(root, recursive=True)
+            if has_folders(store):
+                store.create_dir(root, recursive=True)
             with store.open_output_stream(full) as sink:
                 pq.write_table(table, sink, compression="zstd", store_schema=False)
                 size = sink.tell()

@@ -1,94 +1,50 @@
 """How to reach the store of one table: a value that the driver makes and executors open.
 
 Spark and Delta use Hadoop's file systems, executors write through Arrow's. The settings of the
-former (``fs.s3a.*``) are translated to the latter here, so that they are set only once.
-Hadoop's defaults apply as well.
+former are translated to the latter, so that they are set only once: a module for each kind of
+store (``s3_access``, ``azure_access``, ``google_access``, ``hdfs_access``). What says where a store
+is, who asks and how files are encrypted is translated, or refused by name; buffers, retries and
+the like are those of each client.
 
 The value has keys in clear text, since executors cannot look them up; they are kept out of
 every ``repr`` and are never written to a plan, a ledger or a log. Pure, apart from ``open``:
-the configuration is passed in as a function.
+the configuration is passed in as functions.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.store_kinds import S3_SCHEMES
+from rangeland.delta.azure_access import AzureSettings, azure_settings
+from rangeland.delta.google_access import GoogleSettings, google_settings
+from rangeland.delta.hadoop_settings import HadoopSettings
+from rangeland.delta.hdfs_access import HdfsSettings, hdfs_settings
+from rangeland.delta.s3_access import S3Keys, S3Settings, s3_settings
+from rangeland.delta.store_kinds import AZURE_SCHEMES, HDFS_SCHEMES, S3_SCHEMES
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import StorageFailed, TableRefused
 
-Lookup = Callable[[str], str | None]
-
-CONNECT_SECONDS = 10
-# Hadoop's default, in this order.
-_DEFAULT_PROVIDERS = (
-    "TemporaryAWSCredentialsProvider,SimpleAWSCredentialsProvider,"
-    "EnvironmentVariableCredentialsProvider,IAMInstanceCredentialsProvider"
-)
-# Arrow's own chain on the executor finds the same credentials as these (environment, profile,
-# web identity, container, instance), and renews them.
-_CHAIN = frozenset(
-    [
-        "EnvironmentVariableCredentialsProvider",
-        "ProfileCredentialsProvider",
-        "WebIdentityTokenFileCredentialsProvider",
-        "WebIdentityTokenCredentialsProvider",
-        "ContainerCredentialsProvider",
-        "EC2ContainerCredentialsProviderWrapper",
-        "InstanceProfileCredentialsProvider",
-        "IAMInstanceCredentialsProvider",
-        "DefaultCredentialsProvider",
-        "DefaultAWSCredentialsProviderChain",
-    ]
-)
-_AMAZON = re.compile(r"s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d+))?\.amazonaws\.com(?:\.cn)?")
-_REGION = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d+)\.")
-
-
-@dataclass(frozen=True, slots=True)
-class S3Keys:
-    """``session_token`` is set for temporary keys."""
-
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    session_token: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class S3Settings:
-    """``endpoint`` is ``host:port``, None for Amazon's own. Without ``keys`` requests are
-    anonymous, or signed with the credentials of the executor's environment."""
-
-    bucket: str
-    endpoint: str | None = None
-    scheme: str = "https"
-    region: str | None = None
-    virtual_hosts: bool = False
-    anonymous: bool = False
-    keys: S3Keys | None = field(default=None, repr=False)
+Service = S3Settings | AzureSettings | GoogleSettings | HdfsSettings
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The URI of a table, and how its store is reached. ``s3`` is None for other stores,
-    whose URI is all that is needed."""
+    """The URI of a table, and how its store is reached; None for the local disk, and for a URI
+    that is all that is needed."""
 
     uri: str
-    s3: S3Settings | None = None
+    service: Service | None = None
 
     def open(self) -> tuple[pafs.FileSystem, str]:
         """The file system and the table's path in it. Plain paths are local."""
         try:
             where = TablePath.parse(self.uri)
-            if self.s3 is not None:
-                return _open_s3(self.s3), where.key
+            if self.service is not None:
+                return self.service.open(where)
             return _open_path(where)
         except (OSError, ValueError) as error:  # pa.ArrowInvalid is a ValueError
             raise StorageFailed(f"opening {self.uri}", why=str(error)) from error
@@ -99,142 +55,35 @@ def open_store(table: StoreSettings | str) -> tuple[pafs.FileSystem, str]:
     return (StoreSettings(table) if isinstance(table, str) else table).open()
 
 
+def has_folders(store: pafs.FileSystem) -> bool:
+    """Whether a folder must exist before there can be files in it, and files can be renamed."""
+    return getattr(store, "type_name", "") not in ("s3", "abfs", "gcs")
+
+
 def _open_path(where: TablePath) -> tuple[pafs.FileSystem, str]:
     if where.local is not None:
         return pafs.LocalFileSystem(), os.path.abspath(where.local)
-    if where.scheme in S3_SCHEMES:
-        where = replace(where, scheme="s3")
     store, path = pafs.FileSystem.from_uri(where.uri)
     return store, path.rstrip("/")
 
 
-def _open_s3(s3: S3Settings) -> pafs.S3FileSystem:
-    region = s3.region
-    if region is None:
-        region = "us-east-1" if s3.endpoint else pafs.resolve_s3_region(s3.bucket)
-    keys: dict[str, Any] = {}
-    if s3.keys is not None:
-        keys = {
-            "access_key": s3.keys.access_key,
-            "secret_key": s3.keys.secret_key,
-            "session_token": s3.keys.session_token,
-        }
-    return pafs.S3FileSystem(
-        **keys,
-        anonymous=s3.anonymous,
-        endpoint_override=s3.endpoint,
-        scheme=s3.scheme,
-        region=region,
-        force_virtual_addressing=s3.virtual_hosts,
-        connect_timeout=CONNECT_SECONDS,
-        # With background writes, data for a slow store would pile up in memory.
-        background_writes=False,
-    )
-
-
-# --- from Hadoop's configuration ----------------------------------------------------------
-
-
-def store_settings(
-    uri: str, lookup: Lookup, password: Lookup, resolve: Callable[[], S3Keys]
-) -> StoreSettings:
-    """The settings that Hadoop would use for a URI.
-
-    ``lookup`` reads a setting, ``password`` one that may also be in a Hadoop credential
-    store. ``resolve`` gets keys from Hadoop's own credential providers: it is called only if
-    one is configured that Arrow does not have. Raises TableRefused if files would not be
-    encrypted as the configuration demands."""
+def store_settings(uri: str, conf: HadoopSettings, resolve: Callable[[], S3Keys]) -> StoreSettings:
+    """The settings that Hadoop would use for a URI. ``resolve``: see ``s3_settings``. Raises
+    TableRefused, naming the setting, if executors could not do as the configuration demands."""
     where = TablePath.parse(uri)
-    if where.scheme not in S3_SCHEMES:
+    if where.is_local:
         return StoreSettings(uri)
-    bucket = where.authority
-
-    def of_bucket(reader: Lookup) -> Callable[[str], str]:
-        def read(name: str) -> str:
-            own = reader(f"fs.s3a.bucket.{bucket}.{name}")
-            found = own if own is not None else reader(f"fs.s3a.{name}")
-            return (found or "").strip()
-
-        return read
-
-    return StoreSettings(uri, _s3(uri, bucket, of_bucket(lookup), of_bucket(password), resolve))
-
-
-def _s3(
-    uri: str,
-    bucket: str,
-    lookup: Callable[[str], str],
-    password: Callable[[str], str],
-    resolve: Callable[[], S3Keys],
-) -> S3Settings:
-    _refuse_encryption(uri, lookup)
-    secure = lookup("connection.ssl.enabled").lower() != "false"
-    endpoint, scheme, region = _endpoint(lookup("endpoint"), secure)
-    keys, anonymous = _keys(lookup("aws.credentials.provider"), password, resolve)
-    path_style = lookup("path.style.access").lower() == "true"
-    return S3Settings(
-        bucket=bucket,
-        endpoint=endpoint,
-        scheme=scheme,
-        region=lookup("endpoint.region") or region,
-        virtual_hosts=endpoint is not None and not path_style and not _is_address(endpoint),
-        anonymous=anonymous,
-        keys=keys,
-    )
-
-
-def _endpoint(text: str, secure: bool) -> tuple[str | None, str, str | None]:
-    """(``host:port``, scheme, region in the host's name); the host is None for Amazon's own."""
-    scheme, named, host = text.rstrip("/").rpartition("://")
-    if not named:
-        scheme = "https" if secure else "http"
-    own = _AMAZON.fullmatch(host)
-    if not host or own:
-        return None, scheme, own[1] if own else None
-    region = _REGION.search(host) if ".amazonaws.com" in host else None
-    return host, scheme, region[1] if region else None
-
-
-def _is_address(host: str) -> bool:
-    """Whether the host is an IP address: a bucket cannot be put in front of one."""
-    try:
-        ipaddress.ip_address(host.rpartition(":")[0] or host)
-    except ValueError:
-        return False
-    return True
-
-
-def _keys(
-    providers: str, password: Callable[[str], str], resolve: Callable[[], S3Keys]
-) -> tuple[S3Keys | None, bool]:
-    """The keys, and whether requests are anonymous. As in Hadoop, the first provider that has
-    keys wins; credentials of the environment are left to the executor."""
-    access, secret = password("access.key"), password("secret.key")
-    token = password("session.token")
-    for name in (providers or _DEFAULT_PROVIDERS).split(","):
-        provider = name.strip().rpartition(".")[2]
-        if provider == "TemporaryAWSCredentialsProvider":
-            if access and secret and token:
-                return S3Keys(access, secret, token), False
-        elif provider == "SimpleAWSCredentialsProvider":
-            if access and secret:
-                return S3Keys(access, secret), False
-        elif provider == "AnonymousAWSCredentialsProvider":
-            return None, True
-        elif provider in _CHAIN:
-            return None, False
-        elif provider:
-            return resolve(), False
-    return None, False
-
-
-def _refuse_encryption(uri: str, lookup: Callable[[str], str]) -> None:
-    wanted = lookup("encryption.algorithm") or lookup("server-side-encryption-algorithm")
-    if wanted in ("", "AES256"):  # every bucket does this by default
-        return
+    if where.scheme in S3_SCHEMES:
+        return StoreSettings(uri, s3_settings(where, conf, resolve))
+    if where.scheme in AZURE_SCHEMES:
+        return StoreSettings(uri, azure_settings(where, conf))
+    if where.scheme == "gs":
+        return StoreSettings(uri, google_settings(where, conf))
+    if where.scheme in HDFS_SCHEMES:
+        return StoreSettings(uri, hdfs_settings(conf))
     raise TableRefused(
-        f"the files of {uri} cannot be encrypted with {wanted}",
-        why="executors leave encryption to the bucket's own default",
-        do="Make it the bucket's default encryption and unset fs.s3a.encryption.algorithm",
-        algorithm=wanted,
+        f"executors cannot write to {uri}",
+        why=f"there is no client of {where.scheme} for them",
+        do="Put the table on a local or shared disk, s3a, abfss, gs or hdfs"
+        + ("; the same container has an abfss:// address" if where.scheme[:4] == "wasb" else ""),
     )

@@ -21,6 +21,8 @@ _DELTAS_OWN = frozenset(
     f"{name}LogStore"
     for name in ("S3SingleDriver", "HDFS", "HadoopFileSystem", "Azure", "GCS", "Local")
 )
+AZURE_SCHEMES = frozenset(["abfs", "abfss"])
+HDFS_SCHEMES = frozenset(["hdfs", "viewfs"])
 
 
 def scheme_of(uri: str) -> str:

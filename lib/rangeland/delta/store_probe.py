@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 import pyarrow.fs as pafs
 
 from rangeland.delta.data_files import NO_FOLDER, impossible_path, store_error
-from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.store_access import StoreSettings, has_folders
 from rangeland.delta.table_lock import LOCK_PATH
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
 
@@ -33,9 +33,9 @@ def try_store(table: StoreSettings) -> None:
     StorageFailed for what may be temporary."""
     store, root = table.open()
     with _as_own_errors(root):
-        folders = [root] if table.s3 is not None else _existing_folders(store, root)
+        folders = _existing_folders(store, root) if has_folders(store) else [root]
     for folder in folders:
-        _try_folder(store, folder, renames=table.s3 is None)
+        _try_folder(store, folder, renames=has_folders(store))
     if isinstance(store, pafs.LocalFileSystem):
         _try_lock_file(posixpath.join(root, LOCK_PATH))
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class JarSet:
     """``coordinates`` and ``excludes`` are ``group:artifact:version`` and ``group:artifact``;
-    an exclude may use ``*`` for the artifact. ``archive``: the classifier of a ``tar.gz`` that has
-    all jars of a program, instead of its own jar and its dependencies."""
+    an exclude may use ``*`` for the artifact. ``classifier``: of the file that has all that is
+    needed, instead of a jar and its dependencies; ``packaging`` is jar or ``tar.gz``."""
 
     coordinates: tuple[str, ...]
     excludes: tuple[str, ...] = ()
-    archive: str = ""
+    classifier: str = ""
+    packaging: str = "jar"
 
 
 _POSTGRES_CPU = "arm64v8" if platform.machine() == "aarch64" else "amd64"
@@ -81,7 +82,8 @@ JAR_SETS: dict[str, JarSet] = {
     # A schema registry with everything that it needs, which its own list does not name.
     "apicurio-2.6.13": JarSet(
         ("io.apicurio:apicurio-registry-app:2.6.13.Final",),
-        archive="all",
+        classifier="all",
+        packaging="tar.gz",
     ),
     # For Spark's `spark.jars`: a session then starts without resolving anything.
     "delta-4.4.0": JarSet(
@@ -142,6 +144,22 @@ JAR_SETS: dict[str, JarSet] = {
             "software.amazon.awssdk:sts:2.35.4",
         ),
         excludes=("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*"),
+    ),
+    # For tables on Azure.
+    "hadoop-azure-3.5.0": JarSet(
+        ("org.apache.hadoop:hadoop-azure:3.5.0",),
+        excludes=(
+            "commons-codec:*",
+            "commons-logging:*",
+            "io.netty:*",
+            "org.slf4j:*",
+        ),
+    ),
+    # For tables on Google storage. It has everything that it needs inside.
+    "hadoop-gcp-3.5.0": JarSet(("org.apache.hadoop:hadoop-gcp:3.5.0",), excludes=("org.slf4j:*",)),
+    # Google's own connector, for tests: only this one can be pointed at an emulator.
+    "gcs-connector-4.0.0": JarSet(
+        ("com.google.cloud.bigdataoss:gcs-connector:4.0.0",), classifier="shaded"
     ),
     # An S3 server for tests. Left out is what it needs for other backends than a folder, and
     # the web server, which is in its own jar.

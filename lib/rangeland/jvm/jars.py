@@ -83,7 +83,7 @@ def ivy_module(name: str, jars: JarSet) -> str:
     """The text of the ``ivy.xml`` for a set."""
     dependencies = "".join(
         f"    <dependency org={org} name={artifact} rev={revision} "
-        + (_archived(artifact, jars.archive) if jars.archive else 'conf="default->default"/>\n')
+        + (_one_file(artifact, jars) if jars.classifier else 'conf="default->default"/>\n')
         for org, artifact, revision in (map(quoteattr, c.split(":")) for c in jars.coordinates)
     )
     excludes = "".join(
@@ -91,7 +91,7 @@ def ivy_module(name: str, jars: JarSet) -> str:
         for org, artifact in (map(quoteattr, e.split(":")) for e in jars.excludes)
     )
     return (
-        f'<ivy-module version="2.0"{MAVEN_NAMES if jars.archive else ""}>\n'
+        f'<ivy-module version="2.0"{MAVEN_NAMES if jars.classifier else ""}>\n'
         f'  <info organisation="rangeland" module={quoteattr(name)}/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
         f"  <dependencies>\n{dependencies}{excludes}  </dependencies>\n"
@@ -99,11 +99,11 @@ def ivy_module(name: str, jars: JarSet) -> str:
     )
 
 
-def _archived(artifact: str, classifier: str) -> str:
+def _one_file(artifact: str, jars: JarSet) -> str:
     return (
         'transitive="false" conf="default->default">\n'
-        f'      <artifact name={artifact} type="{ARCHIVE}" ext="{ARCHIVE}"'
-        f" m:classifier={quoteattr(classifier)}/>\n"
+        f"      <artifact name={artifact} type={quoteattr(jars.packaging)}"
+        f" ext={quoteattr(jars.packaging)} m:classifier={quoteattr(jars.classifier)}/>\n"
         "    </dependency>\n"
     )
 

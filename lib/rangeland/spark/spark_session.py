@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rangeland.delta.store_kinds import S3_SCHEMES, scheme_of
+from rangeland.delta.store_kinds import AZURE_SCHEMES, S3_SCHEMES, scheme_of
 from rangeland.errors import StorageFailed, Unreachable, UsageError
 from rangeland.jvm.jar_sets import JAR_SETS
 from rangeland.jvm.jars import jar_files
@@ -34,6 +34,11 @@ from rangeland.spark.runtime_versions import (
 
 logger = logging.getLogger(__name__)
 
+HADOOP_PACKAGES = {
+    **dict.fromkeys(S3_SCHEMES, ("S3", "hadoop-aws")),
+    **dict.fromkeys(AZURE_SCHEMES, ("Azure", "hadoop-azure")),
+    "gs": ("Google storage", "hadoop-gcp"),
+}
 DEFAULTS = {
     "spark.sql.extensions": EXTENSION,
     "spark.sql.catalog.spark_catalog": CATALOG,
@@ -95,7 +100,7 @@ def local_settings(table: str = "") -> dict[str, str]:
     find_java(spark.support.java)
     quiet = Path(__file__).with_name("log4j2.properties")
     options = f"-Dlog4j2.configurationFile={quiet.as_uri()}" if quiet.is_file() else ""
-    jars = [spark.delta.jars, *([_s3_jars(spark)] if scheme_of(table) in S3_SCHEMES else [])]
+    jars = [spark.delta.jars, *_store_jars(scheme_of(table), spark)]
     return {
         **DEFAULTS,
         "spark.master": os.environ.get("RANGELAND_MASTER", "local[*]"),
@@ -110,15 +115,20 @@ def local_settings(table: str = "") -> dict[str, str]:
     }
 
 
-def _s3_jars(spark: InstalledSpark) -> str:
-    name = f"hadoop-aws-{spark.hadoop}"
+def _store_jars(scheme: str, spark: InstalledSpark) -> list[str]:
+    """The set of jars with Hadoop's file system for a store, if Spark does not bring it."""
+    if scheme not in HADOOP_PACKAGES:
+        return []
+    store, artifact = HADOOP_PACKAGES[scheme]
+    name = f"{artifact}-{spark.hadoop}"
     if name not in JAR_SETS:
         raise UsageError(
-            f"a local session of Spark {spark.version} has no jars for tables on S3",
+            f"a local session of Spark {spark.version} has no jars for tables on {store}",
             why=f"they are known for Spark {NEWEST.spark} only",
-            do=f"start it with spark-submit --packages org.apache.hadoop:hadoop-aws:{spark.hadoop}",
+            do=f"start it with spark-submit --packages org.apache.hadoop:{artifact}:{spark.hadoop}"
+            + (" (from Hadoop 3.5 on; before, Google's gcs-connector)" if scheme == "gs" else ""),
         )
-    return name
+    return [name]
 
 
 def with_delta(session: Any) -> Any:

@@ -1,0 +1,188 @@
+"""How executors reach a table on Google storage: ``fs.gs.*`` as settings of Arrow's file system.
+
+The names are those of Google's connector for Hadoop (2 to 4) and of Hadoop's own; a credential
+may also be set under ``google.cloud.*``. Arrow takes credentials only as a file that the
+environment names, so their text travels to executors, which write it to a file of their own for
+the moment in which Arrow reads it. Pure, apart from ``GoogleSettings.open``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from rangeland.delta.hadoop_settings import HadoopSettings, untranslatable
+from rangeland.delta.process_environment import environment_of
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import TableRefused
+
+_TOKEN_SERVER = "https://oauth2.googleapis.com/token"
+_IMPERSONATED = "fs.gs.auth.impersonation.service.account"
+_REFUSED = (
+    "fs.gs.encryption.key",
+    "fs.gs.encryption.algorithm",
+    "fs.gs.auth.access.token.provider",
+    "fs.gs.auth.access.token.provider.impl",
+    "google.cloud.auth.access.token.provider",
+    "google.cloud.auth.access.token.provider.impl",
+    "fs.gs.delegation.token.binding",
+    "fs.gs.storage.service.path",
+    "fs.gs.config.override.file",
+)
+_SUPPORTED = (
+    "Use fs.gs.auth.type COMPUTE_ENGINE, APPLICATION_DEFAULT, SERVICE_ACCOUNT_JSON_KEYFILE, "
+    "USER_CREDENTIALS, WORKLOAD_IDENTITY_FEDERATION_CREDENTIAL_CONFIG_FILE or UNAUTHENTICATED"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleSettings:
+    """``credentials`` is the text of a file as Google's libraries read it. Without it, and if
+    not ``anonymous``, an executor finds its own: ``GOOGLE_APPLICATION_CREDENTIALS``, or the
+    account of its machine. ``endpoint`` is ``host:port``."""
+
+    endpoint: str | None = None
+    scheme: str = "https"
+    anonymous: bool = False
+    credentials: str | None = field(default=None, repr=False)
+    account: str | None = None
+    """The service account to act as, with these credentials."""
+
+    def open(self, where: TablePath) -> tuple[pafs.FileSystem, str]:
+        if self.credentials is None:
+            return self._opened(), where.key
+        with tempfile.NamedTemporaryFile("w", prefix="rangeland-", suffix=".json") as file:
+            file.write(self.credentials)  # only this user can read the file
+            file.flush()
+            with environment_of([("GOOGLE_APPLICATION_CREDENTIALS", file.name)]):
+                return self._opened(), where.key
+
+    def _opened(self) -> pafs.FileSystem:
+        return pafs.GcsFileSystem(
+            anonymous=self.anonymous,
+            scheme=self.scheme,
+            endpoint_override=self.endpoint,
+            target_service_account=self.account,
+        )
+
+
+def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
+    """Raises TableRefused for what Arrow cannot do."""
+    uri = str(where)
+    for name in _REFUSED:
+        if conf.text(name):
+            raise untranslatable(uri, name, do=f"Unset it. {_SUPPORTED}")
+    _refuse_others(uri, conf)
+    scheme, _, endpoint = conf.text("fs.gs.storage.root.url").rstrip("/").rpartition("://")
+    reached = GoogleSettings(
+        endpoint=None if endpoint in ("", "storage.googleapis.com") else endpoint,
+        scheme=scheme or "https",
+        account=conf.text(_IMPERSONATED) or None,
+    )
+    kind = _kind(conf)
+    if kind == "UNAUTHENTICATED":
+        return replace(reached, anonymous=True)
+    if kind in ("COMPUTE_ENGINE", "APPLICATION_DEFAULT"):
+        return reached
+    return replace(reached, credentials=json.dumps(_credentials(uri, kind, conf)))
+
+
+def _refuse_others(uri: str, conf: HadoopSettings) -> None:
+    """Settings whose names or values are not known in advance."""
+    for name in sorted(conf.below(f"{_IMPERSONATED}.for.")):
+        raise untranslatable(uri, name, do=f"Set {_IMPERSONATED} instead")
+    for name in sorted(conf.below("fs.gs.storage.http.headers.")):
+        raise untranslatable(uri, name, do="Unset it")
+    if conf.text("fs.gs.proxy.address"):
+        raise untranslatable(
+            uri, "fs.gs.proxy.address", do="Unset it, and set https_proxy where executors run"
+        )
+    payer = conf.text("fs.gs.requester.pays.mode")
+    if payer.upper() not in ("", "DISABLED"):
+        raise untranslatable(uri, "fs.gs.requester.pays.mode", payer, do="Unset it")
+
+
+def _both(name: str) -> tuple[str, str]:
+    return f"fs.gs.{name}", f"google.cloud.{name}"
+
+
+def _kind(conf: HadoopSettings) -> str:
+    """The kind of credentials; version 2 of the connector has no setting for it."""
+    if kind := conf.text(*_both("auth.type")):
+        return kind.upper()
+    if conf.flag(*_both("auth.null.enable"), default=False):
+        return "UNAUTHENTICATED"
+    if conf.text(*_both("auth.service.account.json.keyfile")):
+        return "SERVICE_ACCOUNT_JSON_KEYFILE"
+    if conf.text(*_both("auth.service.account.keyfile")):
+        return "a PKCS12 key"
+    if conf.secret(*_both("auth.service.account.private.key")):
+        return "SERVICE_ACCOUNT_KEY"
+    if not conf.flag(*_both("auth.service.account.enable"), default=True):
+        return "USER_CREDENTIALS"
+    return "COMPUTE_ENGINE"
+
+
+def _credentials(uri: str, kind: str, conf: HadoopSettings) -> dict[str, Any]:
+    if kind == "SERVICE_ACCOUNT_JSON_KEYFILE":
+        found = _read(uri, "auth.service.account.json.keyfile", conf)
+    elif kind == "WORKLOAD_IDENTITY_FEDERATION_CREDENTIAL_CONFIG_FILE":
+        found = _read(uri, "auth.workload.identity.federation.credential.config.file", conf)
+    elif kind == "USER_CREDENTIALS":
+        found = {
+            "type": "authorized_user",
+            "client_id": _needed(uri, "auth.client.id", conf),
+            "client_secret": _needed(uri, "auth.client.secret", conf),
+            "refresh_token": _needed(uri, "auth.refresh.token", conf),
+        }
+    elif kind == "SERVICE_ACCOUNT_KEY":
+        found = {
+            "type": "service_account",
+            "client_email": _needed(uri, "auth.service.account.email", conf),
+            "private_key_id": _needed(uri, "auth.service.account.private.key.id", conf),
+            "private_key": _needed(uri, "auth.service.account.private.key", conf),
+            "token_uri": _TOKEN_SERVER,
+        }
+    else:
+        raise untranslatable(uri, "fs.gs.auth.type", kind, do=_SUPPORTED)
+    server = conf.text(*_both("token.server.url"))
+    return {**found, "token_uri": server} if server else found
+
+
+def _needed(uri: str, name: str, conf: HadoopSettings) -> str:
+    if found := conf.secret(*_both(name)):
+        return found
+    raise TableRefused(
+        f"executors have no credentials for {uri}",
+        why=f"fs.gs.{name} is not set in Spark's Hadoop configuration",
+        do=f"Set spark.hadoop.fs.gs.{name}",
+        setting=f"fs.gs.{name}",
+    )
+
+
+def _read(uri: str, name: str, conf: HadoopSettings) -> dict[str, Any]:
+    """The content of a file of credentials on this machine."""
+    path = _needed(uri, name, conf)
+    try:
+        found = json.loads(Path(os.path.expanduser(path.removeprefix("file://"))).read_text())
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+    except ValueError:
+        why = "it is not JSON"
+    else:
+        if isinstance(found, dict):
+            return found
+        why = "it is not a JSON object"
+    # Without its cause, which may quote the file.
+    raise TableRefused(
+        f"the credentials for {uri} cannot be read",
+        why=f"{path}: {why}",
+        do=f"Correct fs.gs.{name}; the driver needs the file, executors get its content",
+        setting=f"fs.gs.{name}",
+    )

@@ -1,0 +1,47 @@
+"""What is set in Hadoop's configuration, as translations to Arrow's file systems read it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rangeland.errors import TableRefused
+
+Lookup = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopSettings:
+    """``lookup`` reads a setting, ``password`` one that may also be in a Hadoop credential store,
+    ``below`` all settings whose names begin with a prefix, by their full names."""
+
+    lookup: Lookup
+    password: Lookup
+    below: Callable[[str], Mapping[str, str]]
+
+    def text(self, *names: str) -> str:
+        """The first of these settings that is set, without blanks around it; or empty."""
+        return _first(self.lookup, names)
+
+    def secret(self, *names: str) -> str:
+        """The same for keys, tokens and passwords."""
+        return _first(self.password, names)
+
+    def flag(self, *names: str, default: bool) -> bool:
+        text = self.text(*names).lower()
+        return text == "true" if text in ("true", "false") else default
+
+
+def _first(lookup: Lookup, names: tuple[str, ...]) -> str:
+    return next((text for name in names if (text := (lookup(name) or "").strip())), "")
+
+
+def untranslatable(uri: str, name: str, value: str = "", *, do: str) -> TableRefused:
+    """For a setting that executors cannot follow. ``value`` is shown: never that of a secret."""
+    setting = f"{name} = {value}" if value else name
+    return TableRefused(
+        f"executors cannot write to {uri} as {setting} demands",
+        why="they use Arrow's client of the store, not Hadoop's, and Arrow has no such setting",
+        do=do,
+        setting=name,
+    )

@@ -1,0 +1,192 @@
+"""How executors reach a table on S3: Hadoop's ``fs.s3a.*`` as settings of Arrow's file system.
+
+Pure, apart from ``S3Settings.open``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from rangeland.delta.hadoop_settings import HadoopSettings, Lookup
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import TableRefused
+
+CONNECT_SECONDS = 10
+# Hadoop's default, in this order.
+_DEFAULT_PROVIDERS = (
+    "TemporaryAWSCredentialsProvider,SimpleAWSCredentialsProvider,"
+    "EnvironmentVariableCredentialsProvider,IAMInstanceCredentialsProvider"
+)
+# Arrow's own chain on the executor finds the same credentials as these (environment, profile,
+# web identity, container, instance), and renews them.
+_CHAIN = frozenset(
+    [
+        "EnvironmentVariableCredentialsProvider",
+        "ProfileCredentialsProvider",
+        "WebIdentityTokenFileCredentialsProvider",
+        "WebIdentityTokenCredentialsProvider",
+        "ContainerCredentialsProvider",
+        "EC2ContainerCredentialsProviderWrapper",
+        "InstanceProfileCredentialsProvider",
+        "IAMInstanceCredentialsProvider",
+        "DefaultCredentialsProvider",
+        "DefaultAWSCredentialsProviderChain",
+    ]
+)
+_AMAZON = re.compile(r"s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d+))?\.amazonaws\.com(?:\.cn)?")
+_REGION = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d+)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class S3Keys:
+    """``session_token`` is set for temporary keys."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """``endpoint`` is ``host:port``, None for Amazon's own. Without ``keys`` requests are
+    anonymous, or signed with the credentials of the executor's environment."""
+
+    bucket: str
+    endpoint: str | None = None
+    scheme: str = "https"
+    region: str | None = None
+    virtual_hosts: bool = False
+    anonymous: bool = False
+    keys: S3Keys | None = field(default=None, repr=False)
+
+    def open(self, where: TablePath) -> tuple[pafs.FileSystem, str]:
+        return _open_s3(self), where.key
+
+
+def _open_s3(s3: S3Settings) -> pafs.S3FileSystem:
+    region = s3.region
+    if region is None:
+        region = "us-east-1" if s3.endpoint else pafs.resolve_s3_region(s3.bucket)
+    keys: dict[str, Any] = {}
+    if s3.keys is not None:
+        keys = {
+            "access_key": s3.keys.access_key,
+            "secret_key": s3.keys.secret_key,
+            "session_token": s3.keys.session_token,
+        }
+    return pafs.S3FileSystem(
+        **keys,
+        anonymous=s3.anonymous,
+        endpoint_override=s3.endpoint,
+        scheme=s3.scheme,
+        region=region,
+        force_virtual_addressing=s3.virtual_hosts,
+        connect_timeout=CONNECT_SECONDS,
+        # With background writes, data for a slow store would pile up in memory.
+        background_writes=False,
+    )
+
+
+def s3_settings(
+    where: TablePath, conf: HadoopSettings, resolve: Callable[[], S3Keys]
+) -> S3Settings:
+    """``resolve`` gets keys from Hadoop's own credential providers: it is called only if one is
+    configured that Arrow does not have. Raises TableRefused if files would not be encrypted as the
+    configuration demands."""
+    bucket = where.authority
+
+    def of_bucket(reader: Lookup) -> Callable[[str], str]:
+        def read(name: str) -> str:
+            own = reader(f"fs.s3a.bucket.{bucket}.{name}")
+            found = own if own is not None else reader(f"fs.s3a.{name}")
+            return (found or "").strip()
+
+        return read
+
+    return _s3(str(where), bucket, of_bucket(conf.lookup), of_bucket(conf.password), resolve)
+
+
+def _s3(
+    uri: str,
+    bucket: str,
+    lookup: Callable[[str], str],
+    password: Callable[[str], str],
+    resolve: Callable[[], S3Keys],
+) -> S3Settings:
+    _refuse_encryption(uri, lookup)
+    secure = lookup("connection.ssl.enabled").lower() != "false"
+    endpoint, scheme, region = _endpoint(lookup("endpoint"), secure)
+    keys, anonymous = _keys(lookup("aws.credentials.provider"), password, resolve)
+    path_style = lookup("path.style.access").lower() == "true"
+    return S3Settings(
+        bucket=bucket,
+        endpoint=endpoint,
+        scheme=scheme,
+        region=lookup("endpoint.region") or region,
+        virtual_hosts=endpoint is not None and not path_style and not _is_address(endpoint),
+        anonymous=anonymous,
+        keys=keys,
+    )
+
+
+def _endpoint(text: str, secure: bool) -> tuple[str | None, str, str | None]:
+    """(``host:port``, scheme, region in the host's name); the host is None for Amazon's own."""
+    scheme, named, host = text.rstrip("/").rpartition("://")
+    if not named:
+        scheme = "https" if secure else "http"
+    own = _AMAZON.fullmatch(host)
+    if not host or own:
+        return None, scheme, own[1] if own else None
+    region = _REGION.search(host) if ".amazonaws.com" in host else None
+    return host, scheme, region[1] if region else None
+
+
+def _is_address(host: str) -> bool:
+    """Whether the host is an IP address: a bucket cannot be put in front of one."""
+    try:
+        ipaddress.ip_address(host.rpartition(":")[0] or host)
+    except ValueError:
+        return False
+    return True
+
+
+def _keys(
+    providers: str, password: Callable[[str], str], resolve: Callable[[], S3Keys]
+) -> tuple[S3Keys | None, bool]:
+    """The keys, and whether requests are anonymous. As in Hadoop, the first provider that has
+    keys wins; credentials of the environment are left to the executor."""
+    access, secret = password("access.key"), password("secret.key")
+    token = password("session.token")
+    for name in (providers or _DEFAULT_PROVIDERS).split(","):
+        provider = name.strip().rpartition(".")[2]
+        if provider == "TemporaryAWSCredentialsProvider":
+            if access and secret and token:
+                return S3Keys(access, secret, token), False
+        elif provider == "SimpleAWSCredentialsProvider":
+            if access and secret:
+                return S3Keys(access, secret), False
+        elif provider == "AnonymousAWSCredentialsProvider":
+            return None, True
+        elif provider in _CHAIN:
+            return None, False
+        elif provider:
+            return resolve(), False
+    return None, False
+
+
+def _refuse_encryption(uri: str, lookup: Callable[[str], str]) -> None:
+    wanted = lookup("encryption.algorithm") or lookup("server-side-encryption-algorithm")
+    if wanted in ("", "AES256"):  # every bucket does this by default
+        return
+    raise TableRefused(
+        f"the files of {uri} cannot be encrypted with {wanted}",
+        why="executors leave encryption to the bucket's own default",
+        do="Make it the bucket's default encryption and unset fs.s3a.encryption.algorithm",
+        algorithm=wanted,
+    )
