@@ -142,8 +142,23 @@ def read_answer(stdout: str) -> Answer:
     return found if isinstance(found, dict) else {}
 
 
+def answers_in(answer: Answer) -> list[Answer]:
+    """The answer of each table: a command about many has them under ``jobs``."""
+    return list(answer["jobs"]) if "jobs" in answer else [answer]
+
+
 def failure_text(code: int, answer: Answer) -> str:
-    """One paragraph for the task's log: what happened, and the three answers of the error."""
+    """A paragraph for the task's log: what happened, and the three answers of the error. One for
+    each table that failed, of a command about many."""
+    if "jobs" in answer:
+        failed = [one for one in answer["jobs"] if one["exit"] != 0]
+        named = [
+            f"{one['table'] or one['job']}: {failure_text(one['exit'], one)}" for one in failed
+        ]
+        hidden = len(named) - MAX_ROWS
+        more = [f"and {hidden:,} more"] if hidden > 0 else []
+        head = f"{len(failed)} of {len(answer['jobs'])} tables failed (exit {code})"
+        return "\n".join([head, *named[:MAX_ROWS], *more])
     if "message" not in answer:
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"The command {ended} and printed no result; its output is above."
@@ -176,7 +191,10 @@ def reached_text(answer: Answer) -> str:
 
 
 def result_text(answer: Answer) -> str:
-    """The result of a backfill or dry run, as a headline and a table of ranges and counts."""
+    """The result of a backfill or dry run, as a headline and a table of ranges and counts; of many
+    tables, one after the other."""
+    if "jobs" in answer:
+        return "\n".join(map(result_text, answer["jobs"]))
     counts: tuple[str, ...] = ()
     if "hash" in answer:
         lines = [
@@ -203,7 +221,10 @@ def event_extra(answer: Answer) -> dict[str, Any]:
     """The content of an asset's event: which offsets, in which version of the table.
 
     Events are delivered at least once: an attempt that landed and died before it could report
-    is followed by one with ``already-landed``, whose ranges are under ``already_landed``."""
+    is followed by one with ``already-landed``, whose ranges are under ``already_landed``. For many
+    tables there are several of these under ``tables``."""
+    if "jobs" in answer:
+        return {"tables": [event_extra(one) for one in answer["jobs"]]}
     return {
         "job": answer["job"],
         "state": answer["state"],

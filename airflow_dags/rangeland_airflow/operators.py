@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from .commands import (
     TRY_AGAIN_LATER,
     BadRequest,
+    answers_in,
     backfill_command,
     event_extra,
     failure_text,
@@ -65,6 +66,8 @@ def asset_of(job: str) -> Asset:
 
 class RangelandBackfillOperator(BaseOperator):
     """Lands ``[from_bound, until_bound)`` of a job, each record once however often it runs.
+    ``job_file`` may also be a folder of job files, or have a table for each topic: all tables are
+    landed in one task. For a task for each, map the operator over job files.
 
     Bounds are those of the command line: an ISO time, or JSON with offsets. The result is
     the command's own JSON. Each asset among ``outlets`` gets an event with the ranges; an
@@ -131,9 +134,10 @@ class RangelandBackfillOperator(BaseOperator):
         return self._command.follow(lambda line: self.log.info("%s", line))
 
     def _emit_events(self, context: Context, answer: dict[str, Any]) -> None:
-        events, extra = context["outlet_events"], event_extra(answer)
+        events = context["outlet_events"]
         for outlet in self.outlets:
             if isinstance(outlet, AssetAlias):
-                events[outlet].add(asset_of(answer["job"]), extra=extra)
+                for one in answers_in(answer):
+                    events[outlet].add(asset_of(one["job"]), extra=event_extra(one))
             elif isinstance(outlet, Asset):
-                events[outlet].extra.update(extra)
+                events[outlet].extra.update(event_extra(answer))

@@ -182,6 +182,24 @@ def test_a_failure_says_what_happened_and_the_three_answers() -> None:
     assert "exit code 1 and printed no result" in commands.failure_text(1, {})
 
 
+def test_many_tables_have_a_result_an_event_and_a_failure_each() -> None:
+    one = {**made.a_result(outcomes(1)).to_json(), "exit": 0}
+    good = json.loads(json.dumps({"jobs": [one, {**one, "table": "lake/b"}], "exit": 0}))
+    text = commands.result_text(good)
+    assert text.count("orders: landed, 998 records. Table ") == 2
+    assert [each["table"] for each in commands.event_extra(good)["tables"]] == [
+        one["table"],
+        "lake/b",
+    ]
+    assert [each["table"] for each in commands.answers_in(good)] == [one["table"], "lake/b"]
+    lost = {"job": "a", "table": "lake/a", "error": "RangeLost", "message": "gone.", "exit": 66}
+    bad = {"jobs": [one, lost], "exit": 66}
+    assert commands.failure_text(66, bad).splitlines() == [
+        "1 of 2 tables failed (exit 66)",
+        "lake/a: RangeLost (exit 66): gone.",
+    ]
+
+
 WAITING = {"topic": "orders", "partition": 0, "broker": None, "state": "waiting", "end": 7}
 IDLE = {**WAITING, "partition": 1, "state": "idle"}
 
