@@ -73,7 +73,8 @@ def parse_json(
     except UnicodeEncodeError:
         raise Unreadable("it has half of a surrogate pair, which is not a character") from None
     except json.JSONDecodeError as error:
-        raise Unreadable(f"it is not JSON: {error.msg} at character {error.pos}") from None
+        at = f"line {error.lineno}, column {error.colno}"
+        raise Unreadable(f"it is not JSON: {error.msg} at {at}") from None
     except ValueError:  # Python limits the digits of a number
         raise Unreadable("it has a number of thousands of digits") from None
     return value

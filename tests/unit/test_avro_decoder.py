@@ -241,7 +241,7 @@ def test_types_without_fields_say_that_they_are_there() -> None:
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ("{", "it is not a JSON text"),
+        ("{", "it is not JSON: .* at line 1, column 2"),
         ("[]", "a union has no branches"),
         ('["int", "int"]', "two branches of one type"),
         ('["int", ["string"]]', "another union"),
@@ -249,6 +249,7 @@ def test_types_without_fields_say_that_they_are_there() -> None:
         ('{"type": "record", "name": "R"}', "has no fields"),
         ('{"type": "fixed", "name": "F", "size": -1}', "is not a size"),
         ('{"type": "array"}', "has no items"),
+        ('{"type": "enum", "symbols": ["A"]}', "a type 'enum' has no name"),
         (json.dumps(record(("next", ["null", "R"]))), "the type R contains itself"),
         (json.dumps(record(("a", "int"), ("A", "int"))), "a and A would be the same column"),
         (json.dumps(record(("a", "int"), ("a", "int"))), "has the field a twice"),
@@ -256,7 +257,7 @@ def test_types_without_fields_say_that_they_are_there() -> None:
             json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 0}),
             "tables take up to 38 digits",
         ),
-        (json.dumps("int") + " x", "it is not a JSON text"),
+        (json.dumps("int") + " x", "it is not JSON"),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_refused(schema: str, reason: str) -> None:

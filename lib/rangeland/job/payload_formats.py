@@ -105,7 +105,7 @@ def _format(
         return StringFormat()
     field = f"decode.{name}.schema"
     schema = (payload.schema_ or "").strip()
-    where = f"{field} ({schema})" if names_file(schema) else field
+    file = schema if names_file(schema) else ""
     try:
         if schemas is None:
             return _with_fields(payload, schema, unknown, field, None)
@@ -115,7 +115,7 @@ def _format(
             )
         return schemas.registered(name, payload.format, payload.message or "", unknown)
     except PayloadSchemaError as error:
-        raise _refused(where, error) from error
+        raise _refused(field, error, file) from error
 
 
 def _with_fields(
@@ -185,7 +185,10 @@ def _unreadable(path: Path, field: str, why: str) -> JobFileError:
     )
 
 
-def _refused(where: str, error: PayloadSchemaError) -> JobFileError:
-    return JobFileError(
-        f"{where} cannot be used", why=str(error), do="correct the schema", field=where
-    )
+def _refused(field: str, error: PayloadSchemaError, file: str = "") -> JobFileError:
+    where, do = field, "correct the schema"
+    if file:
+        where, do = f"{field} ({file})", f"correct {file}"
+    if file.endswith(".proto"):
+        do = f"{do}; what it imports must be in its folder, or in one below"
+    return JobFileError(f"{where} cannot be used", why=str(error), do=error.do or do, field=where)

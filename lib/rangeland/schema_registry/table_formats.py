@@ -113,7 +113,7 @@ class TableFormats:
             raise JobFileError(
                 f"the latest schema of {writers.subject} cannot be used",
                 why=f"version {latest.version}, id {latest.id}: {error}",
-                do="correct it in the schema registry, or the section decode of the job file",
+                do=error.do or "correct it in the schema registry, or decode in the job file",
                 subject=writers.subject,
                 id=latest.id,
             ) from error

@@ -115,7 +115,7 @@ def parse_avro_schema(text: str) -> AvroType:
         value = parse_json(text)
     except Unreadable as error:
         if not _NAME.fullmatch(text.strip()):  # a bare name of a primitive type is usual too
-            raise PayloadSchemaError(f"it is not a JSON text: {error}") from None
+            raise PayloadSchemaError(str(error)) from None
         value = text.strip()
     return _SchemaParser().parse(value, "", 0)
 
@@ -246,6 +246,8 @@ class _SchemaParser:
 
     def _define(self, value: Mapping[str, Any], namespace: str) -> str:
         name = value.get("name")
+        if name is None:
+            raise PayloadSchemaError(f"a type {_short(value.get('type'))} has no name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise PayloadSchemaError(f"{_short(name)} is not a name that a type can have")
         own = value.get("namespace", namespace)

@@ -42,11 +42,14 @@ class PayloadSchemaError(ValueError):
     """A schema that cannot be used: *what* is wrong, and where in its text if that is known.
 
     The caller knows whose schema it is (a field of the job file, a file, a registry's subject).
-    Lines and columns count from 1.
+    Lines and columns count from 1. ``do``: if it is something else than to correct the schema.
     """
 
-    def __init__(self, what: str, *, line: int | None = None, column: int | None = None) -> None:
+    def __init__(
+        self, what: str, *, line: int | None = None, column: int | None = None, do: str = ""
+    ) -> None:
         self.what = what
+        self.do = do
         self.line = line
         self.column = column
         place = f"line {line}, column {column}: " if line is not None else ""

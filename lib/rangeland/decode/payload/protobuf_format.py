@@ -7,6 +7,7 @@ schema only the place of the message in its file matters, which is in the text o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,8 @@ from rangeland.decode.payload.payload_kernel import PayloadKernel
 from rangeland.decode.payload.protobuf_descriptors import message_indexes, parse_descriptor_set
 from rangeland.decode.payload.protobuf_program import ProtobufCompiler
 from rangeland.decode.payload.schema_catalogue import SchemaFormat, UnusableSchema, WrittenBefore
+
+CHOOSE: Final = "name one of them as message in the job file, beside format"
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,13 @@ class ProtobufDecoder(PayloadDecoder):
         if not form.message and len(types.main_messages) != 1:
             raise PayloadSchemaError(
                 f"it has {len(types.main_messages)} messages, and none is chosen: "
-                + ", ".join(types.main_messages[:10])
+                + ", ".join(types.main_messages[:10]),
+                do=CHOOSE,
+            )
+        if form.message and form.message not in types.messages:
+            known = ", ".join(types.main_messages[:10])
+            raise PayloadSchemaError(
+                f"the message {form.message} is not defined; there are {known}", do=CHOOSE
             )
         self._message = form.message or types.main_messages[0]
         self._writers = form.writers

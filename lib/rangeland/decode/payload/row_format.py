@@ -88,7 +88,10 @@ class RowFormat:
         names = {f.name.lower() for f in own}
         for f in fields:
             if f.name.lower() in names:
-                raise PayloadSchemaError(f"the field {f.name} has the name of a column of the log")
+                raise PayloadSchemaError(
+                    f"the field {f.name} has the name of a column of the log",
+                    do="rename the field in the schema, or write decode.layout: nested",
+                )
         return pa.schema([*own, *fields, *([RESCUED] if self.keeps_unknown else [])])
 
     def _fields(self) -> list[pa.Field]:
