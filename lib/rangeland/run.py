@@ -3,9 +3,7 @@
 A run is a short loop. Read the state of the table and the ledger; finish every unfinished plan
 that comes first, unchanged; make a new plan and enter it; read, prove, prepare, commit. It may be
 killed between any two steps: the next run finds a plan without an outcome and reads it, or an
-outcome that is not in the table and commits it. Two runs at the same time see each other's plans
-and converge on one landing. Decisions are made in the packages below; this file only says in which
-order things happen.
+outcome that is not in the table and commits it. Two runs at once converge on one landing.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from typing import Any
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
-from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
+from rangeland.groups.job_survey import schema_ids_in, schema_ids_in_logs, survey_of
 from rangeland.groups.lease import GroupLease, claimed
 from rangeland.groups.offset_mirror import positions
 from rangeland.groups.shared_plan import SharedPlanReader
@@ -48,6 +46,7 @@ from rangeland.landing.run_result import summed
 from rangeland.landing.schema_change import naming_schemas
 from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.unreadable_schemas import refuse_unreadable
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range, Survey
 from rangeland.planning.checkpoint_move import passing
@@ -74,7 +73,7 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = No
     runner.refuse_disagreement()
     unfinished = runner.target.history.unfinished()
     found, survey = runner.draft()
-    runner.refuse_unknown_rows(found)
+    runner.refuse_draft(found, survey)
     return PlanPreview(
         draft=found,
         table=job.sink.table,
@@ -177,10 +176,13 @@ class Runner:
         if self.kind is not PlanKind.MISSING:
             refuse_undone(self.spark, self.target, self.job, self.progress)
 
-    def refuse_unknown_rows(self, found: PlanDraft) -> None:
-        """Raises Conflict where the table has rows of these topics that no ledger knows."""
+    def refuse_draft(self, found: PlanDraft, survey: Survey) -> None:
+        """Raises Conflict for rows that no ledger knows, and for schemas that do not fit."""
         if self.kind in (PlanKind.RUN, PlanKind.BACKFILL):
             refuse_unknown_rows(self.spark, self.target, found.plan.ranges)
+            ids_in = partial(schema_ids_in, self.job, survey=survey)
+            policy = self.job.request.policy
+            refuse_unreadable(self.row_format, policy, found.plan.slices, ids_in)
 
     # --- the group --------------------------------------------------------------------
 
@@ -262,7 +264,7 @@ class Runner:
             if first is not None:
                 finished.append(self.committer.finish(first.plan, first, recovered=True))
                 continue
-            found, _ = self.draft()
+            found, survey = self.draft()
             seen = found.seen(self.planner.logs)
             if found.is_empty and not found.begins:
                 self._record(seen)
@@ -276,7 +278,7 @@ class Runner:
                 if same and finished[-1].outcome.ranges:
                     return finished, found  # an earlier driver was asked to replace the same ranges
                 continue
-            self.refuse_unknown_rows(found)
+            self.refuse_draft(found, survey)
             self._warn_of(found)
             plan = self._enter(found.plan, unfinished, seen)
             if plan is not None:
@@ -326,7 +328,7 @@ class Runner:
         if found.is_empty and not found.begins:
             self._record(seen, plan.made_at_ms)
             return finished, found
-        self.refuse_unknown_rows(found)
+        self.refuse_draft(found, self.reading.survey)
         if self._enter(plan, unfinished, seen, plan.made_at_ms) is not None:
             return [*finished, self.committer.finish(plan, None, recovered=False)], found
         self.target.refresh()

@@ -197,6 +197,12 @@ def test_a_topic_that_changes_its_schema_in_mid_range(
         assert f"schema {newest}, the latest of {subject}" in str(refused.value)
         assert f"what landed last was written with {later}" in str(refused.value)
         assert len(values_in(table)) == 63
+        # Records of earlier schemas, for a new table with the latest one.
+        other = registered(kafka, url, f"{table}-3", topic, decode=decode)
+        with pytest.raises(TableRefused, match="the field id of records in") as refused:
+            rangeland.land(other, spark)
+        assert refused.value.facts["schema_ids"] == [old, newest]
+        assert not Path(f"{table}-3").exists()
     assert SECRET not in caplog.text
     assert login not in caplog.text
     for file in Path(table).rglob("*"):

@@ -97,6 +97,7 @@ class Grouped(run.Runner):
         document = {"job": "orders", "source": source, "sink": {"table": target.table.name}}
         self.job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
         self.kind = kind
+        self.row_format = None
         self.target = target
         self.progress = NoProgress()
         self.spark = cast(Any, None)

@@ -7,6 +7,7 @@ wanted. Where a registry knows the topics, a pattern is matched against its list
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
@@ -16,7 +17,7 @@ from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, registry_of
-from rangeland.model import Isolation, Survey
+from rangeland.model import Isolation, Slice, Survey
 from rangeland.patterns import matching
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.seen_schema_ids import seen_schema_ids
@@ -54,21 +55,28 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
     now; without it there is a new one. Raises what a survey raises."""
     if not job.decode.registered:
         return {}
-    source, settings = job.source, cluster_settings(job)
+    source = job.source
     known = frozenset(source.topics)
     if survey is None:
         wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
-        survey = survey_of(job, wanted, settings=settings)
+        survey = survey_of(job, wanted)
     topics = sorted({*known, *(partition.topic for partition in survey.logs)})
     slices = [
         log.to_slice(index)
         for index, log in enumerate(survey.logs.values())
         if log.start_offset < log.end_offset
     ]
-    with ConnectionPool(settings.knowing(survey)) as brokers:
-        seen = seen_schema_ids(brokers, slices, job.decode.registered)
+    seen = schema_ids_in(job, slices, survey)
     fields = [TopicField(topic, field) for topic in topics for field in job.decode.registered]
     return {of: seen.get(of, Counter()) for of in fields}
+
+
+def schema_ids_in(
+    job: Job, slices: Iterable[Slice], survey: Survey
+) -> dict[TopicField, Counter[int]]:
+    """Which schemas the first and the last records of slices name."""
+    with ConnectionPool(cluster_settings(job).knowing(survey)) as brokers:
+        return seen_schema_ids(brokers, slices, job.decode.registered)
 
 
 def _matching(job: Job, wanted: SurveyRequest) -> tuple[str, ...]:

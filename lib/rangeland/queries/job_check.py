@@ -106,8 +106,8 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
 
 def _plan(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
-    found, _ = runner.draft()
-    runner.refuse_unknown_rows(found)
+    found, survey = runner.draft()
+    runner.refuse_draft(found, survey)
     if found.is_empty:
         return "there is nothing to land now"
     plan = found.plan

@@ -33,6 +33,10 @@ class ExecutorSchemas:
     def of_records(self, written: WrittenBefore) -> ExecutorSchemas:
         return replace(self, written=written)
 
+    @property
+    def seen(self) -> list[int]:
+        return sorted(self.catalogue.schemas)
+
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
         """Raises Unreachable and JobFileError, as ``RegistryClient`` does."""
         known = self.catalogue.schemas.get(schema_id)

@@ -74,6 +74,18 @@ class AvroFormat(PayloadFormat):
             return self
         return replace(self, writers=self.writers.of_records(written))
 
+    def unreadable(self, schema_id: int) -> tuple[Mismatch, ...]:
+        """The fields of a writer's schema whose type the table's schema cannot take. Nothing for an
+        id that cannot be used: its records are undecodable. Raises what a lookup raises."""
+        writer = None if self.writers is None else self.writers.of_id(schema_id)
+        if not isinstance(writer, RegisteredSchema) or writer.format is not SchemaFormat.AVRO:
+            return ()
+        try:
+            found = unreadable_fields(writer.text, self.schema)
+        except PayloadSchemaError:
+            return ()
+        return tuple(one for one in found if not one.is_of_some)
+
     def decoder(self) -> AvroDecoder:
         return AvroDecoder(self)
 

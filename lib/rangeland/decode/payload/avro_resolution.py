@@ -54,11 +54,13 @@ _MILLIS = ("timestamp-millis", "local-timestamp-millis")
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A field of a writer's schema that cannot be read as the reader's; types are in words."""
+    """A field of a writer's schema that cannot be read as the reader's; types are in words.
+    ``is_of_some``: only values that may never occur are concerned, a null or a symbol."""
 
     path: str
     writer_type: str
     reader_type: str
+    is_of_some: bool = False
 
     def __str__(self) -> str:
         return f"{self.writer_type} cannot be read as {self.reader_type}"
@@ -119,7 +121,7 @@ class AvroCompiler:
 
     def _mismatch(self, writer: str, reader: str, column: int, path: str) -> int:
         index = self.nodes.node(Operation.UNRESOLVED, column, path)
-        self._mismatches[index] = Mismatch(path, writer, reader)
+        self._mismatches[index] = Mismatch(path, writer, reader, is_of_some=writer == "null")
         return index
 
     def _resolve(self, writer: AvroType, reader: AvroType, column: int, path: str) -> int:
@@ -205,7 +207,8 @@ class AvroCompiler:
         if missing := [s for s, n in zip(writer.symbols, mapped, strict=True) if n < 0]:
             shown = ", ".join(missing[:5])
             words = f"an enum without {shown}, and without a default"
-            self._mismatches[index] = Mismatch(path, f"{shown_type(writer)} with {shown}", words)
+            name = f"{shown_type(writer)} with {shown}"
+            self._mismatches[index] = Mismatch(path, name, words, is_of_some=True)
         return index
 
     def _resolve_record(

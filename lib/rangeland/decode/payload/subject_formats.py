@@ -31,6 +31,10 @@ class SubjectLookup(Protocol):
     """Where it is looked up under which subjects a schema id is registered. What it raises ends
     the decoding."""
 
+    @property
+    def seen(self) -> Iterable[int]:
+        """The ids that were looked up in the driver."""
+
     def of_id(self, schema_id: int) -> object: ...
 
     def versions_of(self, schema_id: int) -> Iterable[SubjectVersion]: ...
@@ -70,6 +74,14 @@ class SubjectFormats(PayloadFormat):
             for topic, formats in self.topics.items()
         }
         return replace(self, topics=topics, lookup=self.lookup.of_records(written))
+
+    def format_of(self, topic: str, schema_id: int) -> tuple[str, PayloadFormat] | None:
+        """What payloads of a topic with this id are read as, and the subject of that. None for an
+        id that is only registered under other subjects. Raises what a lookup raises."""
+        formats = self.topics.get(topic, {})
+        known = (one.subject for one in self.lookup.versions_of(schema_id))
+        own = next((subject for subject in ("", *known) if subject in formats), None)
+        return None if own is None else (own, formats[own])
 
     def decoder(self) -> PayloadDecoder:
         ((topic, formats),) = self.topics.items()
