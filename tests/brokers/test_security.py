@@ -235,7 +235,7 @@ MISTAKES = {
         "SASLTLS", "at the first request", "source.security.sasl", {}
     ),
     "a login to a plain port": Mistake(
-        "PLAINTEXT", "takes no SASL", "source.security.sasl", sasl=who("SCRAM-SHA-256")
+        "PLAINTEXT", "does not accept SASL", "source.security.sasl", sasl=who("SCRAM-SHA-256")
     ),
     "no right to the topic": Mistake(
         "SASL", "may not read the topic t", "right", sasl=who("PLAIN", "nobody")

@@ -89,6 +89,38 @@ def test_a_module_that_a_page_names_is_there(name: str) -> None:
         assert there.is_dir() or any(there.parent.glob(f"{there.name}.*")), f"{name}: {path}"
 
 
+def section(name: str, heading: str) -> str:
+    return docs.page(name).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("heading", ["The way of one batch", "The way of one error"])
+def test_each_hop_names_what_is_in_its_module(heading: str) -> None:
+    way = section("lib/README.md", heading)
+    rows = re.findall(r"^\| \d+ \| `([\w/]+)` \| (.+) \| .+ \|$", way, re.MULTILINE)
+    assert f"{len(rows)} hops in {len({module for module, _ in rows})} files" in way
+    for module, text in rows:
+        source = (LIBRARY / f"{module}.py").read_text(encoding="utf-8")
+        for name in re.findall(r"`([\w.]+)`", text):
+            parts = [re.search(rf"\b{part}\b", source) for part in name.split(".")]
+            assert all(parts), f"{module} has no {name}"
+
+
+def test_the_ten_changes_name_files_that_exist_in_three_rooms_at_most() -> None:
+    table = section("CONTRIBUTING.md", "Ten changes, and the files they touch")
+    rows = re.findall(r"^\| (?!change|---)(.+?) \| (.+?) \| .+ \|$", table, re.MULTILINE)
+    assert len(rows) == 10
+    library = "\n".join(path.read_text(encoding="utf-8") for path in MODULES)
+    for change, text in rows:
+        named = re.findall(r"`([^`]+)`", text)
+        paths = [name for name in named if "/" in name or name.endswith(".py")]
+        assert paths, change
+        for path in paths:
+            assert any(LIBRARY.glob(path.replace("<name>", "*"))), f"{change}: {path}"
+        for name in set(named) - set(paths):
+            assert re.search(rf"\b{name}\b", library), f"{change}: {name}"
+        assert len({path.split("/")[0] for path in paths if "/" in path}) <= 3, change
+
+
 def test_the_glossary_has_one_line_for_each_word() -> None:
     page = docs.page("lib/README.md").partition("\n## Glossary\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| .+ \|$", page, re.MULTILINE)

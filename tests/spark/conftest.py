@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.spark import blamed_records
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.spark_sessions import open_session
 
@@ -55,8 +57,10 @@ def sql(spark: Any) -> Callable[[str], list[Any]]:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
-    """Makes a module with a function ``change(df)`` of this body; gives ``module:change``."""
+    """Makes a module with a function ``change(df)`` of this body; gives ``module:change``. The
+    records that it fails on are searched for as long as it takes."""
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(blamed_records, "SECONDS", PATIENCE_S)
     name = f"transform_{uuid.uuid4().hex}"
 
     def write(body: str) -> str:

@@ -37,7 +37,7 @@ def test_another_isolation_is_a_conflict_where_ranges_meet_and_else_goes_on(
     source = {"isolation": "read_uncommitted"}
     whole = job_of(kafka.bootstrap, table, topic, source=source, range=WHOLE)
     for way in (run.run, run.backfill):
-        with pytest.raises(Conflict, match="not as it is asked for now") as caught:
+        with pytest.raises(Conflict, match="with other options than this job asks for") as caught:
             way(whole, spark, NoProgress())
         assert "the isolation was read_committed and is read_uncommitted now" in str(caught.value)
 

@@ -161,7 +161,7 @@ def test_a_mechanism_that_is_not_offered_is_reported_with_those_that_are() -> No
 
 def test_a_port_without_sasl_says_so() -> None:
     no = m.SaslHandshakeResponse(error_code=34, mechanisms=())
-    with pytest.raises(JobFileError, match="takes no SASL: it answered ILLEGAL_SASL_STATE"):
+    with pytest.raises(JobFileError, match="does not accept SASL: it answered ILLEGAL_SASL_STATE"):
         converse(login(Credentials("PLAIN", USER, PASSWORD)), no)
 
 

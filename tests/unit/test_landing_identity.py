@@ -70,7 +70,7 @@ def test_a_difference_is_named_with_what_to_do(
 ) -> None:
     with pytest.raises(Conflict) as caught:
         refuse_other_options("lake/t", [LandedRead(R, then, "rangeland/job", 7)], now)
-    assert f"{R} is landed in lake/t" in str(caught.value)
+    assert f"{R} has landed in lake/t" in str(caught.value)
     assert named in caught.value.why
     assert "another table" in caught.value.do
 

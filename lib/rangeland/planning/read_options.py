@@ -72,7 +72,7 @@ def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOpti
         if not differences:
             continue
         raise Conflict(
-            f"{one.range} is landed in {table}, but not as it is asked for now",
+            f"{one.range} has landed in {table}, but with other options than this job asks for",
             why=f"when {one.application} {one.sequence} landed it, {'; '.join(differences)}",
             do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", one.ask.cluster, now.cluster),
             range=str(one.range),

@@ -79,7 +79,7 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(61, "DELEGATION_TOKEN_AUTH_DISABLED", _V.REFUSED, "delegation tokens are switched off"),
     _E(62, "DELEGATION_TOKEN_NOT_FOUND", _V.REFUSED, "it does not know this token"),
     _E(63, "DELEGATION_TOKEN_OWNER_MISMATCH", _V.REFUSED, "the token is somebody else's"),
-    _E(64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", _V.REFUSED, "tokens are not given out here"),
+    _E(64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", _V.REFUSED, "this listener issues no tokens"),
     _E(65, "DELEGATION_TOKEN_AUTHORIZATION_FAILED", _V.REFUSED, "we have no right to the token"),
     _E(66, "DELEGATION_TOKEN_EXPIRED", _V.REFUSED, "the token has expired"),
     _E(67, "INVALID_PRINCIPAL_TYPE", _V.REFUSED, "that kind of principal is not allowed"),

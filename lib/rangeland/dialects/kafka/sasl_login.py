@@ -205,14 +205,14 @@ def _text(data: Any) -> str:
 def _no_mechanism(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileError:
     if shaken.error_code == ILLEGAL_STATE:
         return JobFileError(
-            "the port takes no SASL",
+            "the port does not accept SASL",
             why=f"it answered {judge(shaken.error_code).name} to {mechanism}",
             do="remove source.security.sasl, or use the brokers' port for SASL",
             code=shaken.error_code,
         )
     offered = ", ".join(sorted(shaken.mechanisms)) or "nothing"
     return JobFileError(
-        f"the broker does not take SASL {mechanism}",
+        f"the broker does not offer SASL {mechanism}",
         why=f"it offers {offered}"
         if shaken.error_code == NO_SUCH_MECHANISM
         else f"it answered {judge(shaken.error_code).name} and offers {offered}",
