@@ -15,10 +15,10 @@ LOOK = f"""
 import importlib.util, json, sys, time
 import airflow.sdk
 from airflow.dag_processing.dagbag import DagBag
-started = time.monotonic()
+started = time.process_time()  # of this process: the machine may be busy
 bag = DagBag({str(DAGS)!r})
 print(json.dumps({{
-    "seconds": time.monotonic() - started,
+    "seconds": time.process_time() - started,
     "errors": bag.import_errors,
     "dags": {{dag.dag_id: sorted(dag.task_ids) for dag in bag.dags.values()}},
     "params": list(bag.dags["backfill_range"].params),
@@ -38,7 +38,7 @@ def test_all_dags_parse_fast_and_without_rangeland_or_spark(airflow: Airflow) ->
     }
     assert seen["importable"] == []
     assert not {"rangeland", "pyspark"} & set(seen["imported"])
-    assert seen["seconds"] < 2
+    assert seen["seconds"] < 1
 
 
 def test_the_form_asks_which_log_then_how_far_then_whether(airflow: Airflow) -> None:

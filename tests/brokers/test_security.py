@@ -29,6 +29,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Address, Counts
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import (
     Record,
     create_topic,
@@ -345,7 +346,7 @@ def test_a_read_outlasts_the_session_on_one_connection(
 
     later = threading.Thread(target=commit_late)
     later.start()
-    assert written.wait(60)
+    assert written.wait(PATIENCE_S)
     settings = cluster.settings("AGAIN", sasl=AGAIN[mechanism])
     log = only_log(look(settings, topics=(topic,)))
     TOKENS_TAKEN.clear()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import create_topic
 from tests.chaos.invariants import add_records, landings, write_job
 from tests.cluster.conftest import Submit
@@ -47,7 +48,7 @@ def harm_in_mid_read(
     run: Submitted, broker: KafkaCluster, table: Path, harm: Callable[[], None]
 ) -> None:
     """Waits until some files are written, then does harm while no more bytes arrive."""
-    run.process.wait_until(lambda: bool(written_files(table)), "its first file", 120)
+    run.process.wait_until(lambda: bool(written_files(table)), "its first file", PATIENCE_S)
     broker.pause(1)
     try:
         harm()
