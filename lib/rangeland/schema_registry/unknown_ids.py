@@ -45,13 +45,13 @@ class UnknownIds:
         known: Iterable[int],
         no_progress_ms: int,
         *,
-        now: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] | None = None,
+        pause: Callable[[float], None] | None = None,
     ) -> None:
         self._registry = registry
         self._highest = max(known, default=0)
         self._no_progress_s = no_progress_ms / 1000
-        self._now, self._pause = now, pause
+        self._now, self._pause = now or time.monotonic, pause or time.sleep
         self._first_asked: dict[int, float] = {}
 
     def schema(
