@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.spark import blamed_records
+from rangeland.spark import omitted_records
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.spark_sessions import open_session
@@ -60,7 +60,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     """Makes a module with a function ``change(df)`` of this body; gives ``module:change``. The
     records that it fails on are searched for as long as it takes."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(blamed_records, "SECONDS", PATIENCE_S)
+    monkeypatch.setattr(omitted_records, "SECONDS", PATIENCE_S)
     name = f"transform_{uuid.uuid4().hex}"
 
     def write(body: str) -> str:

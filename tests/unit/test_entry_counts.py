@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange
-from rangeland.spark.table_offsets import _counted
+from rangeland.spark.offset_scan import _counted
 
 A, B, C = Partition("t", 0, "1"), Partition("t", 0, "2"), Partition("t", 1, "1")
 

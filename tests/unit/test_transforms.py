@@ -15,7 +15,6 @@ from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.plan import PlanKind
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.spark.blamed_records import BlamedRecords
 from rangeland.spark.failing_records import (
     NotAttributable,
     RecordSearch,
@@ -23,6 +22,7 @@ from rangeland.spark.failing_records import (
     located,
     narrowed,
 )
+from rangeland.spark.omitted_records import OmittedRecords
 from rangeland.spark.transform import RaisedByTransform, load_transform, raised_in, raised_of
 
 ORDERS = Partition("orders", 0)
@@ -229,30 +229,32 @@ class Session:
         self.raised = fails
 
 
-def blaming(action: Action, dialect: str = "kafka", kind: PlanKind = PlanKind.RUN) -> BlamedRecords:
+def blaming(
+    action: Action, dialect: str = "kafka", kind: PlanKind = PlanKind.RUN
+) -> OmittedRecords:
     cluster = ClusterSettings(dialect, (), policy=Policy(undecodable=action))
-    return BlamedRecords("m:f", cluster, kind)
+    return OmittedRecords("m:f", cluster, kind)
 
 
 FAILED = TransformFailed("the transform m:f failed", why="KeyError: 'x'", do="correct it")
 
 
-def add(blamed: BlamedRecords, fails: FailingOn) -> TransformFailed | None:
-    return blamed.add(SLICES, cast(Trials, Session(fails)), FAILED)
+def add(omitted: OmittedRecords, fails: FailingOn) -> TransformFailed | None:
+    return omitted.add(SLICES, cast(Trials, Session(fails)), FAILED)
 
 
 def test_records_that_fail_are_left_out_from_then_on_with_the_reason() -> None:
-    blamed = blaming(Action.QUARANTINE)
-    assert add(blamed, FailingOn(7, 1500)) is None
-    assert add(blamed, FailingOn(8)) is None
+    omitted = blaming(Action.QUARANTINE)
+    assert add(omitted, FailingOn(7, 1500)) is None
+    assert add(omitted, FailingOn(8)) is None
     reason = "KeyError: 'x'"
-    assert blamed.cluster.left_out == {0: {7: reason, 8: reason}, 1: {1500: reason}}
-    assert blamed.trial.policy.of(LossKind.UNDECODABLE, "orders") is Action.SKIP
-    assert blamed.trial.left_out == blamed.cluster.left_out
+    assert omitted.cluster.left_out == {0: {7: reason, 8: reason}, 1: {1500: reason}}
+    assert omitted.trial.policy.of(LossKind.UNDECODABLE, "orders") is Action.SKIP
+    assert omitted.trial.left_out == omitted.cluster.left_out
 
 
 @pytest.mark.parametrize(
-    "blamed",
+    "omitted",
     [
         blaming(Action.FAIL),
         blaming(Action.HOLD),
@@ -260,9 +262,9 @@ def test_records_that_fail_are_left_out_from_then_on_with_the_reason() -> None:
         blaming(Action.SKIP, kind=PlanKind.REPLACE),
     ],
 )
-def test_where_no_record_may_be_left_out_none_is_searched(blamed: BlamedRecords) -> None:
+def test_where_no_record_may_be_left_out_none_is_searched(omitted: OmittedRecords) -> None:
     fails = FailingOn(7)
-    assert add(blamed, fails) is FAILED
+    assert add(omitted, fails) is FAILED
     assert fails.asked == 0
 
 
@@ -271,12 +273,12 @@ def test_an_error_says_why_no_record_is_left_out() -> None:
         (FailingOn(3, 2000, together=True), "several records together"),
         (FailingOn(), "it did not fail when they were read again"),
     ):
-        blamed = blaming(Action.SKIP)
-        error = add(blamed, fails)
+        omitted = blaming(Action.SKIP)
+        error = add(omitted, fails)
         assert error is not None
         assert "KeyError: 'x'; `policy.undecodable` only leaves out single records" in error.why
         assert why in error.why
-        assert blamed.cluster.left_out == {}
+        assert omitted.cluster.left_out == {}
 
 
 def receipt(**counts: int) -> Receipt:
@@ -284,13 +286,13 @@ def receipt(**counts: int) -> Receipt:
 
 
 def test_a_transform_that_fails_on_all_there_is_is_to_blame_itself() -> None:
-    blamed = blaming(Action.SKIP)
-    add(blamed, FailingOn(7, 8))
+    omitted = blaming(Action.SKIP)
+    add(omitted, FailingOn(7, 8))
     with pytest.raises(TransformFailed, match="on each of the 2 records that it got") as caught:
-        blamed.refuse_all([receipt(lost=2, compacted=998)])
+        omitted.refuse_all([receipt(lost=2, compacted=998)])
     assert "correct it, then run again" in caught.value.do
-    blamed.refuse_all([receipt(lost=2, landed=1)])
-    blamed.refuse_all([receipt(lost=2, filtered=1)])
+    omitted.refuse_all([receipt(lost=2, landed=1)])
+    omitted.refuse_all([receipt(lost=2, filtered=1)])
     one = blaming(Action.SKIP)
     add(one, FailingOn(7))
     one.refuse_all([receipt(lost=1)])

@@ -30,7 +30,7 @@ from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.table_audit import Runs
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
-from rangeland.spark.table_offsets import runs_in, table_frame
+from rangeland.spark.offset_scan import runs_in, table_frame
 
 
 @dataclass(frozen=True, slots=True)

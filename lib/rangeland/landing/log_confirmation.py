@@ -22,8 +22,8 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.read_options import known_as
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.survey.batch_checksums import batch_checksums
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
-from rangeland.survey.fingerprints import fingerprints
 from rangeland.survey.survey_retry import SurveyAttempt, UnknownTopic
 
 BEHIND_SECONDS = 10
@@ -44,7 +44,7 @@ class Confirmation:
         if not leaders:
             return {}
         with ConnectionPool(settings) as brokers:
-            return fingerprints(brokers, leaders, _known_by(brokers, plan, leaders))
+            return batch_checksums(brokers, leaders, _known_by(brokers, plan, leaders))
 
     def changes(
         self,
@@ -156,7 +156,7 @@ class Confirmation:
         if losses := changed(odd, survey):
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
-        now = fingerprints(brokers, led, _known_by(brokers, plan, before))
+        now = batch_checksums(brokers, led, _known_by(brokers, plan, before))
         for p, crc in now.items():
             if p in marks and crc != before[p]:
                 raise LogChange(

@@ -20,8 +20,8 @@ from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
+from rangeland.spark.offset_scan import has_rows, table_frame
 from rangeland.spark.replace_where import compare, condition, prepared_frame, replace_rows
-from rangeland.spark.table_offsets import has_rows, table_frame
 
 
 class Replacement:

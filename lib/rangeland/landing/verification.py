@@ -36,7 +36,7 @@ from rangeland.planning.table_audit import (
 from rangeland.progress_events import Progress
 from rangeland.results import Finding
 from rangeland.spark.catalog_names import literal
-from rangeland.spark.table_offsets import (
+from rangeland.spark.offset_scan import (
     files_with,
     has_rows,
     rows_of_entries,

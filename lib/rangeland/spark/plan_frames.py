@@ -29,9 +29,9 @@ from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import DataFile, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.spark.blamed_records import BlamedRecords
 from rangeland.spark.executor_tasks import SliceReading, WriterSettings, logged_reading, open_writer
 from rangeland.spark.failing_records import Trials, failed_slices, located, narrowed, nothing
+from rangeland.spark.omitted_records import OmittedRecords
 from rangeland.spark.spark_jobs import (
     ByKey,
     SliceOffsets,
@@ -138,21 +138,21 @@ def land_transformed(
     If the rows still have topic, partition and offset, offsets without a row are counted as
     filtered. An offset whose rows a transform spreads over several tasks is counted in each,
     so that too few offsets may be counted as filtered."""
-    blamed = BlamedRecords(transform.name, cluster, plan.kind)
+    omitted = OmittedRecords(transform.name, cluster, plan.kind)
     while True:
         try:
-            found = _landed(spark, plan, tasks, blamed.cluster, writer, transform, on_read, stop)
+            found = _landed(spark, plan, tasks, omitted.cluster, writer, transform, on_read, stop)
         except _FailedTask as failed:
-            trials = Trials(spark, transform, partial(plan_frame, spark, cluster=blamed.trial))
+            trials = Trials(spark, transform, partial(plan_frame, spark, cluster=omitted.trial))
             slices = failed_slices(tasks, failed.task)
-            error = blamed.add(slices, trials, failed.error)
+            error = omitted.add(slices, trials, failed.error)
             if error is None:
                 continue
             can_cut = not load_dialect(cluster.dialect).capabilities.offsets_are_bytes
             where = narrowed(slices, trials.raised, can_cut=can_cut)
             every = [piece for task in tasks for piece in task]
             raise located(error, where, every) from failed.__cause__
-        blamed.refuse_all(found[0].values())
+        omitted.refuse_all(found[0].values())
         return found
 
 

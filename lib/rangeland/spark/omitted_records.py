@@ -35,7 +35,7 @@ LEFT_OUT = (Action.SKIP, Action.QUARANTINE)
 logger = logging.getLogger(__name__)
 
 
-class BlamedRecords:
+class OmittedRecords:
     """Those of one plan, while it is read. ``cluster`` leaves them out; ``trial`` too, and is for
     reading without receipts, so that no other record ends a trial."""
 

@@ -17,7 +17,7 @@ from rangeland.model import Leader, Partition
 from rangeland.survey.batch_samples import sample_batches
 
 
-def fingerprints(
+def batch_checksums(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int]:
     """Of the batch or entry at the offset of each partition; those that do not arrive complete are

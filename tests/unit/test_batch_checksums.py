@@ -12,7 +12,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.model import Address, Leader, Partition
-from rangeland.survey import fingerprints as room
+from rangeland.survey import batch_checksums as room
 from tests.jafka_entries import entry
 from tests.record_batches import Batch, Record, encode
 from tests.rocketmq_messages import messages
@@ -54,5 +54,5 @@ def test_a_log_is_known_by_one_batch(
 
     monkeypatch.setattr(room, "sample_batches", sample)
     leaders = {P: Leader(Address("b", 1))}
-    found = room.fingerprints(cast(ConnectionPool, brokers), leaders, {P: at})
+    found = room.batch_checksums(cast(ConnectionPool, brokers), leaders, {P: at})
     assert found == ({} if known_by is None else {P: zlib.crc32(known_by)})
