@@ -238,8 +238,8 @@ RECORDS = (
         "records before the position are landed again",
         Change(
             "dialects.kafka.records:_LogWalk._decode",
-            "self.from_offset, self.until_offset, most)",
-            "0, self.until_offset, most)",
+            "self.payloads, self.from_offset,",
+            "self.payloads, 0,",
         ),
     ),
 )

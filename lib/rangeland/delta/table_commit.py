@@ -93,13 +93,7 @@ def land(
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the commit of an earlier call."""
-    snapshot = kernel.load(table) if isinstance(table, str) else table
-    if snapshot is None:
-        raise TableRefused(
-            f"landing in {table}",
-            why="there is no Delta table",
-            do="Check that nobody has moved or dropped it, then run again",
-        )
+    snapshot = _existing(kernel, table)
     where = snapshot.path
     storage, missing = kernel.storage(where), list[str]()
 
@@ -120,14 +114,9 @@ def land(
             snapshot, files, transaction, expected, removed, to_set, is_whole, schema, checked
         )
     except Conflict:
-        # Of two first landings in a table, one sets the properties and the other tries again; the
-        # same goes for a schema that another commit has changed, if the files still fit it.
         theirs = kernel.load(where)
-        if theirs is None or theirs.table_id != snapshot.table_id:
-            raise
-        is_set = bool(to_set) and not _to_set(theirs, to_set)
-        is_evolved = bool(columns) and theirs.schema_json != snapshot.schema_json
-        if not is_set and (removed or not is_evolved):
+        may_evolve = bool(columns) and not removed
+        if theirs is None or not _may_try_again(theirs, snapshot, to_set, may_evolve=may_evolve):
             raise
         how = (since, removed, properties, columns, checked)
         return land(kernel, theirs, application, sequence, files, *how)
@@ -140,6 +129,28 @@ def land(
             return CommittedOutcome(
                 landed_at(kernel, where, application, sequence, since), is_new=False
             )
+
+
+def _existing(kernel: DeltaKernel, table: str | Snapshot) -> Snapshot:
+    snapshot = kernel.load(table) if isinstance(table, str) else table
+    if snapshot is None:
+        raise TableRefused(
+            f"landing in {table}",
+            why="there is no Delta table",
+            do="Check that nobody has moved or dropped it, then run again",
+        )
+    return snapshot
+
+
+def _may_try_again(
+    theirs: Snapshot, ours: Snapshot, to_set: Mapping[str, str], *, may_evolve: bool
+) -> bool:
+    """Whether a conflicting commit leaves a table for which this landing can be tried again. Of two
+    first landings in a table, one sets the properties and the other tries again; the same goes for
+    a schema that another commit has changed, if the files still fit it."""
+    is_set = bool(to_set) and not _to_set(theirs, to_set)
+    is_evolved = may_evolve and theirs.schema_json != ours.schema_json
+    return theirs.table_id == ours.table_id and (is_set or is_evolved)
 
 
 def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
