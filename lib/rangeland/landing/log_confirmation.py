@@ -37,7 +37,7 @@ class Confirmation:
         self._known = known
 
     def before(self, settings: ClusterSettings, plan: Plan) -> dict[Partition, int]:
-        """Fingerprints of the logs before they are read, where topics have no ids."""
+        """Checksums of a batch of each log before it is read, where topics have no ids."""
         nameless = {r.partition for r in plan.ranges if r.topic_id is None}
         last = {s.partition: s for s in sorted(plan.slices, key=lambda s: s.from_offset)}
         leaders = {p: Leader(s.leader) for p, s in last.items() if p in nameless and s.leader}
