@@ -14,6 +14,8 @@ from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.spark import omitted_records
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster
+from tests.servers.s3 import S3Server
+from tests.spark.buckets import Bucket, buckets_of
 from tests.spark_sessions import open_session
 
 
@@ -38,6 +40,25 @@ def rocketmq() -> Iterator[RocketmqCluster]:
     """Two masters. Do not harm them."""
     with RocketmqCluster(brokers=2) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(spark: Any, s3: S3Server) -> Iterator[Bucket]:
+    """Makes a bucket that the session knows; settings are those of a bucket, and win."""
+    with buckets_of(spark, s3) as make:
+        yield make
+
+
+@pytest.fixture
+def lake(bucket: Bucket) -> str:
+    """The URI of a table that is not there yet, in a bucket that is."""
+    return f"s3a://{bucket()}/a lake/orders"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,46 +34,10 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.servers.s3 import S3Server
+from tests.spark.buckets import Bucket
 from tests.spark.landings import expected, job_of, judged, offsets_of, rows_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
-
-# Hadoop would try for minutes.
-IMPATIENT = {"attempts.maximum": "1", "retry.limit": "1", "retry.interval": "100ms"}
-
-Bucket = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
-
-
-@pytest.fixture
-def bucket(spark: Any, s3: S3Server) -> Iterator[Bucket]:
-    """Makes a bucket that the session knows; settings are those of a bucket, and win."""
-    conf = spark.sparkContext._jsc.hadoopConfiguration()
-    names: list[str] = []
-
-    def make(server: S3Server = s3, settings: Mapping[str, str] = IMPATIENT) -> str:
-        name = f"lake-{uuid.uuid4().hex[:8]}"
-        server.create_bucket(name)
-        own = {f"fs.s3a.bucket.{name}.{key}": value for key, value in settings.items()}
-        for key, value in {**server.hadoop_settings(name), **own}.items():
-            conf.set(key, value)
-            names.append(key)
-        return name
-
-    yield make
-    for name in names:
-        conf.unset(name)
-
-
-@pytest.fixture
-def lake(bucket: Bucket) -> str:
-    """The URI of a table that is not there yet, in a bucket that is."""
-    return f"s3a://{bucket()}/a lake/orders"
 
 
 def topic_of(kafka: KafkaCluster, topic: str, **counts: int) -> str:

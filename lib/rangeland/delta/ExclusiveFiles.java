@@ -7,6 +7,7 @@ import io.delta.kernel.utils.CloseableIterator;
 import java.io.ByteArrayOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.AccessDeniedException;
 import java.nio.file.FileAlreadyExistsException;
@@ -79,8 +80,15 @@ class ExclusiveFile extends HadoopOutputFile {
     }
     byte[] content = joined(lines);
     FileSystem store = path.getFileSystem(configuration);
-    probe(store);
-    create(store, content);
+    try {
+      probe(store);
+      create(store, content);
+    } catch (FileAlreadyExistsException exists) {
+      throw exists;
+    } catch (IOException failure) {
+      // Kernel would try 200 times more after an IOException, and this has been tried again.
+      throw new UncheckedIOException(failure);
+    }
   }
 
   private static byte[] joined(CloseableIterator lines) throws IOException {
