@@ -64,7 +64,6 @@ TABLES = {
     "dropped": Existing(BY_NAME, ", note STRING", after=("DROP COLUMN note",)),
     "append only": Existing("'delta.appendOnly' = 'true'", without="changes"),
     "check constraint": Existing(after=("ADD CONSTRAINT positive CHECK (offset >= 0)",)),
-    "not null": Existing(after=()),
     "row tracking": Existing("'delta.enableRowTracking' = 'true'"),
     "deletion vectors": Existing("'delta.enableDeletionVectors' = 'true'"),
     "in-commit timestamps": Existing("'delta.enableInCommitTimestamps' = 'true'"),

@@ -11,9 +11,11 @@ import pytest
 
 from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
 from rangeland.delta.ledger.events import FileEntry
+from rangeland.delta.table_constraints import RecordPlace, TableConstraint
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady
-from rangeland.errors import BadRecord, Conflict, RangeLost
+from rangeland.errors import BadRecord, Conflict, RangeLost, TableRefused
 from rangeland.job import Job
+from rangeland.landing import constraint_check
 from rangeland.landing import target_table as table_module
 from rangeland.landing.committer import PlanCommitter
 from rangeland.landing.landing_context import LandingContext
@@ -27,6 +29,7 @@ from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress, Progress
+from rangeland.spark.constraint_query import ConstraintViolation
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
 
 P0 = Partition("orders", 0)
@@ -282,6 +285,63 @@ def test_files_are_counted_as_people_do(drivers: Drivers, count: int, said: str)
     reading.files = tuple(FileEntry(DataFile(name, 4, 1, "{}", 1)) for name in names)
     finisher_of(reading).finish(plan(), None, recovered=False)
     assert said in steps.said
+
+
+@pytest.fixture
+def refused_rows(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The files with a row that the table's constraint does not allow."""
+    constraint = TableConstraint("small", "offset < 9", "CHECK (offset < 9)")
+    refused: set[str] = set()
+
+    def first_violation(paths: list[str], *_: object) -> ConstraintViolation | None:
+        place = RecordPlace(P0, 9)
+        return ConstraintViolation(constraint, place) if refused & set(paths) else None
+
+    def frame(spark: object, path: str, files: Sequence[DataFile], schema: str) -> list[str]:
+        return [file.path for file in files]
+
+    monkeypatch.setattr(table_module.TargetTable, "constraints", lambda self: (constraint,))
+    monkeypatch.setattr(constraint_check, "prepared_frame", frame)
+    monkeypatch.setattr(constraint_check, "first_violation", first_violation)
+    return refused
+
+
+def whole_reading(drivers: Drivers, target: LandingTarget, name: str) -> Failing:
+    reading = reading_of(target)
+    reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+    (Path(drivers.path) / name).write_bytes(b"rows")
+    reading.files = (FileEntry(DataFile(name, 4, 1, "{}", 1)),)
+    return reading
+
+
+def test_rows_that_a_constraint_refuses_get_no_outcome(
+    drivers: Drivers, refused_rows: set[str]
+) -> None:
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    reading = whole_reading(drivers, target, "bad.parquet")
+    refused_rows.add("bad.parquet")
+    with pytest.raises(TableRefused, match="orders/0 at offset 9 violates the constraint small"):
+        finisher_of(reading).finish(plan(), None, recovered=False)
+    target.refresh()
+    (left,) = target.history.unfinished()
+    assert left.outcome is None
+
+
+def test_an_outcome_that_was_prepared_before_a_constraint_is_read_again(
+    drivers: Drivers, refused_rows: set[str]
+) -> None:
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    old = whole_reading(drivers, target, "old.parquet")
+    target.prepare(plan(), prove(plan(), old.receipts), old.files, old.receipts)
+    refused_rows.add("old.parquet")
+    target.refresh()
+    (left,) = target.history.unfinished()
+    new = whole_reading(drivers, target, "new.parquet")
+    done = finisher_of(new).finish(left.plan, left, recovered=True)
+    assert (done.landed.is_new, done.outcome.attempt) == (True, 1)
+    assert [entry.file.path for entry in done.outcome.files] == ["new.parquet"]
 
 
 # --- a ledger of an earlier version ------------------------------------------------------------

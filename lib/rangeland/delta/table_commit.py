@@ -44,8 +44,8 @@ class FilesMissing:
 
 @dataclass(frozen=True, slots=True)
 class FilesUnfit:
-    """The table's columns have other types than the prepared files, which another commit has given
-    them: nothing was committed."""
+    """The table's columns have other types, numbers or stored names than the prepared files, since
+    another commit has given them these: nothing was committed."""
 
     misfit: Misfit
 

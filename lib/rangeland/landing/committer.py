@@ -270,7 +270,7 @@ def _may_be_given_up(plan: Plan, error: RangelandError) -> bool:
 def _why_again(found: NotCommitted) -> str:
     match found:
         case FilesUnfit(misfit=misfit):
-            return f"column {misfit.field} of the table has another type by now; the plan is"
+            return f"column {misfit.field} of the table has been changed meanwhile; the plan is"
         case RowsRefused(refusal=refusal):
             return f"{refusal.what}; the plan is"
         case FilesMissing(paths=(_,)):
@@ -285,7 +285,7 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
         case FilesUnfit(misfit=misfit):
             return Conflict(
                 f"files of {name} do not fit the table again",
-                why=f"another writer has changed the type of column {misfit.field} meanwhile",
+                why=f"another writer has changed column {misfit.field} meanwhile",
                 do="run again",
             )
         case RowsRefused(refusal=refusal):
