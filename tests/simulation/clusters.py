@@ -68,6 +68,9 @@ class SimulatedCluster:
     def elect(self, log: Log, rng: random.Random, *, clean: bool = True) -> None:
         """Another server leads the log."""
 
+    def lag(self, log: Log, rng: random.Random) -> None:
+        """The high watermark of another leader lags for long."""
+
     def expire(self, log: Log, rng: random.Random) -> None:
         """Retention removes the first entries."""
         log.expire(rng.randint(1, len(log.entries)))

@@ -7,10 +7,10 @@ from functools import cache
 from rangeland.job import Job
 from tests.simulation.clusters import SimulatedCluster
 from tests.simulation.group_model import GROUP
+from tests.simulation.happenings import Setup
 from tests.simulation.jafka import JafkaCluster
 from tests.simulation.kafka import AGES, Cluster
 from tests.simulation.rocketmq import RocketmqCluster
-from tests.simulation.scenario import Setup
 from tests.simulation.world import World
 
 TABLE = "mem://lake/orders"

@@ -28,11 +28,12 @@ from tests.simulation.dialects import TABLE, TOPIC, cluster_of, job_of
 from tests.simulation.displaced import DISPLACEMENTS, Displacement
 from tests.simulation.files import MemoryStore
 from tests.simulation.group_model import Groups
+from tests.simulation.happenings import Happening, Scenario
 from tests.simulation.invariants import Judge
 from tests.simulation.logs import Log, fill
 from tests.simulation.operations import MAY_END_WITH, Operations
 from tests.simulation.replaced import Stage
-from tests.simulation.scenario import POLICIES, Happening, Scenario
+from tests.simulation.scenario import POLICIES
 from tests.simulation.spark import SimulatedSpark
 from tests.simulation.table_faults import TABLE_ACTS, TableFaults
 from tests.simulation.tally import Counts
@@ -114,6 +115,8 @@ class History:
                     fill(one, rng, now, transactions=self.scenario.setup.transactions)
             case "elect":
                 self.cluster.elect(log, rng)
+            case "lag":
+                self.cluster.lag(log, rng)
             case "expire" if log.entries:
                 self.cluster.expire(log, rng)
             case "compact" | "lose":

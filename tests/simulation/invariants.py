@@ -225,12 +225,15 @@ class Judge:
         replaced = {one.key for one in landed if one.kind == "replace"}
         promised: Counter[tuple[str, int]] = Counter()
         kept_again: dict[tuple[tuple[str, int], str | None], set[int]] = {}
+        self.checks["replaced"] += sum(one.kind == "replace" for one in landed)
         self.checks.update({"counts": len(landed), "evidence": len(landed), "rows": len(there)})
         for one in landed:
             width = one.until_offset - one.from_offset
             self.checks["missing"] += width
             if sum(one.counts.values()) != width:
                 raise Violation("counts", f"{one} has {one.counts}, which do not add up")
+            if one.kind == "replace" and one.counts["lost"] + one.counts["quarantined"]:
+                raise Violation("replaced", f"{one} has removed rows for what could not be read")
             if one.kind == "missing" and one.counts["quarantined"]:
                 kept_again.setdefault((one.key, one.topic_id), set()).update(one.offsets)
             if not self._lands_again(one, kept_again):

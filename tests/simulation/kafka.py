@@ -63,6 +63,14 @@ class Cluster(SimulatedCluster):
             unaware = rng.randint(1, BROKERS)
             self.stale[unaware] = (now + rng.choice((100, 1000, 8000)), before)
 
+    def lag(self, log: Log, rng: random.Random) -> None:
+        """Of brokers that report an end that lags, the product believes it after ten seconds."""
+        self.elect(log, rng)
+        if log.entries:
+            behind = max(rng.choice(log.entries).base, log.start)
+            longest = rng.choice((20_000, 120_000)) if self.reports_lag else 8_000
+            log.lags = (behind, self.world.now_ms + longest)
+
     def leaders(self) -> dict[tuple[str, int], tuple[int, int]]:
         return {
             (log.topic, log.number): (log.leader, log.epoch)

@@ -1,19 +1,18 @@
 """What happens in one history, drawn from a seed: a job, changes of the cluster, runs and faults.
 
 Most histories are short, with one to three operations after the first records are produced, so
-that many seeds take little time; one in ``LONG_EVERY`` is long.
-
-A scenario is a value, so a failing one can be cut down: each event and each fault has numbers of
-its own, and leaving one out does not change the others.
+that many seeds take little time; one in ``LONG_EVERY`` is long, and some are ``guided``.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tests.simulation.displaced import DISPLACEMENTS
+from tests.simulation.guided import guided
+from tests.simulation.happenings import PAUSES_MS, Happening, Scenario, Setup
 from tests.simulation.kafka import AGES
 from tests.simulation.operations import COMMANDS
 from tests.simulation.table_faults import TABLE_ACTS
@@ -58,8 +57,8 @@ POLICIES = ("expired", "recreated", "truncated", "vanished", "missing", "corrupt
 ACTIONS = ("fail", "skip", "hold")
 OTHERS = {3: "rocketmq", 7: "jafka"}
 """The dialects other than Kafka, by the seeds that play on them."""
-PAUSES_MS = (1_000, 30_000, 3_600_000)
 LONG_EVERY = 50
+GUIDED_EVERY = 10
 JOBS = 800
 """How many setups short histories have; a multiple of the dialects' period."""
 PREPARING = ("run", "run", "run", "backfill")
@@ -76,58 +75,12 @@ OVERTAKEN = (
 """Drivers side by side, of which the first one stops."""
 
 
-@dataclass(frozen=True)
-class Setup:
-    """The job, and the cluster that it reads."""
-
-    age: str
-    partitions: int
-    compacts: bool
-    transactions: bool
-    per_answer: int
-    is_local: bool
-    policy: tuple[tuple[str, str], ...]
-    max_records: int | None
-    slice_bytes: int
-    has_group: bool = False
-
-
-@dataclass(frozen=True)
-class Happening:
-    """``kind``: run, or a change of the cluster. ``faults``: of each driver that runs at the same
-    time; ``commands``: what each of them does."""
-
-    kind: str
-    arg: int
-    faults: tuple[tuple[Fault, ...], ...] = ()
-    commands: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        text = f"{self.kind}({self.arg})"
-        for command, faults in zip(self.commands, self.faults, strict=True):
-            text += f", {command}" + "".join(f" with {fault}" for fault in faults)
-        return text
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """``is_short``: it ends as soon as everything has landed."""
-
-    seed: int
-    setup: Setup
-    happenings: tuple[Happening, ...]
-    is_short: bool = False
-
-    @property
-    def size(self) -> int:
-        drivers = [faults for one in self.happenings for faults in one.faults]
-        return len(self.happenings) + len(drivers) + sum(map(len, drivers))
-
-
 def scenario(seed: int, age: str | None = None) -> Scenario:
     """``age``: plays it on brokers of that age or dialect."""
     if seed % LONG_EVERY == LONG_EVERY - 1:
         return long_scenario(seed, age)
+    if seed % GUIDED_EVERY == GUIDED_EVERY - 1:
+        return guided_scenario(seed, age)
     rng = random.Random(f"short {seed}")
     happenings = [Happening("produce", rng.getrandbits(32))]
     drawn = rng.random()
@@ -145,6 +98,14 @@ def scenario(seed: int, age: str | None = None) -> Scenario:
         commands = tuple(rng.choice(COMMANDS) for _ in range(rng.choice((1, 1, 1, 1, 1, 1, 2))))
         happenings.append(_side_by_side(rng, commands, most=2))
     return Scenario(seed, _on(_short_setup(seed), seed, age), tuple(happenings), is_short=True)
+
+
+def guided_scenario(seed: int, age: str | None = None) -> Scenario:
+    """One that is built around one safeguard of the product: what it needs seldom meets by
+    chance."""
+    rng = random.Random(f"guided {seed}")
+    setup, happenings = guided(rng, _short_setup(seed))
+    return Scenario(seed, replace(setup, age=age or setup.age), tuple(happenings), is_short=True)
 
 
 def long_scenario(seed: int, age: str | None = None) -> Scenario:

@@ -6,9 +6,9 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tests.simulation.happenings import Happening, Scenario
 from tests.simulation.history import play
 from tests.simulation.replaced import Stage
-from tests.simulation.scenario import Happening, Scenario
 from tests.simulation.tally import Counts
 from tests.simulation.world import Violation
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.happenings import Happening, Scenario
 from tests.simulation.history import SKIP_ALL, play
 from tests.simulation.replaced import Stage, simulated
-from tests.simulation.scenario import Happening, Scenario, long_scenario
+from tests.simulation.scenario import long_scenario
 from tests.simulation.tally import Counts
 from tests.simulation.world import Fault
 
