@@ -1,6 +1,7 @@
-"""The first seed at which each mutation was caught, where that is known.
+"""A seed at which each mutation is caught.
 
-Histories are drawn otherwise after a change of ``scenario``; the search goes on from here then.
+Histories are drawn otherwise after a change of ``scenario``; ``python -m
+tests.simulation.mutations`` finds new seeds then.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ CAUGHT_AT: Mapping[str, int] = {
     "what a backfill has landed is not compared with its log": 45,
     "a held partition moves on": 96,
     "losses are not recorded": 54,
+    "every gap is compacted": 190,
     "a log that was cut and has grown again is whole": 28,
     "a topic that was created again is the same": 68,
     "aborted records are landed": 0,
@@ -35,4 +37,17 @@ CAUGHT_AT: Mapping[str, int] = {
     "another ledger will do": 4,
     "a damaged batch is skipped with what follows": 96,
     "the mirror is ahead of the checkpoint": 1,
+    "the outcome of the second driver counts": 359,
+    "a reviewed plan is applied whatever has landed since": 9,
+    "a reviewed plan is applied whatever is under way": 1239,
+    "a replacement removes rows for what is lost": 429,
+    "the checkpoint passes the end of a log that was cut": 819,
+    "a high watermark that lags is the end": 169,
+    "a table without its ledger is landed in": 519,
+    "a table that is gone is made again": 1409,
+    "a table that was created again meanwhile is landed in": 1169,
+    "checksums are not compared": 339,
+    "what is quarantined is not kept": 29,
+    "what was read again from quarantine is read once more": 29,
+    "a part is handed in without knowing the others": 289,
 }

@@ -273,7 +273,10 @@ class SimulatedKernel(DeltaKernel):
         found = self._refused("delta.commit", f"committing to {snapshot.path}")
         key = TablePath.parse(snapshot.path).key
         log = self._tables.logs.get(key)
-        if log is None or log.newest.table_id != snapshot.table_id:
+        is_other = log is not None and log.newest.table_id != snapshot.table_id
+        if is_other and "/_rangeland/" not in key:  # Kernel would write a version that has no past
+            raise Violation("displaced", f"a commit to {key} breaks the log of another table")
+        if log is None or is_other:
             raise StorageFailed(f"committing to {snapshot.path}", why="its log is gone")
         if self._tables.needs_lock:
             self._take_time(key, log)

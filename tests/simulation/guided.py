@@ -62,18 +62,20 @@ def _contested(rng: random.Random, setup: Setup) -> Guided:
 def _reviewed(rng: random.Random, setup: Setup) -> Guided:
     """A plan is applied after another one has landed the same offsets, or while it is landing
     them."""
-    dies = Fault("delta.commit", rng.choice((2, 3)), "crash")
     between = rng.choice(("run", "backfill", "backfill", "backfill-start", "backfill-end"))
     happenings = [_happened(rng, "produce")]
     if rng.random() < 0.5:
         happenings += [_done(rng, ("run", ())), _happened(rng, "produce")]
-    happenings += [
-        _done(rng, ("plan", ())),
-        _done(rng, (between, rng.choice(((), (dies,))))),
-        _done(rng, ("apply", ())),
-        _done(rng, ("run", ())),
-    ]
-    return replace(setup, max_records=None), happenings
+    happenings.append(_done(rng, ("plan", ())))
+    if rng.random() < 0.5:
+        stops = Fault("delta.commit", rng.choice((2, 3)), "pause", HOUR_MS)
+        waits = Fault("delta.load", 1, "pause", 1_000)
+        happenings.append(_done(rng, (between, (stops,)), ("apply", (waits,))))
+    else:
+        dies = Fault("delta.commit", rng.choice((2, 3)), "crash")
+        happenings.append(_done(rng, (between, rng.choice(((), (dies,))))))
+        happenings.append(_done(rng, ("apply", ())))
+    return replace(setup, max_records=None), [*happenings, _done(rng, ("run", ()))]
 
 
 def _cut_while_read(rng: random.Random, setup: Setup) -> Guided:
@@ -135,8 +137,7 @@ def _taken_away(rng: random.Random, setup: Setup) -> Guided:
         _happened(rng, "produce"),
         _done(rng, (rng.choice(("run", "run", "backfill")), ())),
     ]
-    if rng.random() < 0.7:
-        happenings.append(_happened(rng, "produce"))
+    happenings.append(_happened(rng, rng.choice(("produce", "produce", "overwrite", "delete"))))
     if rng.random() < 0.5:
         happenings += [_happened(rng, kind), _done(rng, (command, ()))]
     else:

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import FunctionType
@@ -86,11 +86,11 @@ def _holders(function: object, name: str) -> list[Any]:
     return [module for module in modules if getattr(module, name, None) is function]
 
 
-def caught_after(mutation: Mutation, most: int, first: int = 0) -> tuple[int, str] | None:
-    """How many histories it took to find it, and how it showed; None if it was not found."""
+def caught_at(mutation: Mutation, seeds: Iterable[int]) -> tuple[int, str] | None:
+    """The first of these seeds at which it is found, and how it shows; None if it is not found."""
     with simulated() as stage, applied(mutation):
-        for number in range(most):
-            found = failure_of(scenario(first + number), stage, Counts())
+        for seed in seeds:
+            found = failure_of(scenario(seed), stage, Counts())
             if found is not None:
-                return number + 1, f"{type(found).__name__}: {found}"
+                return seed, f"{type(found).__name__}: {found}"
     return None

@@ -24,7 +24,7 @@ from tests.simulation.shrinking import explain, failure_of
 from tests.simulation.table_faults import TABLE_ACTS
 from tests.simulation.tally import Counts
 
-SEEDS = 2_000
+SEEDS = 4_000
 AT_ONCE = 1_000
 AT_LEAST = 1
 """How often each operation, change and kind of fault occurs in ``AT_ONCE`` histories."""
@@ -58,7 +58,7 @@ def _missing(counts: Counts) -> dict[str, list[str]]:
         "operations": (counts.operations, set(COMMANDS)),
         "changes": (
             counts.changes,
-            {*CLUSTER_ACTS, *RARE_ACTS, *TABLE_ACTS, *DISPLACEMENTS},
+            {*CLUSTER_ACTS, *RARE_ACTS, *TABLE_ACTS, *DISPLACEMENTS, "lag"},
         ),
         "faults": (
             counts.fault_kinds,
