@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from rangeland.spark.spark_session import open_spark
 
 __version__ = "0.1.0"
+
+if sys.platform == "win32":
+    raise ImportError(
+        "Rangeland does not run on Windows: it needs file locks and signals that Windows lacks. "
+        "Use WSL 2, a container or a Linux host"
+    )
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
