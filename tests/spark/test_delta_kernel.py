@@ -315,9 +315,9 @@ def test_rows_that_were_not_checked_do_not_get_into_a_table_with_constraints(
     # Another constraint came after the check.
     sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT small CHECK (offset < 9)")
     with pytest.raises(Conflict):
-        kernel.append(snapshot, [], ("rangeland/a", 2), checked=constraints)
+        kernel.append(snapshot, [], ("rangeland/b", 1), checked=constraints)
     with pytest.raises(TableRefused, match="committing to"):
-        kernel.append(table, [], ("rangeland/a", 2), checked=constraints)
+        kernel.append(table, [], ("rangeland/b", 1), checked=constraints)
 
 
 def test_not_null_columns_are_no_invariants(kernel: DeltaKernel, table: str, sql: Sql) -> None:
