@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,17 +67,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         remove_directory(folder)
         if set(PARTS) & set(found):  # also what was measured before a failure
-            console.print(f"{_write(found, chosen.out)}.json, .svg")
+            console.print(f"written: {', '.join(_written(found, chosen.out))}")
             # Piped, a terminal of 80 columns would be assumed, and names broken.
             show(found, Console() if sys.stdout.isatty() else Console(width=110))
     return 0
 
 
-def _write(found: dict[str, Any], folder: Path) -> Path:
+def _written(found: dict[str, Any], folder: Path) -> list[str]:
+    """The numbers, and a chart of them if there is anything to draw it with."""
     place = folder / time.strftime("%Y%m%d-%H%M%S")
-    place.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
-    draw(found, place.with_suffix(".svg"))
-    return place
+    numbers, chart = place.with_suffix(".json"), place.with_suffix(".svg")
+    numbers.write_text(json.dumps(found, indent=1) + "\n")
+    if find_spec("matplotlib") is None:
+        return [str(numbers), "no chart: matplotlib is not installed, which the extra bench has"]
+    draw(found, chart)
+    return [str(numbers), str(chart)]
 
 
 def _measure(bench: Bench, chosen: argparse.Namespace, found: dict[str, Any]) -> None:

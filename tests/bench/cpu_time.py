@@ -1,4 +1,4 @@
-"""The processor time of a Spark session: its driver, JVM and Python workers, without the brokers.
+"""The processor time of a Spark session: its driver, JVM and Python workers, without the servers.
 
 Where other work has the same cores, ratios of it say more than those of seconds.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import psutil
 
-BROKER = "kafka.Kafka"
+SERVERS = frozenset({"kafka.Kafka", "io.quarkus.runner.GeneratedMain"})
 
 
 def cpu_seconds() -> float:
@@ -18,6 +18,6 @@ def cpu_seconds() -> float:
 
 def _spent(process: psutil.Process) -> float:
     try:
-        return 0.0 if BROKER in process.cmdline() else sum(process.cpu_times()[:4])
+        return 0.0 if SERVERS & set(process.cmdline()) else sum(process.cpu_times()[:4])
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -74,9 +75,12 @@ def json_orders(count: int) -> Iterator[bytes]:
         yield json.dumps(order, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def avro_orders(count: int) -> Iterator[bytes]:
+def avro_orders(count: int, schema_id: int | None = None) -> Iterator[bytes]:
+    """Framed with ``schema_id``, as a schema registry's clients write them, if there is one."""
     parsed = fastavro.parse_schema(json.loads(AVRO))
+    frame = b"" if schema_id is None else struct.pack(">bi", 0, schema_id)
     for order in orders(count):
-        out = io.BytesIO()
+        out = io.BytesIO(frame)
+        out.seek(len(frame))
         fastavro.schemaless_writer(out, parsed, order)
         yield out.getvalue()

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rangeland.decode.payload.confluent_framing import FRAME_BYTES
 from tests.bench.competitors import Ground, Side, land, rows_of_table, spark_frame
 from tests.bench.typed_orders import AVRO, DDL
 
@@ -44,9 +45,19 @@ def avro_sides(same: SameRows, schema: Path) -> list[Side]:
     return [_ours("avro", decode, same), _sparks("from_avro", _from_avro, same)]
 
 
-def _ours(name: str, decode: Mapping[str, Any], same: SameRows) -> Side:
-    landing = partial(land, decode=decode)
-    return Side(name, f"Rangeland, {name} -> Delta", "typed", landing, same, shows_phases=True)
+def registry_sides(same: SameRows, url: str) -> list[Side]:
+    """Avro that begins with a schema id. Spark's own ``from_avro`` knows no registry: its users cut
+    the frame off, and give it the schema."""
+    decode = {"value": {"format": "avro"}, "registry": {"url": url}}
+    return [
+        _ours("registry", decode, same, "Avro with a registry"),
+        _sparks("from_avro", _from_framed_avro, same),
+    ]
+
+
+def _ours(name: str, decode: Mapping[str, Any], same: SameRows, what: str = "") -> Side:
+    label = f"Rangeland, {what or name} -> Delta"
+    return Side(name, label, "typed", partial(land, decode=decode), same, shows_phases=True)
 
 
 def _sparks(name: str, decoded: Decoded, same: SameRows) -> Side:
@@ -70,3 +81,9 @@ def _from_avro(value: Any) -> Any:
     from pyspark.sql.avro.functions import from_avro
 
     return from_avro(value, AVRO)
+
+
+def _from_framed_avro(value: Any) -> Any:
+    from pyspark.sql.functions import expr
+
+    return _from_avro(expr(f"substring(value, {FRAME_BYTES + 1})"))
