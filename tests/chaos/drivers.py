@@ -115,7 +115,7 @@ class Driver(Closing):
 
     def wait_until_killed(self) -> None:
         """Until it has killed itself, and all that belonged to it has ended too."""
-        code = self.process.wait_for_end(PATIENCE_S)
+        code = self.process.wait_for_end()
         assert code == -signal.SIGKILL, f"ended with {code}:\n{self.process.log_tail(40)}"
         self.refuse_leftovers()
 
@@ -127,7 +127,7 @@ class Driver(Closing):
             else:
                 self.process.kill()
             try:
-                self.process.wait_for_end(30)
+                self.process.wait_for_end()
             finally:
                 self.process.kill()
         self.refuse_leftovers()
@@ -136,9 +136,9 @@ class Driver(Closing):
         """All living processes of its session: itself, its JVM, the Python workers."""
         return members_of(self.process)
 
-    def refuse_leftovers(self, within_s: float = 30) -> None:
+    def refuse_leftovers(self) -> None:
         """Raises if any process of its session is still there after a while."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + PATIENCE_S
         while left := self.members():
             if time.monotonic() > deadline:
                 told = [f"{p.pid} {command_of(p)[:200]}" for p in left]

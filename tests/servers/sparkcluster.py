@@ -122,7 +122,7 @@ class SparkCluster(Closing):
         left = self.members()
         for process in reversed(self._processes):
             process.stop()
-        _, alive = psutil.wait_procs(left, timeout=20)
+        _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
         kill_all(alive)
         assert not alive, f"the Spark cluster has left {[p.pid for p in alive]}"
 
