@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rangeland.connection.cluster_settings import SaslSettings, TlsSettings, TokenSource
+from rangeland.connection.cluster_settings import (
+    KerberosSettings,
+    SaslSettings,
+    TlsSettings,
+    TokenSource,
+)
 from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings
@@ -47,7 +52,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"sasl": {"mechanism": "OAUTHBEARER", "token": {"file": "t"}, "username": "u"}},
         "sasl.username",
     ),
-    "a mechanism that is not spoken": ({"sasl": {**NAMED, "mechanism": "GSSAPI"}}, "mechanism"),
+    "a mechanism that is not spoken": ({"sasl": {**NAMED, "mechanism": "DIGEST-MD5"}}, "mechanism"),
+    "Kerberos beside a name": ({"sasl": {**NAMED, "kerberos": {}}}, "sasl.kerberos"),
+    "a name beside Kerberos": ({"sasl": {**NAMED, "mechanism": "GSSAPI"}}, "sasl.username"),
+    "a delegation token without SCRAM": (
+        {"sasl": {**NAMED, "delegation_token": True}},
+        "sasl.delegation_token",
+    ),
     "an empty token": (bearer(scope="x"), "sasl.token"),
     "two tokens": (bearer(file="t", command=["t"]), "sasl.token"),
     "a command in one piece": (bearer(command="get token"), "sasl.token.command"),
@@ -98,6 +109,18 @@ def test_a_login_becomes_settings_without_a_secret_in_sight() -> None:
     settings = cluster_settings(job)
     assert settings.sasl == SaslSettings("SCRAM-SHA-512", "u", SECRET)
     assert SECRET not in f"{settings!r} {job!r} {job.model_dump_json()}"
+
+
+def test_kerberos_and_delegation_tokens_become_settings() -> None:
+    default = cluster_settings(job_of({"sasl": {"mechanism": "GSSAPI"}})).sasl
+    assert default == SaslSettings("GSSAPI", kerberos=KerberosSettings())
+    chosen = {"service_name": "log", "principal": "me", "keytab": "me.keytab"}
+    own = cluster_settings(job_of({"sasl": {"mechanism": "GSSAPI", "kerberos": chosen}})).sasl
+    keytab = str(Path.cwd() / "me.keytab")
+    assert own == SaslSettings("GSSAPI", kerberos=KerberosSettings("log", "me", keytab))
+    delegated = {"sasl": {**NAMED, "mechanism": "SCRAM-SHA-256", "delegation_token": True}}
+    token = cluster_settings(job_of(delegated)).sasl
+    assert token == SaslSettings("SCRAM-SHA-256", "u", SECRET, is_delegated=True)
 
 
 def test_a_token_becomes_settings_with_paths_that_hold_everywhere() -> None:

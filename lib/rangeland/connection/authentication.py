@@ -11,6 +11,7 @@ import time
 
 from rangeland.connection.cluster_settings import SaslSettings
 from rangeland.connection.failures import TokenUnavailable
+from rangeland.connection.kerberos_login import KerberosLogin
 from rangeland.connection.tokens import fetch_token, forget_token
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import Unreachable
@@ -24,8 +25,9 @@ RENEW_PAUSE_S = 5.0
 class Authentication:
     """The login of one connection."""
 
-    def __init__(self, sasl: SaslSettings, wait_ms: int) -> None:
+    def __init__(self, sasl: SaslSettings, wait_ms: int, host: str) -> None:
         self._sasl = sasl
+        self._host = host
         self._wait_ms = wait_ms
         self._renew_at: float | None = None
         self._ends_at: float | None = None
@@ -49,7 +51,15 @@ class Authentication:
             except Unreachable as error:
                 raise TokenUnavailable.of(error) from error
         self._renew_at = None
-        return Credentials(sasl.mechanism, sasl.username, sasl.password, token, sasl.extensions)
+        return Credentials(
+            sasl.mechanism,
+            sasl.username,
+            sasl.password,
+            token,
+            sasl.extensions,
+            sasl.is_delegated,
+            None if sasl.kerberos is None else KerberosLogin(sasl.kerberos, self._host),
+        )
 
     def accepted(self, lifetime_ms: int | None) -> None:
         """The login is valid for that time; None or 0: for good."""

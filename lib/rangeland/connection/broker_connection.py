@@ -67,7 +67,9 @@ class BrokerConnection:
         self._may_want_tls = settings.tls is None and not is_probe and not answers_plainly
         self._is_known = self._has_answered = False
         sasl = settings.sasl
-        self._authentication = None if sasl is None else Authentication(sasl, settings.request_ms)
+        self._authentication = (
+            None if sasl is None else Authentication(sasl, settings.request_ms, address.host)
+        )
         self._unanswered: deque[int] = deque()
         self._early: dict[int, Any] = {}
         self._session = dialect.open_session(settings.client_id)

@@ -43,14 +43,26 @@ class TokenSource:
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosSettings:
+    """Without ``keytab``, the tickets of the process's ticket cache are used."""
+
+    service_name: str = "kafka"
+    principal: str | None = None
+    keytab: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """``username`` and ``password``, or a ``token`` with ``extensions`` for OAUTHBEARER."""
+    """``username`` and ``password``, a ``token`` with ``extensions`` for OAUTHBEARER, or
+    ``kerberos`` for GSSAPI. ``is_delegated``: name and password are a Kafka delegation token."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     token: TokenSource | None = None
     extensions: tuple[tuple[str, str], ...] = ()
+    is_delegated: bool = False
+    kerberos: KerberosSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

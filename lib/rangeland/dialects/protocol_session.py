@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 
@@ -27,15 +27,43 @@ class UnsupportedRequest(NoCommonVersion):
     """The broker does not know the request at all."""
 
 
+class KerberosContext(Protocol):
+    """The client's side of one login with Kerberos."""
+
+    @property
+    def who(self) -> str:
+        """Who logs in, for messages."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether both sides have proved who they are."""
+
+    @property
+    def first_token(self) -> bytes:
+        """With which the login begins."""
+
+    def step(self, challenge: bytes) -> bytes:
+        """Takes the broker's token, and returns the next, which may be empty."""
+
+    def unwrap(self, message: bytes) -> bytes:
+        """What the broker has signed."""
+
+    def wrap(self, message: bytes) -> bytes:
+        """Signed, not encrypted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """``username`` and ``password``, or a ``token`` with ``extensions``, by mechanism."""
+    """``username`` and ``password``, a ``token`` with ``extensions``, or a ``kerberos`` context, by
+    mechanism. ``is_delegated``: name and password are a Kafka delegation token."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     extensions: tuple[tuple[str, str], ...] = ()
+    is_delegated: bool = False
+    kerberos: KerberosContext | None = None
 
 
 class ProtocolSession(ABC):

@@ -102,19 +102,46 @@ class Token(Section):
         return self
 
 
+class Kerberos(Section):
+    """Whose tickets GSSAPI uses. They are used wherever a connection is made: on the driver and on
+    executors."""
+
+    service_name: str = Field(
+        default="kafka",
+        pattern=r"^[^\s@/]+$",
+        description="The first part of the brokers' principal, their `sasl.kerberos.service.name`.",
+    )
+    principal: str | None = Field(
+        default=None,
+        json_schema_extra={"examples": ["lander@EXAMPLE.COM"]},
+        description="Who logs in; by default whose tickets are in the cache, or the first in the "
+        "keytab.",
+    )
+    keytab: str | None = Field(
+        default=None,
+        description="A keytab file, at the same path on the driver and every executor. Without it "
+        "the ticket cache of each process is used (`KRB5CCNAME`).",
+    )
+
+
 class Sasl(Section):
-    """How this client logs in: with a name and password, or with a token."""
+    """How this client logs in: with a name and password, with a token, or with Kerberos."""
 
     model_config = ConfigDict(
         json_schema_extra={
-            "anyOf": [{"required": ["username", "password"]}, {"required": ["token"]}]
+            "anyOf": [
+                {"required": ["username", "password"]},
+                {"required": ["token"]},
+                {"required": ["mechanism"], "properties": {"mechanism": {"const": "GSSAPI"}}},
+            ]
         }
     )
 
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] = Field(
         default="PLAIN",
         description="The SASL mechanism. PLAIN sends the password and OAUTHBEARER the token as "
-        "they are, so use them with TLS only. SCRAM does not send the password.",
+        "they are, so use them with TLS only. SCRAM does not send the password. GSSAPI is "
+        "Kerberos; it needs the extra `kerberos`.",
     )
     username: str | None = Field(
         default=None,
@@ -130,11 +157,20 @@ class Sasl(Section):
         description="Extensions that the broker expects with the token. With OAUTHBEARER only.",
     )
 
+    kerberos: Kerberos | None = Field(default=None, description="With GSSAPI only.")
+    delegation_token: bool = Field(
+        default=False,
+        description="Whether `username` and `password` are the id and the HMAC of a Kafka "
+        "delegation token. With SCRAM only.",
+    )
+
     @model_validator(mode="after")
     def _whole(self) -> Sasl:
-        bears = self.mechanism == "OAUTHBEARER"
-        needed = ("token",) if bears else ("username", "password")
-        others = ("username", "password") if bears else ("token", "extensions")
+        needed, others = _BY_MECHANISM.get(self.mechanism, _NAMED)
+        if self.delegation_token and not self.mechanism.startswith("SCRAM"):
+            raise MisplacedKey(
+                f"nothing, since the mechanism is {self.mechanism}", "delegation_token"
+            )
         for name in needed:
             if not getattr(self, name):
                 raise MisplacedKey(f"a value, since the mechanism is {self.mechanism}", name)
@@ -149,6 +185,14 @@ class Sasl(Section):
             if not re.fullmatch(r"[\x20-\x7e\t\r\n]*", text):
                 raise MisplacedKey("printable ASCII", "extensions", name)
         return self
+
+
+# Which keys a mechanism needs, and which it has no use for.
+_NAMED = (("username", "password"), ("token", "extensions", "kerberos"))
+_BY_MECHANISM = {
+    "OAUTHBEARER": (("token",), ("username", "password", "kerberos")),
+    "GSSAPI": ((), ("username", "password", "token", "extensions")),
+}
 
 
 class Acl(Section):

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from rangeland.connection.cluster_settings import (
     ClusterSettings,
+    KerberosSettings,
     SaslSettings,
     TlsSettings,
     TokenSource,
@@ -26,7 +27,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.job.job_file import Job
 from rangeland.job.registry_section import SchemaRegistry
-from rangeland.job.source_security import Security, Tls, Token
+from rangeland.job.source_security import Kerberos, Sasl, Security, Tls, Token
 from rangeland.model import Partition
 from rangeland.planning.bound_resolution import groups_asked, times_asked
 from rangeland.planning.incarnation import LogMark
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_SECRET_BYTES = 1 << 16
-SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 """Mechanisms that prove knowledge of a password without sending it."""
 
 
@@ -175,7 +176,10 @@ def _exposed_login(job: Job) -> tuple[str, ...]:
 def login_packages(job: Job) -> tuple[str, ...]:
     """The Python packages needed for the login, wherever a connection is made."""
     sasl = job.source.security.sasl
-    return ("scramp",) if sasl is not None and sasl.mechanism.startswith("SCRAM") else ()
+    if sasl is None:
+        return ()
+    needed = {"SCRAM-SHA-256": ("scramp",), "SCRAM-SHA-512": ("scramp",), "GSSAPI": ("gssapi",)}
+    return needed.get(sasl.mechanism, ())
 
 
 def tls_files(job: Job) -> dict[str, Path]:
@@ -213,7 +217,16 @@ def _login(security: Security) -> SaslSettings | None:
         look_up(sasl.password) if sasl.password else "",
         None if sasl.token is None else _token(sasl.token),
         tuple(sasl.extensions.items()),
+        sasl.delegation_token,
+        _kerberos(sasl),
     )
+
+
+def _kerberos(sasl: Sasl) -> KerberosSettings | None:
+    if sasl.mechanism != "GSSAPI":
+        return None
+    chosen = sasl.kerberos or Kerberos()
+    return KerberosSettings(chosen.service_name, chosen.principal, _path(chosen.keytab))
 
 
 def _token(token: Token) -> TokenSource:

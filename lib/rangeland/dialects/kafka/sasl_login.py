@@ -1,4 +1,4 @@
-"""Authentication by SASL PLAIN, SCRAM and OAUTHBEARER, as questions and answers.
+"""Authentication by SASL PLAIN, SCRAM, OAUTHBEARER and GSSAPI, as questions and answers.
 
 Pure except for the nonce of SCRAM, which `scramp` generates. That package is imported on use, so it
 is needed only for SCRAM. The broker is verified, too: its SCRAM signature must be right, and its
@@ -7,7 +7,8 @@ number of iterations within limits.
 Brokers before 1.0 accept tokens in bare frames and close the connection if they refuse one. A
 broker that is shutting down may do the same: that error has ``closed_at``, and is not believed the
 first time.
-Upstream: SaslServerAuthenticator.java; RFC 4616 (PLAIN), 5802 and 7677 (SCRAM), 7628 (tokens).
+Upstream: SaslServerAuthenticator.java; RFC 4616 (PLAIN), 5802 and 7677 (SCRAM), 7628 (tokens), 4752
+(GSSAPI); ScramExtensions.java (delegation tokens).
 No error contains a password or a token.
 """
 
@@ -21,7 +22,12 @@ from typing import Any, Final
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.dialects.protocol_session import Credentials, NoCommonVersion, Question
-from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
+from rangeland.errors import (
+    JobFileError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    Unreachable,
+)
 from rangeland.untrusted import JsonFields, Unreadable
 
 MIN_ITERATIONS: Final = 4096
@@ -33,6 +39,10 @@ ILLEGAL_STATE: Final = 34
 NO_SUCH_MECHANISM: Final = 33
 FAILED: Final = 58
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+_DELEGATED: Final = ",tokenauth=true"
+_NO_LAYER: Final = 1
+"""In RFC 4752: messages after the login are neither signed nor encrypted by SASL."""
 
 Talk = Generator[Question, Any, int | None]
 Saying = Generator[Question, Any, m.SaslAuthenticateResponse]
@@ -50,6 +60,7 @@ def login(credentials: Credentials) -> Talk:
         "PLAIN": _plain,
         "OAUTHBEARER": _bearer,
         **dict.fromkeys(SCRAM, _scram),
+        "GSSAPI": _gssapi,
     }
     if mechanism not in talks:
         raise JobFileError(
@@ -121,6 +132,9 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
         # Kafka uses a password's bytes as they are; the library would normalize them (RFC 4013).
         client.password = credentials.password.encode()
         first = client.get_client_first()
+        if credentials.is_delegated:
+            first += _DELEGATED
+            client.client_first_bare += _DELEGATED
     except scramp.ScramException as error:
         raise JobFileError(
             f"the name of {exchange.who} cannot be used with SCRAM",
@@ -196,6 +210,38 @@ def _bearer(exchange: _Exchange, credentials: Credentials) -> Saying:
     if answer.error_code:
         raise _token_refused("", answer, credentials)
     return answer
+
+
+def _gssapi(exchange: _Exchange, credentials: Credentials) -> Saying:
+    kerberos = credentials.kerberos
+    if kerberos is None:
+        raise LocalProtocolError("a login with GSSAPI has no Kerberos context")
+    exchange.who = kerberos.who
+    answer = yield from _accepted(exchange, kerberos.first_token)
+    while not kerberos.is_complete:
+        answer = yield from _accepted(exchange, kerberos.step(bytes(answer.auth_bytes)))
+    layers = kerberos.unwrap(bytes(answer.auth_bytes))
+    if len(layers) != 4 or not layers[0] & _NO_LAYER:
+        raise RemoteProtocolError(
+            "the broker wants SASL to sign or encrypt what follows the login",
+            why=f"it offers the layers {layers[:1].hex()}, and Kafka's own clients use none",
+            do="check that host and port are those of a Kafka broker",
+        )
+    answer = yield from _accepted(exchange, kerberos.wrap(bytes([_NO_LAYER, 0, 0, 0])))
+    return answer
+
+
+def _accepted(exchange: _Exchange, token: bytes) -> Saying:
+    answer = yield from exchange.say(token)
+    if not answer.error_code:
+        return answer
+    raise JobFileError(
+        f"the broker refused {exchange.who}",
+        why=answer.error_message or judge(answer.error_code).name,
+        do="check source.security.sasl.kerberos, and the broker's log: its keytab must have the "
+        "principal SERVICE_NAME/HOST for the host by which it is reached",
+        code=answer.error_code,
+    )
 
 
 def _text(data: Any) -> str:
