@@ -63,13 +63,17 @@ def job_files(paths: Iterable[Path]) -> list[Path]:
     Raises UsageError for a folder without any, and for what does not exist: a command line that
     is mistyped does nothing."""
     found: list[Path] = []
-    for path in paths:
+    for place, path in enumerate(paths, 1):
         if path.is_dir():
             found += files_in(path, JOB_FILES, "job files")
         elif path.exists():
             found.append(path)
         else:
-            raise UsageError(f"there is no {path}", do="Name job files, or folders of them")
+            # `--set source.security.sasl.password hunter2` leaves a password over.
+            raise UsageError(
+                f"argument {place}, not repeated here, is no file or folder",
+                do="Name job files, or folders of them; write --set as --set A.B=C",
+            )
     return list(dict.fromkeys(found))
 
 
