@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.build_cache import OLDER_SPARK, installed
+from tests.spark_sessions import SPARK_JAVA_HOME
 
 ROOT = Path(__file__).parents[1]
 EVERY = "tests/spark/test_every_spark.py"
@@ -36,13 +37,13 @@ def python_path(spark: str) -> str:
 def run_tests(
     spark: str, arguments: Sequence[str] = (), java_home: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Runs pytest on this Spark, with its output in one text."""
+    """Runs pytest on this Spark, with its output in one text. ``java_home`` is for Spark alone."""
     # Neither options of the outer run are for this one, nor the archive of another Spark's classes.
     left_out = ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "PYTEST_ADDOPTS")
     kept = {k: v for k, v in os.environ.items() if k not in left_out}
     more = {"PYTHONPATH": python_path(spark), "SPARK_LOCAL_IP": "127.0.0.1"}
     if java_home:
-        more["JAVA_HOME"] = java_home
+        more[SPARK_JAVA_HOME] = java_home
     # Older PySparks warn at import of what later Pythons deprecate.
     common = ["-q", "-p", "no:randomly", "-o", "filterwarnings=default"]
     return subprocess.run(

@@ -13,13 +13,17 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.spark.runtime_versions import CATALOG, EXTENSION, installed_spark
+
+SPARK_JAVA_HOME = "RANGELAND_SPARK_JAVA_HOME"
+"""The variable that names a Java for sessions alone: brokers need a newer one than Spark 3.5."""
 
 
 def open_session(
@@ -57,7 +61,7 @@ def open_session(
         "spark.sql.codegen.wholeStage": "false",
         **(settings or {}),
     }
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _java_of_sessions():
         warnings.simplefilter("ignore")  # PySpark's own, at import
         from pyspark.sql import SparkSession
 
@@ -67,6 +71,19 @@ def open_session(
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+@contextmanager
+def _java_of_sessions() -> Iterator[None]:
+    before = os.environ.copy()
+    if home := before.get(SPARK_JAVA_HOME):
+        os.environ["JAVA_HOME"] = home
+    try:
+        yield
+    finally:
+        os.environ.pop("JAVA_HOME", None)
+        if "JAVA_HOME" in before:
+            os.environ["JAVA_HOME"] = before["JAVA_HOME"]
 
 
 def broken_home(folder: Path) -> Path:

@@ -3,6 +3,7 @@ one than the installed one, and ``python -m tests.other_sparks 3.5 tests/spark``
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import rangeland
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.errors import UsageError
+from rangeland.jvm.java import find_java, java_version
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.queries import table_queries
@@ -20,6 +22,7 @@ from rangeland.testing.producing import Record, create_topic, produce
 from tests.spark.damage import is_proved
 from tests.spark.landings import between, job_of, table_of
 from tests.spark.typed_landings import OLD, orders, orders_topic, produced, rows_in, typed
+from tests.spark_sessions import SPARK_JAVA_HOME
 
 
 def numbered(kafka: KafkaCluster, topic: str, *numbers: int) -> None:
@@ -117,6 +120,13 @@ def test_the_data_source_is_there_from_spark_4_on(
     numbered(kafka, topic, *range(10))
     options = {"servers": ",".join(kafka.bootstrap), "topics": topic}
     assert spark.read.format("rangeland").options(**options).load().count() == 20
+
+
+def test_spark_runs_on_the_java_that_was_asked_for(spark: Any) -> None:
+    home = os.environ.get(SPARK_JAVA_HOME)
+    java = str(Path(home, "bin", "java")) if home else find_java()
+    running = spark._jvm.System.getProperty("java.specification.version")
+    assert int(running) == java_version(java)
 
 
 def test_delta_kernel_is_the_same_on_each(spark: Any, kernel: DeltaKernel) -> None:
