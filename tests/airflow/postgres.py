@@ -113,8 +113,16 @@ class PostgresServer:
             log=self._folder / "log",
             directory=self._folder,
         )
-        process.wait_for_port(self.port, TIMEOUT_S)
+        # It listens before it lets anybody in.
+        process.wait_until(self._lets_in, "logins to be accepted")
         return process
+
+    def _lets_in(self) -> bool:
+        try:
+            self._connect("postgres").close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def _command(self, program: str) -> list[str]:
         prefix = [sys.executable, "-c", AS_NOBODY] if os.geteuid() == 0 else []
