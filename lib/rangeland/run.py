@@ -135,8 +135,9 @@ class Runner:
         spark: Any,
         progress: Progress,
         kind: PlanKind = PlanKind.RUN,
-        survey: SurveyOf = survey_of,
+        survey: SurveyOf | None = None,
     ) -> None:
+        survey = survey or survey_of
         self.job = job
         self.spark = spark
         self.progress = progress

@@ -286,6 +286,7 @@ OWN = {
     "delta/schema_compatibility.py": "json.loads(metadata.schema_json)",
     "delta/table_history.py": "json.loads(line)",
     "delta/arrow_schema.py": "json.loads(schema_text)",
+    "delta/column_mapping.py": "json.loads(schema_text)",
     "landing/target_table.py": "json.loads(made.schema_json)",
     "landing/plan_file.py": "json.loads(json.dumps(",
 }

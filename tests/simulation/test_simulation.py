@@ -24,7 +24,7 @@ from tests.simulation.shrinking import explain, failure_of
 from tests.simulation.table_faults import TABLE_ACTS
 from tests.simulation.tally import Counts
 
-SEEDS = 3_000
+SEEDS = 2_000
 AT_ONCE = 1_000
 AT_LEAST = 1
 """How often each operation, change and kind of fault occurs in ``AT_ONCE`` histories."""

@@ -45,7 +45,7 @@ def test_a_whole_attempt_takes_back_what_an_earlier_one_had_kept(
     quarantine.commit(one)
     quarantine.commit(two)
     assert sorted(kept_in(quarantine)) == [b"1", b"2"]
-    sink = SimpleNamespace(table=str(tmp_path / "t"), is_catalog_name=False)
+    sink = SimpleNamespace(table=str(tmp_path / "t"), is_catalog_name=False, is_per_topic=False)
     table = TargetTable(spark, cast(Any, SimpleNamespace(sink=sink)))
     for _ in range(2):
         assert table.keep(replace(two, attempt=1, kept=())) is None

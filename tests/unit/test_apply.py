@@ -86,7 +86,7 @@ def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "start_workers", lambda *about: None)
     for name in ("layout", "open_or_create", "warning"):
         holder = LandingTarget if name == "open_or_create" else TargetTable
-        monkeypatch.setattr(holder, name, lambda *about: None)
+        monkeypatch.setattr(holder, name, lambda *about, **more: None)
 
 
 def told(target: LandingTarget) -> list[tuple[Any, ...]]:

@@ -29,6 +29,9 @@ class Target:
     def there(self) -> str:
         return "lake/t"
 
+    def constraints(self) -> tuple[object, ...]:
+        return ()
+
     def commits(self, table_uri: str, since: int) -> list[CommitMetadata]:
         return []
 

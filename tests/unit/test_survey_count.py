@@ -238,7 +238,7 @@ def test_the_look_that_shows_schema_ids_makes_the_first_plan(
     decode = {"value": {"format": "avro"}, "registry": {"url": "http://r"}}
     text = {**json.loads(drivers.job.model_dump_json(exclude_defaults=True)), "decode": decode}
     driver.job = Job.parse(json.dumps(text))
-    row_format, ahead = driver._row_format()
+    row_format, ahead = driver._row_format(run.survey_of)
     assert (row_format, cluster.looks) == (None, 1)
     assert ahead is not None
     assert seen == [ahead.survey]

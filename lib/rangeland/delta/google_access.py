@@ -21,6 +21,7 @@ from rangeland.delta.hadoop_settings import HadoopSettings, untranslatable
 from rangeland.delta.process_environment import environment_of
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import TableRefused
+from rangeland.untrusted import Unreadable, parse_json
 
 _TOKEN_SERVER = "https://oauth2.googleapis.com/token"
 _IMPERSONATED = "fs.gs.auth.impersonation.service.account"
@@ -170,10 +171,10 @@ def _read(uri: str, name: str, conf: HadoopSettings) -> dict[str, Any]:
     """The content of a file of credentials on this machine."""
     path = _needed(uri, name, conf)
     try:
-        found = json.loads(Path(os.path.expanduser(path.removeprefix("file://"))).read_text())
+        found = parse_json(Path(os.path.expanduser(path.removeprefix("file://"))).read_bytes())
     except OSError as error:
         why = error.strerror or type(error).__name__
-    except ValueError:
+    except Unreadable:
         why = "it is not JSON"
     else:
         if isinstance(found, dict):

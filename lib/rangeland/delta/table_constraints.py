@@ -8,7 +8,6 @@ checks NOT NULL itself.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from rangeland.delta.arrow_schema import fields_of
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
+from rangeland.untrusted import Unreadable, parse_json
 
 CHECK_PREFIX = "delta.constraints."
 INVARIANT = "delta.invariants"
@@ -64,8 +64,8 @@ def _generated(column: str, expression: str) -> TableConstraint:
 
 def _invariant(metadata: TableMetadata, column: str, text: Any) -> TableConstraint:
     try:
-        expression: object = json.loads(text)["expression"]["expression"]
-    except (ValueError, KeyError, TypeError):
+        expression: object = parse_json(text)["expression"]["expression"]
+    except (Unreadable, KeyError, TypeError):
         expression = None
     if not isinstance(expression, str):
         raise TableRefused(
