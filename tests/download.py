@@ -33,7 +33,7 @@ ONLY_SLOW = {
     "hadoop-minicluster-3.5.0",
     "postgres-17.5.0",
 }
-ONLY_BENCH = {"spark-kafka-4.2.0", "spark-kafka-token-provider-4.0.0"}
+ONLY_BENCH = {"spark-kafka-4.2.0", "spark-kafka-token-provider-4.0.0", "spark-avro-4.1.1"}
 
 
 def main() -> int:
