@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -27,6 +28,7 @@ KERNEL_JARS = f"delta-kernel-{KERNEL}"
 SOURCES = ("ExclusiveFiles", "DeltaKernelFacade")
 JARS_SETTING = "spark.rangeland.kernelJars"
 """A folder with the jars, for drivers that cannot fetch them; set by ``rangeland submit``."""
+_one_at_a_time = Lock()
 
 
 def load_delta_kernel(context: Any) -> Any:
@@ -34,7 +36,9 @@ def load_delta_kernel(context: Any) -> Any:
     if the jars are of another version, and what ``jar_files`` raises if they cannot be fetched."""
     folder = context.getConf().get(JARS_SETTING)
     jars = sorted(Path(folder).absolute().glob("*.jar")) if folder else jar_files(KERNEL_JARS)
-    return _loaded(context._gateway, tuple(jars), folder or "")
+    # py4j looks methods up by the name of their class: it would mix up classes of two loaders.
+    with _one_at_a_time:
+        return _loaded(context._gateway, tuple(jars), folder or "")
 
 
 @lru_cache(maxsize=1)

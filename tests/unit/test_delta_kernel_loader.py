@@ -1,0 +1,42 @@
+"""Delta Kernel is loaded once per JVM, however many threads ask for it first."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rangeland.delta import delta_kernel_loader as loader
+
+
+def test_threads_that_ask_at_once_get_the_same_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+
+    def compile_slowly(gateway: Any, jars: Any) -> Any:
+        facade = SimpleNamespace(version=lambda: loader.KERNEL)
+        time.sleep(0.05)
+        compiled.append(facade)
+        return facade
+
+    monkeypatch.setattr(loader, "_compiled", compile_slowly)
+    monkeypatch.setattr(loader, "jar_files", lambda name: ())
+    conf = SimpleNamespace(get=lambda name: None)
+    context = SimpleNamespace(getConf=lambda: conf, _gateway=object())
+    together = Barrier(8)
+
+    def load(_: int) -> Any:
+        together.wait()
+        return loader.load_delta_kernel(context)
+
+    loader._loaded.cache_clear()
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(load, range(8)))
+    finally:
+        loader._loaded.cache_clear()
+    assert len(compiled) == 1
+    assert all(facade is compiled[0] for facade in found)
