@@ -179,6 +179,19 @@ def test_a_record_that_violates_a_constraint_is_named_and_nothing_is_committed(
 
 
 @pytest.mark.slow
+def test_a_constraint_that_fails_on_a_record_is_no_passing_trouble(
+    kafka: KafkaCluster, spark: Any, sql: Sql, table: str, topic: str
+) -> None:
+    create(sql, table, Existing(after=("ADD CONSTRAINT share CHECK (1 / (offset - 5) < 2)",)))
+    create_topic(kafka.bootstrap, topic)
+    produce(kafka.bootstrap, topic, numbered(10), partition=0)
+    with pytest.raises(TableRefused, match="DIVIDE_BY_ZERO") as caught:
+        rangeland.land(job_of(kafka.bootstrap, table, topic), spark)
+    assert "CHECK (1 / ( offset - 5 ) < 2)" in str(caught.value)
+    assert table_of(spark, table).count() == 0
+
+
+@pytest.mark.slow
 def test_rows_that_were_prepared_before_a_constraint_are_checked_too(
     kafka: KafkaCluster, spark: Any, sql: Sql, table: str, topic: str, monkeypatch: Any
 ) -> None:

@@ -25,7 +25,14 @@ def first_violation(
     frame: Any, constraints: Sequence[TableConstraint], columns: LogColumns
 ) -> ConstraintViolation | None:
     """The first row, by topic, partition and offset, for which a constraint is not true."""
-    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors import (
+        AnalysisException,
+        ArithmeticException,
+        ArrayIndexOutOfBoundsException,
+        DateTimeException,
+        NumberFormatException,
+        PySparkException,
+    )
     from pyspark.sql import functions as f
 
     spelled = {name.lower(): name for name in frame.columns}
@@ -45,6 +52,19 @@ def first_violation(
             "the table's constraints cannot be evaluated",
             why=f"{texts}: {_first_line(error)}",
             do="Correct or drop the constraint, or give the session the functions that it calls",
+        ) from error
+    except (
+        ArithmeticException,
+        ArrayIndexOutOfBoundsException,
+        DateTimeException,
+        NumberFormatException,
+    ) as error:  # of a row: it would be the same again
+        texts = ", ".join(one.text for one in constraints)
+        raise TableRefused(
+            "the table's constraints fail on new rows",
+            why=f"{texts}: {_first_line(error)}; nothing was committed",
+            do="Leave such records out or correct them in a transform, or change the table's "
+            "constraint, then run again",
         ) from error
     except PySparkException as error:
         raise StorageFailed("checking new rows", why=_first_line(error)) from error
