@@ -33,7 +33,8 @@ def landed_topics(template: Job, spark: Any, others: Iterable[str] = ()) -> list
         return []
     known = set(others)
     if template.sink.is_catalog_name:
-        found = _in_catalog(template, spark, {table_of_topic(template.sink, t) for t in known})
+        tables = {_key(table_of_topic(template.sink, topic)) for topic in known}
+        found = _in_catalog(template, spark, tables)
     else:
         found = _in_folders(template, spark)
     return matching(pattern, sorted(set(found) - known))
@@ -63,10 +64,12 @@ def _in_folders(template: Job, spark: Any) -> list[str]:
     return [topics[entry.path] for entry in ledgers if entry.type is not pafs.FileType.NotFound]
 
 
-def _in_catalog(template: Job, spark: Any, known_tables: set[str]) -> list[str]:
+def _in_catalog(template: Job, spark: Any, known_tables: set[tuple[str, ...]]) -> list[str]:
     *outer, last = parts_of(template.sink.table)
     before, _, after = last.partition(TOPIC_FIELD)
-    name = re.compile(f"{re.escape(before)}.+{re.escape(after)}{re.escape(LEDGER_SUFFIX)}")
+    # A catalog may list names in lower case, however the job file spells them.
+    text = f"{re.escape(before)}.+{re.escape(after)}{re.escape(LEDGER_SUFFIX)}"
+    name = re.compile(text, re.IGNORECASE)
     schema = quoted(".".join(outer))
     if not spark.catalog.databaseExists(schema):
         return []
@@ -76,9 +79,14 @@ def _in_catalog(template: Job, spark: Any, known_tables: set[str]) -> list[str]:
     return [
         topic
         for table in tables
-        if table not in known_tables
+        if _key(table) not in known_tables
         for topic in topics_in(_with_table(template, table), spark)
     ]
+
+
+def _key(name: str) -> tuple[str, ...]:
+    """A table's name, however it is quoted and spelled."""
+    return tuple(part.lower() for part in parts_of(name))
 
 
 def topics_in(job: Job, spark: Any) -> frozenset[str]:
