@@ -143,8 +143,12 @@ def _outcome(
         code = exit_code_of(result)
         return JobOutcome(*names, result, None, code, time.monotonic() - started)
     except Exception as error:  # one job's failure is its own, whatever it is
-        ours = error if isinstance(error, RangelandError) else unexpected_error(error)
+        ours = _ours(error)
         return JobOutcome(*names, None, ours, ours.exit_code, time.monotonic() - started)
+
+
+def _ours(error: Exception) -> RangelandError:
+    return error if isinstance(error, RangelandError) else unexpected_error(error)
 
 
 # --- landing ---------------------------------------------------------------------------------
@@ -270,8 +274,8 @@ def mirrored(
         try:
             checkpoint = {p: at for one in of_template for p, at in one.positions().items()}
             push_positions(template, cluster_settings(template), checkpoint)
-        except RangelandError as error:
-            text = f"the checkpoint is not mirrored: {error}"
+        except Exception as error:  # what has landed is reported, whatever this is
+            text = f"the checkpoint is not mirrored: {_ours(error)}"
             progress.warn(text)
             tables = {one.job.job.sink.table for one in of_template}
             outcomes = tuple(_warned(one, text) if one.table in tables else one for one in outcomes)
