@@ -14,6 +14,7 @@ import yaml
 from deltalake import DeltaTable
 
 import rangeland
+from rangeland.cli import command_line
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
@@ -103,6 +104,69 @@ def test_each_topic_has_a_table_of_its_own(spark: Any, kafka: KafkaCluster, tmp_
     assert offsets_in(lake / "fleet.a") == [("fleet.a", 0, offset) for offset in range(10)]
     again = rangeland.run_jobs([path], spark, settings=["policy.vanished=skip"])
     assert [state for _, state, _ in states(again)] == ["nothing"] * 4
+
+
+def test_every_command_takes_a_table_for_each_topic(
+    spark: Any, kafka: KafkaCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topics = ["commands.a", "commands.b"]
+    for count, topic in enumerate(topics, 4):
+        create_topic(kafka.bootstrap, topic)
+        produce(kafka.bootstrap, topic, numbered(count))
+    path = str(write_job(tmp_path, kafka, "commands", topic_pattern=r"commands\..*"))
+    plans = str(tmp_path / "plans")
+
+    def answers(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
+        capfd.readouterr()
+        assert command_line.main([*arguments, "--json"]) == code
+        answer = json.loads(capfd.readouterr().out.splitlines()[-1])
+        assert answer["exit"] == code
+        assert [Path(one["table"]).name for one in answer["jobs"]] == topics
+        found: list[dict[str, Any]] = answer["jobs"]
+        return found
+
+    assert all(one["ok"] for one in answers("check", path))
+    planned = answers("plan", path, "--out", plans)
+    assert [one["records"] for one in planned] == [4, 5]
+    assert command_line.main(["plan", path, "--out", plans, "--json"]) == 64  # it is not empty
+    assert [one["landed"] for one in answers("apply", plans)] == [4, 5]
+    assert [one["state"] for one in answers("apply", plans)] == ["already-landed"] * 2
+    assert [one["partitions"][0]["checkpoint"] for one in answers("status", path)] == [4, 5]
+    ends = ("--from", "earliest", "--until", "latest")
+    assert [one["landed"] for one in answers("backfill", path, *ends, "--replace")] == [4, 5]
+    assert [one["exit"] for one in answers("redrive", path, "--dry-run")] == [0, 0]
+    assert [one["holes"] for one in answers("verify", path)] == [[], []]
+    spark.sql(f"DELETE FROM delta.`{tmp_path}/lake/commands.b` WHERE offset = 2")
+    damaged = answers("verify", path, code=66)
+    assert [one["exit"] for one in damaged] == [0, 66]
+    capfd.readouterr()
+    assert command_line.main(["find", path, "commands.b", "0", "1", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out.splitlines()[-1])["state"] == "landed"
+
+
+@pytest.mark.slow
+def test_a_catalog_has_a_table_for_each_topic(
+    spark: Any, kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    topics = ["Catalog.A-1", "Catalog.b"]
+    for topic in topics:
+        create_topic(kafka.bootstrap, topic)
+        produce(kafka.bootstrap, topic, numbered(3))
+    path = write_job(tmp_path, kafka, "catalog", topic_pattern=r"Catalog\..*")
+    in_catalog = path.read_text().replace(f"{tmp_path}/lake/{{topic}}", "default.`Fleet_{topic}`")
+    path.write_text(in_catalog)
+    tables = ["default.`Fleet_catalog_a_1`", "default.`Fleet_catalog_b`"]
+    try:
+        found = rangeland.run_jobs([path], spark)
+        assert [(o.table, o.exit_code) for o in found.outcomes] == [(t, 0) for t in tables]
+        assert [spark.table(table).count() for table in tables] == [3, 3]
+        delete_topic(kafka.bootstrap, topics[0])
+        found = rangeland.run_jobs([path], spark)
+        assert [(o.table, o.exit_code) for o in found.outcomes] == [(tables[0], 66), (tables[1], 0)]
+    finally:
+        for table in tables:
+            spark.sql(f"DROP TABLE IF EXISTS {table[:-1]}__rangeland`")
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
 
 
 def run_process(arguments: Sequence[str], folder: Path) -> Process:

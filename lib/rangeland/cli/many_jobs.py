@@ -94,18 +94,14 @@ def answer_all(
 ) -> None:
     """Does the work for all tables, and prints the answer with the most severe exit code. Spark is
     not started where no file can be used."""
-    from rangeland.fleet.fleet_run import TableJobs, for_each, jobs_of
+    from rangeland.fleet.fleet_run import jobs_of
     from rangeland.render.fleet_view import LiveJobs, fleet_picture
 
     progress = LiveJobs(output.progress())
     output.when_interrupted = INTERRUPTED if output.writes else ""
-    if many.files:
-        spark = _session(output, many)
-        jobs = jobs_of(many.files, many.failed, spark, progress)
-        result = act(jobs, spark, progress, many.parallel)
-    else:
-        nothing = TableJobs((), tuple(many.failed))
-        result = for_each(nothing, lambda _job: _never(), progress, 1)
+    spark = _session(output, many) if many.files else None
+    jobs = jobs_of(many.files, many.failed, spark, progress)
+    result = act(jobs, spark, progress, many.parallel)
     output.answer(result.to_json(), fleet_picture(result))
     if result.exit_code:
         raise typer.Exit(result.exit_code)
@@ -143,7 +139,3 @@ def _session(output: CommandOutput, many: ManyJobs) -> Any:
     names = sorted({file.job.job for file in many.files})
     fair = {"spark.scheduler.mode": "FAIR"}
     return open_spark(f"rangeland {', '.join(names)[:100]}", fair, table=on_s3)
-
-
-def _never() -> Any:
-    raise AssertionError("there is no job")
