@@ -35,9 +35,9 @@ class TableJob:
     @property
     def name(self) -> str:
         """The job's name, with its topic where the file has a table for each."""
-        return (
-            self.job.job if self.template is None else f"{self.job.job}.{self.job.source.topics[0]}"
-        )
+        if self.template is None:
+            return self.job.job
+        return f"{self.job.job}.{self.job.source.topics[0]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def job_files(paths: Iterable[Path]) -> list[Path]:
         else:
             # `--set source.security.sasl.password hunter2` leaves a password over.
             raise UsageError(
-                f"argument {place}, not repeated here, is no file or folder",
+                f"argument {place}, not repeated here, is neither a file nor a folder",
                 do="Name job files, or folders of them; write --set as --set A.B=C",
             )
     return list(dict.fromkeys(found))

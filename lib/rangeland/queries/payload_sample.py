@@ -187,7 +187,7 @@ def _decoded(
     if row_format is None:
         yield batch.column(VALUE.name), {}
         return
-    # What is shown is no verdict.
+    # A sample decides nothing, so an unknown schema need not be waited for.
     row_format = replace(row_format, written=LONG_AGO)
     for decoded in row_format.decoder(_topic_of(batch)).decode(batch):
         reasons = {one.row: f"{one.part}: {one.reason}" for one in decoded.undecodable}

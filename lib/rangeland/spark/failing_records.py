@@ -141,7 +141,7 @@ def narrowed(
             else:
                 maybe = halves[1]
         return maybe if maybe is seen or fails(maybe) else seen
-    except Exception:  # the log may be unreachable by now: the transform's error matters more
+    except Exception:  # whatever ended the search, the transform's own error is reported
         return seen
 
 

@@ -1,5 +1,5 @@
-"""What a demo is made of: steps that are told and timed, promises that are checked, and the setting
-in which commands run."""
+"""What a demo is made of: steps that are announced and timed, promises that are checked, and the
+environment in which commands run."""
 
 from __future__ import annotations
 

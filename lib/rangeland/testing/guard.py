@@ -69,7 +69,7 @@ def _kill_group(group: int) -> None:
     try:
         os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return  # It has ended on its own, or the number is someone else's by now.
+        return  # It has ended by itself, or its id belongs to another process now.
 
 
 def _remove(path: str) -> None:
