@@ -32,7 +32,7 @@ from rangeland.schema_registry.subject_names import (
     record_name,
     subject_name,
 )
-from rangeland.schema_registry.unknown_ids import NEXT_IDS
+from rangeland.schema_registry.unknown_ids import CONFIRMATIONS, NEXT_IDS
 from tests.scripted_http import Reply, ScriptedServer, answer, error, scripted
 
 AVRO, JSON, PROTOBUF = SchemaFormat
@@ -358,7 +358,7 @@ def test_an_unknown_id_is_confirmed_once_per_process_and_run(server: ScriptedSer
     tasks = ExecutorSchemas(SchemaCatalogue(made_as="run"), RegistrySettings((server.url,)))
     for _ in range(3):
         assert isinstance(tasks.of_id(4), UnusableSchema)
-    assert server.paths.count("/schemas/ids/4") == 2
+    assert server.paths.count("/schemas/ids/4") == 2 + CONFIRMATIONS
     assert tasks.versions_of(4) == ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -96,6 +97,21 @@ def test_a_copy_that_catches_up_between_two_answers_is_no_proof() -> None:
     ids, registry = of(lambda *_: next(answers), (10,))
     assert ids.schema(11, JUST_NOW) is SCHEMA
     assert registry.asked[0] == registry.asked[-1] == 11
+
+
+@pytest.mark.parametrize("copies", [2, 3, 4])
+@pytest.mark.parametrize("first", range(4))
+def test_behind_a_load_balancer_each_copy_is_asked(copies: int, first: int) -> None:
+    """Only one of the copies, which are asked in turn, has what was registered last."""
+    turns = itertools.count(first)
+
+    def has(schema_id: int, _: float) -> bool:
+        return schema_id <= (30 if next(turns) % copies == 0 else 10) and schema_id != 7
+
+    ids, _ = of(has, (10,))
+    assert isinstance(ids.schema(7, JUST_NOW), UnusableSchema)
+    for schema_id in (20, 25):
+        assert ids.schema(schema_id, JUST_NOW) is SCHEMA
 
 
 @pytest.mark.parametrize("forged", [MAX_INT32, 12 + FAR_IDS])

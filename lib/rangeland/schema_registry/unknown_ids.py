@@ -11,6 +11,10 @@ and copies follow in their order. So an id is unknown if the registry does not h
 - or the records had been in their log for ``LATE_MS`` when they were read.
 
 Otherwise nothing is decided: that is ``Unreachable``, once ``no_progress_ms`` have passed.
+
+Behind a load balancer each request may reach another copy: one may show the higher id, and another,
+which is late, lack this one. So the id must then be missing ``CONFIRMATIONS`` more times in a row,
+each time on a connection of its own.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ logger = logging.getLogger(__name__)
 CONFIRM_S: Final = 5.0
 FAR_IDS: Final = 1_000_000
 LATE_MS: Final = 3_600_000
+CONFIRMATIONS: Final = 4
+"""How often more an id must be missing once something shows that it is not late."""
 NEXT_IDS: Final = (1, 2, 3, 4, 8, 16, 32)
 """How far above an id others are looked for. Some may be gone: they were deleted."""
 LONGEST_PAUSE_S: Final = 8.0
@@ -63,7 +69,7 @@ class UnknownIds:
         key = -1 if written is None else written.at_ms
         proof, pause_s = "", 0.5
         while True:
-            found = self._registry.schema(schema_id)
+            found = self._of_any_copy(schema_id, 1 + (CONFIRMATIONS if proof else 0))
             if found is not None:
                 self._highest = max(self._highest, schema_id)
                 return found
@@ -80,6 +86,10 @@ class UnknownIds:
                 left_s = (CONFIRM_S if proof else self._no_progress_s) - asked_for
                 logger.info("Asking for schema id %d again, which may be late", schema_id)
                 self._pause(max(0.1, min(pause_s, left_s)))
+
+    def _of_any_copy(self, schema_id: int, times: int) -> SchemaAnswer | None:
+        answers = (self._registry.schema(schema_id) for _ in range(times))
+        return next((found for found in answers if found is not None), None)
 
     def _proof(self, schema_id: int, written: WrittenBefore | None) -> str:
         """Why the id cannot merely be late; empty if it can."""
