@@ -19,6 +19,8 @@ from google.protobuf import (
     timestamp_pb2,
     wrappers_pb2,
 )
+from google.protobuf.internal.wire_format import WIRETYPE_LENGTH_DELIMITED as LENGTH_DELIMITED
+from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import strategies as st
 
 F = pb.FieldDescriptorProto
@@ -85,6 +87,23 @@ def files(draw: Any) -> tuple[bytes, Any]:
     for one in whole.file:
         pool.Add(one)
     found = pool.FindMessageTypeByName(f"p{number}.M")
+    return whole.SerializeToString(), message_factory.GetMessageClass(found)
+
+
+def map_of_doubles() -> tuple[bytes, Any]:
+    """As ``files``, with a message whose only field is ``map<int64, double> f = 1``."""
+    file = pb.FileDescriptorProto(name="doubles.proto", package="doubles", syntax="proto3")
+    message = file.message_type.add(name="M")
+    entry = message.nested_type.add(name="FEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=F.TYPE_INT64, label=F.LABEL_OPTIONAL)
+    entry.field.add(name="value", number=2, type=F.TYPE_DOUBLE, label=F.LABEL_OPTIONAL)
+    kind = {"type": F.TYPE_MESSAGE, "type_name": ".doubles.M.FEntry"}
+    message.field.add(name="f", number=1, label=F.LABEL_REPEATED, **kind)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    found = pool.FindMessageTypeByName("doubles.M")
+    whole = pb.FileDescriptorSet(file=[file])
     return whole.SerializeToString(), message_factory.GetMessageClass(found)
 
 
@@ -193,6 +212,40 @@ def _populate(draw: Any, message: Any) -> None:
             else:
                 getattr(message, field.name).SetInParent()
                 _populate(draw, getattr(message, field.name))
+
+
+def keep_map_entries(message: Any) -> None:
+    """Puts entries of maps back that have an unknown field. Google's decoders for Java and C++ keep
+    these; the one for Python drops them, as all of them do with an entry whose enum is unknown."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if not field.message_type.GetOptions().map_entry:
+            for one in value if field.is_repeated else [value]:
+                keep_map_entries(one)
+        elif field.message_type.fields_by_name["value"].message_type is not None:
+            for key in value:
+                keep_map_entries(value[key])
+    for unknown in UnknownFieldSet(message):
+        field = message.DESCRIPTOR.fields_by_number.get(unknown.field_number)
+        if field is None or field.message_type is None or unknown.wire_type != LENGTH_DELIMITED:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            _keep_entry(getattr(message, field.name), field.message_type, unknown.data)
+
+
+def _keep_entry(entries: Any, entry_type: Any, data: bytes) -> None:
+    entry = message_factory.GetMessageClass(entry_type).FromString(data)
+    value = entry_type.fields_by_name["value"]
+    if value.enum_type is not None and any(
+        one.field_number == value.number for one in UnknownFieldSet(entry)
+    ):
+        return
+    if value.message_type is None:
+        entries[entry.key] = entry.value
+    else:
+        keep_map_entries(entry.value)
+        entries[entry.key].CopyFrom(entry.value)
 
 
 def as_row(message: Any) -> Any:
