@@ -38,7 +38,7 @@ from rangeland.errors import JobFileError, RangelandError, error_json
 from rangeland.job import Job
 from rangeland.job.located_values import parse_job_text
 from rangeland.job.overrides import load_job
-from rangeland.job.source_settings import cluster_settings, look_up
+from rangeland.job.source_settings import cluster_settings, look_up, zookeeper_access
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.logging_setup import JsonFormatter, TextFormatter
 from rangeland.model import Address
@@ -46,6 +46,8 @@ from rangeland.render.error_view import error_picture
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
+from rangeland.zookeeper.zookeeper_client import connect
 from tests import sample_results as made
 from tests.certificates import Authority
 from tests.unit.test_authentication import SHAKEN, converse, said
@@ -146,6 +148,13 @@ MISTAKES: dict[str, dict[str, Any]] = {
     ),
     "user and password of a broker": a_job(servers=[f"me:{SECRET}@h:9092"]),
     "user and password of a ZooKeeper": a_job(zookeeper=f"me:{SECRET}@h:2181/kafka"),
+    "password of a ZooKeeper": a_job(
+        zookeeper="h:2181",
+        security={"zookeeper": {"login": {"username": "me", "password": SECRET}}},
+    ),
+    "key password of a ZooKeeper": a_job(
+        zookeeper="h:2181", security={"zookeeper": {"tls": {"key_password": SECRET}}}
+    ),
     "user and password of an endpoint": token(
         endpoint=f"https://me:{SECRET}@h/t", client_id="me", client_secret="${env:X}"
     ),
@@ -281,20 +290,27 @@ def test_values_with_secrets_do_not_show_them(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("X", SECRET)
     whole = sasl()
     whole["source"]["security"]["tls"] = {"key_password": "${env:X}"}
+    whole["source"]["zookeeper"] = "h:2181"
+    user = {"username": "me", "password": "${env:X}"}
+    whole["source"]["security"]["zookeeper"] = {"tls": {"key_password": "${env:X}"}, "login": user}
     job = Job.parse(yaml.safe_dump(whole))
     settings = cluster_settings(job)
+    access = zookeeper_access(job)
     bearer = TokenSource(endpoint=f"https://h/t?key={SECRET}", client_secret=SECRET)
     for shown in (
         job,
         settings,
         settings.sasl,
         settings.tls,
+        access,
         bearer,
         TokenSource(command=("get", SECRET)),
         Credentials("PLAIN", "me", SECRET, SECRET),
         m.SaslAuthenticateRequest(auth_bytes=SECRET.encode()),
     ):
         assert_silent(f"{shown}|{shown!r}")
+    assert access.login is not None
+    assert access.login.password == SECRET
     assert settings.sasl is not None
     assert SECRET in settings.sasl.password
 
@@ -394,6 +410,22 @@ def test_what_a_schema_registry_says_brings_no_secret_back(
     assert caught.value.exit_code in (75, 78)
     assert_error_is_silent(caught.value)
     assert_silent(repr(RegistrySettings(("http://x",), "me", SECRET, SECRET)))
+
+
+@pytest.mark.parametrize("uses_sasl", [False, True])
+@pytest.mark.parametrize(
+    "answer", [lambda sent: sent, lambda sent: SECRET.encode() * 9, lambda sent: b""]
+)
+def test_what_a_zookeeper_says_brings_no_secret_back(
+    answer: Callable[[bytes], bytes], uses_sasl: bool
+) -> None:
+    if uses_sasl:
+        pytest.importorskip("puresasl")
+    access = ZooKeeperAccess(login=ZooKeeperLogin("me", SECRET, uses_sasl))
+    with serving(answer) as port, pytest.raises(RangelandError) as caught:
+        connect(f"127.0.0.1:{port}", access, connect_ms=300)
+    assert caught.value.exit_code == 75
+    assert_error_is_silent(caught.value)
 
 
 @pytest.mark.parametrize("at", ["user:{}@h", "h?key={}", "h:{}", "h#{}", "[::{}"])

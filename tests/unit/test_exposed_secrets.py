@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from rangeland import run
-from rangeland.errors import EngineFailed, Unreachable
+from rangeland.errors import EngineFailed, JobFileError, Unreachable
 from rangeland.job import Job
-from rangeland.job.source_settings import exposed
+from rangeland.job.source_settings import exposed, tls_files
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.planner import Planner
 from rangeland.planning.plan_builder import PlanDraft
@@ -48,6 +49,41 @@ def test_only_a_secret_that_others_can_read_is_said(
     told = exposed(job_of(security, servers=servers))
     assert bool(told) == (says is not None)
     assert says is None or re.search(says, told[0])
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "more", "is_said"),
+    [
+        ("zk:2181/kafka", {}, True),
+        ("127.0.0.1,zk", {}, True),
+        ("127.0.0.1:2181,[::1]:2182/kafka", {}, False),
+        ("zk:2181", {"scheme": "sasl"}, False),
+        ("zk:2181", {"tls": True}, False),
+    ],
+)
+def test_a_password_for_a_zookeeper_in_the_clear_is_said(
+    zookeeper: str, more: dict[str, Any], is_said: bool
+) -> None:
+    user = {"username": "me", "password": "${env:X}", "scheme": more.get("scheme", "digest")}
+    chosen = {"login": user, "tls": more.get("tls", False)}
+    job = job_of({"zookeeper": chosen}, servers=["b:1"], zookeeper=zookeeper)
+    told = exposed(job)
+    assert bool(told) == is_said
+    assert not told or "source.security.zookeeper.login" in told[0]
+
+
+def test_the_files_for_a_zookeeper_are_shipped_to_the_driver() -> None:
+    tls = {"ca": "/z.pem", "key": "/k.pem"}
+    job = job_of({"zookeeper": {"tls": tls}}, servers=["b:1"], zookeeper="zk")
+    assert tls_files(job) == {
+        "source.security.zookeeper.tls.ca": Path("/z.pem"),
+        "source.security.zookeeper.tls.key": Path("/k.pem"),
+    }
+
+
+def test_security_of_a_zookeeper_needs_one() -> None:
+    with pytest.raises(JobFileError, match=r"nothing without source\.zookeeper"):
+        job_of({"zookeeper": {"tls": True}}, servers=["b:1"])
 
 
 def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,18 @@ _REFUSES_CERTIFICATE = (
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """What messages call the other side: its fields in the job file, and who runs it."""
+
+    tls: str = "source.security.tls"
+    servers: str = "source.servers"
+    operator: str = "the brokers' operator"
+
+
+BROKER = Peer()
+
+
+@dataclass(frozen=True, slots=True)
 class TlsFailure:
     """What OpenSSL reported. ``verify_code`` is 0 unless the certificate was refused."""
 
@@ -46,10 +58,12 @@ class TlsFailure:
     verify_message: str = ""
 
 
-def tls_mistake(address: Address, failed: TlsFailure, tls: TlsSettings) -> JobFileError | None:
+def tls_mistake(
+    address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer = BROKER
+) -> JobFileError | None:
     """None if the cause is not certain."""
     if failed.verify_code:
-        return _bad_certificate(address, failed, tls)
+        return _bad_certificate(address, failed, tls, peer)
 
     def says(*words: str) -> bool:
         return any(word in failed.reason for word in words)
@@ -57,56 +71,59 @@ def tls_mistake(address: Address, failed: TlsFailure, tls: TlsSettings) -> JobFi
     if says(*_PEER_FAILURE):
         return None
     if says(*_NOT_TLS):
-        return plain_port(address)
+        return plain_port(address, peer)
     if says(*_NO_VERSION):
         return _mistake(
             address,
             f"{address} and this client have no TLS version in common",
             f"this client supports TLS 1.2 and 1.3; {address.host} answered {failed.reason}",
-            "ask the brokers' operator to allow TLS 1.2 or 1.3",
+            f"ask {peer.operator} to allow TLS 1.2 or 1.3",
         )
     if tls.certificate is None and says(*_WANTS_CERTIFICATE):
         return _mistake(
             address,
             f"{address} wants a client certificate, and the job has none",
             f"it answered {failed.reason}",
-            "set source.security.tls.certificate and key, or use a port that does not want one",
+            f"set {peer.tls}.certificate and key, or use a port that does not want one",
         )
     if tls.certificate is not None and says(*_REFUSES_CERTIFICATE):
         return _mistake(
             address,
             f"{address} refuses this client's certificate",
             f"it answered {failed.reason} to {tls.certificate}",
-            "set source.security.tls.certificate to one that is valid and signed by an authority "
-            "that the brokers trust",
+            f"set {peer.tls}.certificate to one that is valid and signed by an authority that "
+            f"{address.host} trusts",
         )
     if says("ALERT"):
         return _mistake(
             address,
             f"{address} aborted the TLS handshake",
             f"it answered {failed.reason}",
-            "check source.security.tls with the brokers' operator: whether a client certificate is "
-            "required, and which TLS versions and ciphers are allowed",
+            f"check {peer.tls} with {peer.operator}: whether a client certificate is required, and "
+            "which TLS versions and ciphers are allowed",
         )
     return None
 
 
-def _bad_certificate(address: Address, failed: TlsFailure, tls: TlsSettings) -> JobFileError:
+def _bad_certificate(
+    address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer
+) -> JobFileError:
     why = failed.verify_message
     if failed.verify_code in _ANOTHER_NAME:
+        others = " (other brokers are named by their advertised.listeners)" * (peer == BROKER)
         return _mistake(
             address,
             f"the certificate of {address} is for another host",
             why,
-            "name the broker in source.servers as its certificate does (other brokers are named by "
-            "their advertised.listeners), or have the certificate reissued for this name; "
-            "source.security.tls.verify_hostname: false accepts any name",
+            f"name it in {peer.servers} as its certificate does{others}, or have the certificate "
+            "reissued for this name; "
+            f"{peer.tls}.verify_hostname: false accepts any name",
         )
     if failed.verify_code in _UNKNOWN_AUTHORITY:
         given = (
-            "set source.security.tls.ca to the PEM file of that authority"
+            f"set {peer.tls}.ca to the PEM file of that authority"
             if tls.ca is None
-            else f"{tls.ca} is not that authority: correct source.security.tls.ca"
+            else f"{tls.ca} is not that authority: correct {peer.tls}.ca"
         )
         return _mistake(
             address,
@@ -117,30 +134,30 @@ def _bad_certificate(address: Address, failed: TlsFailure, tls: TlsSettings) -> 
     if failed.verify_code == _EXPIRED:
         what, do = (
             "has expired",
-            "ask the brokers' operator to renew it, or correct this host's clock",
+            f"ask {peer.operator} to renew it, or correct this host's clock",
         )
     elif failed.verify_code == _NOT_YET:
         what, do = "is not valid yet", "correct the clock of this host, or of the issuer"
     else:
-        what, do = "is not accepted", "check source.security.tls.ca and the certificate"
+        what, do = "is not accepted", f"check {peer.tls}.ca and the certificate"
     return _mistake(address, f"the certificate of {address} {what}", why, do)
 
 
-def tls_port(address: Address) -> JobFileError:
+def tls_port(address: Address, peer: Peer = BROKER) -> JobFileError:
     return _mistake(
         address,
         f"{address} speaks TLS, and the job does not",
         "it answered a plain connection with TLS",
-        "set source.security.tls, or use the brokers' plain port",
+        f"set {peer.tls}, or use a port without TLS",
     )
 
 
-def plain_port(address: Address) -> JobFileError:
+def plain_port(address: Address, peer: Peer = BROKER) -> JobFileError:
     return _mistake(
         address,
         f"{address} does not speak TLS, and the job does",
         "it does not answer the TLS handshake with TLS",
-        "remove source.security.tls, or use the brokers' TLS port",
+        f"remove {peer.tls}, or use a port with TLS",
     )
 
 

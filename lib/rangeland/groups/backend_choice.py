@@ -11,7 +11,7 @@ from rangeland.connection.group_io import BrokerGroupIO
 from rangeland.errors import JobFileError
 from rangeland.groups.backend import GroupBackend
 from rangeland.job import Job
-from rangeland.job.source_settings import groups_in_zookeeper
+from rangeland.job.source_settings import groups_in_zookeeper, zookeeper_access
 
 
 def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
@@ -21,7 +21,10 @@ def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
         from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 
         return ZooKeeperGroups(
-            job.source.zookeeper or "", job.job, connect_ms=job.source.timeouts.connect_ms
+            job.source.zookeeper or "",
+            job.job,
+            zookeeper_access(job),
+            connect_ms=job.source.timeouts.connect_ms,
         )
     return broker_groups(settings)
 

@@ -226,6 +226,8 @@ class Source(Section):
             raise ValueError("at least one of servers as host:port")
         if self.security.sasl and self.security.acl:
             raise MisplacedKey("either sasl or acl", "security", "acl")
+        if self.security.zookeeper and not self.zookeeper:
+            raise MisplacedKey("nothing without source.zookeeper", "security", "zookeeper")
         capabilities = load_dialect(self.dialect).capabilities
         given = {
             ("security", "acl"): self.security.acl,

@@ -202,6 +202,29 @@ class Acl(Section):
     secret_key: SecretRef = Field(description="Signs requests; it is never sent.")
 
 
+class ZooKeeperUser(Section):
+    """A name and password at a ZooKeeper."""
+
+    scheme: Literal["digest", "sasl"] = Field(
+        default="digest",
+        description="ZooKeeper's scheme of authentication. `sasl` uses DIGEST-MD5, for servers "
+        "with a list of users, and needs the extra `zookeeper`. `digest` sends the password as it "
+        "is, so use it with TLS only; ZooKeeper only compares it with access lists.",
+    )
+    username: str = Field(pattern=r"^[^:\x00]+$", description="The name in access lists.")
+    password: SecretRef = Field(description="Looked up in the driver.")
+
+
+class ZooKeeperSecurity(Section):
+    """How `source.zookeeper` is reached, by the driver only. Nodes that are created for a group
+    have an open access list, as those of other consumers have."""
+
+    tls: Tls | bool = Field(
+        default=False, description="`true`, or a section that names certificates."
+    )
+    login: ZooKeeperUser | None = Field(default=None, description="Who this client is.")
+
+
 class Security(Section):
     """How connections to brokers are encrypted and authenticated."""
 
@@ -213,3 +236,6 @@ class Security(Section):
         default=None, description="A name and password, or a token, for Kafka brokers."
     )
     acl: Acl | None = Field(default=None, description="A key pair, for RocketMQ brokers.")
+    zookeeper: ZooKeeperSecurity | None = Field(
+        default=None, description="TLS and a login for `source.zookeeper`."
+    )

@@ -27,12 +27,15 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.job.job_file import Job
 from rangeland.job.registry_section import SchemaRegistry
+from rangeland.job.source_section import Source
 from rangeland.job.source_security import Kerberos, Sasl, Security, Tls, Token
 from rangeland.model import Partition
 from rangeland.planning.bound_resolution import groups_asked, times_asked
 from rangeland.planning.incarnation import LogMark
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.zookeeper.connect_string import read_ensemble
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 
 if TYPE_CHECKING:
     from rangeland.zookeeper.broker_registry import Registry
@@ -114,7 +117,10 @@ def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> 
 
     try:
         found = read_cleanup_policies(
-            source.zookeeper, sorted(set(topics)), connect_ms=source.timeouts.connect_ms
+            source.zookeeper,
+            sorted(set(topics)),
+            zookeeper_access(job),
+            connect_ms=source.timeouts.connect_ms,
         )
     except Unreachable:
         return replace(settings, asks_registry=True)
@@ -125,7 +131,22 @@ def registry_of(job: Job) -> Registry:
     """The brokers and topics that are currently registered."""
     from rangeland.zookeeper.broker_registry import read_registry
 
-    return read_registry(job.source.zookeeper or "", connect_ms=job.source.timeouts.connect_ms)
+    return read_registry(
+        job.source.zookeeper or "",
+        zookeeper_access(job),
+        connect_ms=job.source.timeouts.connect_ms,
+    )
+
+
+def zookeeper_access(job: Job) -> ZooKeeperAccess:
+    """Raises JobFileError for a reference to a secret that does not exist."""
+    chosen = job.source.security.zookeeper
+    if chosen is None:
+        return ZooKeeperAccess()
+    login = None
+    if (user := chosen.login) is not None:
+        login = ZooKeeperLogin(user.username, look_up(user.password), user.scheme == "sasl")
+    return ZooKeeperAccess(_tls(chosen.tls), login)
 
 
 def groups_in_zookeeper(job: Job) -> bool:
@@ -156,7 +177,21 @@ def wanted_of(
 def exposed(job: Job) -> tuple[str, ...]:
     """Warnings about secrets of this job that are sent without encryption."""
     registry = job.decode.registry
-    return (*_exposed_login(job), *(registry_exposed(registry) if registry else ()))
+    at_registry = registry_exposed(registry) if registry else ()
+    return (*_exposed_login(job), *_exposed_in_zookeeper(job.source), *at_registry)
+
+
+def _exposed_in_zookeeper(source: Source) -> tuple[str, ...]:
+    chosen = source.security.zookeeper
+    if chosen is None or chosen.tls or chosen.login is None or chosen.login.scheme == "sasl":
+        return ()
+    servers = read_ensemble(source.zookeeper or "").servers
+    if all(_is_this_host(server.host) for server in servers):
+        return ()
+    return (
+        "the password of source.security.zookeeper.login is sent in the clear: set "
+        "source.security.zookeeper.tls",
+    )
 
 
 def _exposed_login(job: Job) -> tuple[str, ...]:
@@ -184,9 +219,10 @@ def login_packages(job: Job) -> tuple[str, ...]:
 
 def tls_files(job: Job) -> dict[str, Path]:
     """The PEM files that connections need, by the field that names them."""
-    registry = job.decode.registry
+    registry, zookeeper = job.decode.registry, job.source.security.zookeeper
     sections = {
         "source.security.tls": job.source.security.tls,
+        "source.security.zookeeper.tls": zookeeper.tls if zookeeper else False,
         "decode.registry.tls": registry.tls if registry else False,
     }
     return {

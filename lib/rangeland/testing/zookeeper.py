@@ -107,9 +107,13 @@ class ZooKeeperServer(LocalServer):
         data = folder / "data"
         data.mkdir(exist_ok=True)
         config = write_settings(folder / "zookeeper.properties", self._settings(data))
-        log4j = log4j_settings(folder, "WARN")
-        properties = {"java.io.tmpdir": data, "log4j.configuration": log4j}
+        properties = self._properties(folder)
         return java_command(self._jars, HEAP_MB, _MAIN, str(config), properties=properties)
+
+    def _properties(self, folder: Path) -> dict[str, object]:
+        """Those of its JVM."""
+        log4j = log4j_settings(folder, "WARN")
+        return {"java.io.tmpdir": folder / "data", "log4j.configuration": log4j}
 
     def _settings(self, data: Path) -> dict[str, object]:
         return {

@@ -21,6 +21,7 @@ from rangeland.model import Address, Partition
 from rangeland.untrusted import MAX_PORT, JsonFields, Unreadable, decimal, whole
 from rangeland.wording import counted
 from rangeland.zookeeper.znodes import Znode
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 from rangeland.zookeeper.zookeeper_client import ZooKeeper, connect
 
 IDS = "/brokers/ids"
@@ -64,10 +65,15 @@ class Registry:
         return f"{self.source} has brokers {there or 'none'}, {topics}{gone}"
 
 
-def read_registry(zookeeper: str, *, connect_ms: int = 10_000) -> Registry:
+def read_registry(
+    zookeeper: str,
+    access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
+    *,
+    connect_ms: int = 10_000,
+) -> Registry:
     """Raises Unreachable; JobFileError for an invalid connect string, or if no broker has ever
     registered; RemoteProtocolError for a node that is neither Jafka's nor Kafka's."""
-    client = connect(zookeeper, connect_ms=connect_ms)
+    client = connect(zookeeper, access, connect_ms=connect_ms)
     try:
         return registry_seen_by(client)
     finally:
@@ -75,11 +81,15 @@ def read_registry(zookeeper: str, *, connect_ms: int = 10_000) -> Registry:
 
 
 def read_cleanup_policies(
-    zookeeper: str, topics: Sequence[str], *, connect_ms: int = 10_000
+    zookeeper: str,
+    topics: Sequence[str],
+    access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
+    *,
+    connect_ms: int = 10_000,
 ) -> dict[str, str]:
     """The ``cleanup.policy`` of the Kafka topics that override the brokers' default; the default
     itself is not in ZooKeeper. Raises Unreachable."""
-    client = connect(zookeeper, connect_ms=connect_ms)
+    client = connect(zookeeper, access, connect_ms=connect_ms)
     try:
         nodes = client.read_all(f"{CONFIGS}/{topic}" for topic in topics)
     finally:

@@ -1,8 +1,8 @@
 """The ZooKeeper client: one session, its requests, and its end.
 
-This is the only module that imports kazoo. Its exceptions become Unreachable, Conflict or
-JobFileError; what is not an error (no such node, a transaction that was not applied) is
-returned as a value; its last log message becomes the *why* of an Unreachable.
+Only this module and ``kazoo_connection`` import kazoo. Its exceptions become Unreachable or
+JobFileError; what is not an error (no such node, a transaction that was not applied) is returned
+as a value; its last log message becomes the *why* of an Unreachable.
 
 Each call has a deadline. If the connection is lost, the call waits for it and is sent again, so
 a transaction may have been applied although its second try is refused: callers must be able to
@@ -19,6 +19,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
@@ -30,14 +31,26 @@ from kazoo.exceptions import (
     OperationTimeoutError,
     RolledBackError,
     RuntimeInconsistency,
+    SessionClosedRequireSaslError,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from rangeland.errors import Conflict, JobFileError, Unreachable
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.zookeeper.access_diagnosis import (
+    endless_login,
+    missing_rights,
+    refused_login,
+    tls_mistake_at,
+)
 from rangeland.zookeeper.connect_string import ConnectString, read_ensemble
+from rangeland.zookeeper.kazoo_connection import (
+    KazooHandler,
+    LastKazooMessage,
+    credentials,
+)
 from rangeland.zookeeper.znodes import (
     Check,
     Create,
@@ -48,6 +61,7 @@ from rangeland.zookeeper.znodes import (
     Write,
     Znode,
 )
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 
 CLOSE_TIMEOUT_S = 2.0
 # Requests in flight at once: thousands are fine, hundreds of thousands are not.
@@ -70,19 +84,24 @@ class ZooKeeper:
     """A session, opened by ``connect``. It reconnects by itself; after its session has ended,
     a new one begins. Thread-safe."""
 
-    def __init__(self, ensemble: ConnectString, *, connect_ms: int, session_ms: int) -> None:
+    def __init__(
+        self, ensemble: ConnectString, access: ZooKeeperAccess, *, connect_ms: int, session_ms: int
+    ) -> None:
         self.ensemble = ensemble
+        self._access = access
         self._timeout_s = connect_ms / 1000
         self._connected = threading.Event()
         self._session: tuple[int, bytes] | None = None
-        self._kazoo_log = _LastKazooMessage()
+        self._is_refused = False
+        self._kazoo_log = LastKazooMessage()
         self._is_closed = False
         self._kazoo = KazooClient(
             hosts=str(ensemble),
             timeout=session_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
-            handler=_Handler(self._timeout_s / len(ensemble.servers)),
+            handler=KazooHandler(self._timeout_s / len(ensemble.servers), access, self._on_refusal),
             logger=self._kazoo_log.logger,
+            **credentials(access.login),
         )
         self._kazoo.add_listener(self._on_state)
 
@@ -92,12 +111,17 @@ class ZooKeeper:
     # --- life --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises Unreachable, or JobFileError if the chroot does not exist."""
+        """Raises Unreachable; JobFileError if the chroot does not exist, or for a mistake about
+        TLS or the login."""
         self._kazoo.start_async()
         try:
             self._ask(
                 "connect to", lambda: [self._kazoo.exists_async("/")], check=self._check_chroot
             )
+        except Unreachable as error:
+            was_connected = self._session is not None
+            self.close()
+            raise (self._without_end(was_connected) or error) from error
         except BaseException:
             self.close()
             raise
@@ -210,7 +234,7 @@ class ZooKeeper:
         limit_s = self._timeout_s if within_ms is None else min(self._timeout_s, within_ms / 1000)
         deadline = time.monotonic() + limit_s
         while not self._is_closed and (left := deadline - time.monotonic()) > 0:
-            if not self._connected.wait(left):
+            if not self._is_connected_within(left):
                 break
             try:
                 answers = [_value(sent, deadline) for sent in send()]
@@ -222,15 +246,26 @@ class ZooKeeper:
                 continue
             except KazooTimeoutError:
                 break
-            except NoAuthError as error:
-                raise self._forbidden(what) from error
             except KazooException as error:
-                raise self._unreachable(what, limit_s, type(error).__name__) from error
+                raise self._failure(what, limit_s, error) from error
             else:
                 if check is not None:
                     check(answers)
                 return answers
         raise self._unreachable(what, limit_s)
+
+    def _without_end(self, was_connected: bool) -> RangelandError | None:
+        """Why a session did not begin, if there is more to say than that."""
+        if not was_connected:
+            return tls_mistake_at(self.ensemble, self._access.tls)
+        login = self._access.login
+        return endless_login(str(self)) if login is not None and login.uses_sasl else None
+
+    def _is_connected_within(self, limit_s: float) -> bool:
+        is_connected = self._connected.wait(limit_s)
+        if self._is_refused:
+            raise refused_login(str(self), self._access)
+        return is_connected
 
     def _check_chroot(self, answers: list[Any]) -> None:
         if self.ensemble.chroot and answers[0] is None:
@@ -244,10 +279,19 @@ class ZooKeeper:
     def _check_results(self, answers: list[Any]) -> None:
         for result in answers[0]:
             if isinstance(result, NoAuthError):
-                raise self._forbidden("write to")
+                raise missing_rights("write to", str(self), self._access)
             unexpected = isinstance(result, KazooException) and type(result) not in _REASONS
             if unexpected and not isinstance(result, RolledBackError | RuntimeInconsistency):
                 raise self._unreachable("write to", 0, type(result).__name__)
+
+    def _failure(self, what: str, limit_s: float, error: KazooException) -> RangelandError:
+        if isinstance(error, NoAuthError):
+            return missing_rights(what, str(self), self._access)
+        if not isinstance(error, AuthFailedError | SessionClosedRequireSaslError):
+            return self._unreachable(what, limit_s, type(error).__name__)
+        if self._kazoo_log.login_was_cut:
+            return self._unreachable(what, limit_s, "it closed the connection during the login")
+        return refused_login(str(self), self._access)
 
     def _unreachable(self, what: str, limit_s: float, why: str = "") -> Unreachable:
         if self._is_closed:
@@ -261,13 +305,10 @@ class ZooKeeper:
             zookeeper=str(self.ensemble),
         )
 
-    def _forbidden(self, what: str) -> Conflict:
-        return Conflict(
-            f"not allowed to {what} {self}",
-            why="its access list does not allow this client",
-            do="ask the ZooKeeper's operator for read and write access there",
-            zookeeper=str(self.ensemble),
-        )
+    def _on_refusal(self) -> None:
+        """Called by kazoo's own thread, which then ends."""
+        self._is_refused = True
+        self._connected.set()
 
     def _on_state(self, state: str) -> None:
         """Called by kazoo's own thread, which must not block here."""
@@ -276,7 +317,8 @@ class ZooKeeper:
             self._kazoo_log.last = ""
             self._connected.set()
             return
-        self._connected.clear()
+        if not self._is_refused:
+            self._connected.clear()
         if state == KazooState.LOST:
             logger.warning("Lost the session", extra={"zookeeper": str(self.ensemble)})
             self._session = None
@@ -291,13 +333,20 @@ class ZooKeeper:
 
 
 def connect(
-    zookeeper: str, *, connect_ms: int = 10_000, session_ms: int | None = None
+    zookeeper: str,
+    access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
+    *,
+    connect_ms: int = 10_000,
+    session_ms: int | None = None,
 ) -> ZooKeeper:
     """A session with ``host:port[,host:port...][/chroot]``. ``connect_ms`` is the deadline of
     this and of each later call. ``session_ms`` matters for ephemeral nodes. Raises Unreachable;
-    JobFileError for an invalid text or a missing chroot."""
+    JobFileError for an invalid text, a missing chroot, or a mistake about TLS or the login."""
     client = ZooKeeper(
-        read_ensemble(zookeeper), connect_ms=connect_ms, session_ms=session_ms or connect_ms
+        read_ensemble(zookeeper),
+        access,
+        connect_ms=connect_ms,
+        session_ms=session_ms or connect_ms,
     )
     client.start()
     return client
@@ -323,30 +372,3 @@ _ADD: dict[type[Operation], Callable[[Any, Any], None]] = {
     Check: lambda t, o: t.check(o.path, o.version),
     Delete: lambda t, o: t.delete(o.path, o.version),
 }
-
-
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Gives up on a server early enough to try the others: kazoo waits for each as long as a
-    session lasts."""
-
-    def __init__(self, limit_s: float) -> None:
-        super().__init__()
-        self._limit_s = limit_s
-
-    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
-        return super().create_connection(*args, timeout=min(timeout, self._limit_s), **kwargs)
-
-
-class _LastKazooMessage(logging.Handler):
-    """Keeps kazoo's last message about its connection, and prints nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.last = ""
-        self.logger = logging.Logger("kazoo of one session", logging.WARNING)
-        self.logger.addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if message.startswith(("Connection", "Cannot resolve")):
-            self.last = message[:1].lower() + message[1:]

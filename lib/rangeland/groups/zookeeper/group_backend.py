@@ -21,6 +21,7 @@ from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, paren
 from rangeland.model import Partition
 from rangeland.zookeeper.connect_string import read_ensemble
 from rangeland.zookeeper.znodes import Create, Delete, Operation, Reason, Refused
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 from rangeland.zookeeper.zookeeper_client import ZooKeeper, connect
 
 _TRIES = 10
@@ -30,8 +31,16 @@ class ZooKeeperGroups:
     """A ``GroupBackend``. ``job`` decides in ``view`` which drivers are ours. Raises
     JobFileError if ``zookeeper`` is not a valid connect string."""
 
-    def __init__(self, zookeeper: str, job: str = "", *, connect_ms: int = 10_000) -> None:
+    def __init__(
+        self,
+        zookeeper: str,
+        job: str = "",
+        access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
+        *,
+        connect_ms: int = 10_000,
+    ) -> None:
         self._zookeeper = str(read_ensemble(zookeeper))
+        self._access = access
         self._job = job
         self._connect_ms = connect_ms
         self._session: ZooKeeper | None = None
@@ -65,7 +74,10 @@ class ZooKeeperGroups:
         refuse_other_than_range(joining, "in ZooKeeper all members share by range")
         membership = ZooKeeperMember(
             lambda: connect(
-                self._zookeeper, connect_ms=self._connect_ms, session_ms=joining.session_ms
+                self._zookeeper,
+                self._access,
+                connect_ms=self._connect_ms,
+                session_ms=joining.session_ms,
             ),
             joining,
         )
@@ -90,7 +102,7 @@ class ZooKeeperGroups:
 
     def _connected(self) -> ZooKeeper:
         if self._session is None:
-            self._session = connect(self._zookeeper, connect_ms=self._connect_ms)
+            self._session = connect(self._zookeeper, self._access, connect_ms=self._connect_ms)
         return self._session
 
     def _read_group(self, group: str) -> ZooKeeperGroupView | None:

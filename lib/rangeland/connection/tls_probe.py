@@ -1,0 +1,62 @@
+"""TLS to servers that are no brokers: connecting, and what is wrong when that fails."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.connection.diagnosis import TlsFailure
+from rangeland.connection.tls import tls_context
+from rangeland.model import Address
+
+PROBE_S = 2.0
+# The first byte of a record of TLS: an alert, or a handshake.
+_TLS_RECORDS = (0x15, 0x16)
+
+
+def connect_with_tls(
+    at: tuple[str, int], host: str, context: ssl.SSLContext, timeout_s: float
+) -> ssl.SSLSocket:
+    """Connected, with the handshake done. ``host`` is what the certificate must name. Raises
+    OSError."""
+    plain = socket.create_connection(at, timeout_s)
+    try:
+        return context.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def tls_failure(
+    server: Address, tls: TlsSettings, section: str, question: bytes
+) -> TlsFailure | None:
+    """What OpenSSL reports about a connection, up to the answer to a question: a server may report
+    only then that it wants a certificate. None if nothing is wrong, or nothing is heard."""
+    context = tls_context(tls, section)
+    try:
+        with connect_with_tls((server.host, server.port), server.host, context, PROBE_S) as over:
+            over.sendall(question)
+            over.recv(1)
+    except ssl.SSLError as error:
+        return TlsFailure(
+            str(error.reason or error),
+            getattr(error, "verify_code", 0),
+            getattr(error, "verify_message", ""),
+        )
+    except ConnectionError as error:
+        return TlsFailure(str(error))
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def answers_in_clear(server: Address, question: bytes) -> bool:
+    """Whether a server answers a question without TLS. Nothing else is sent."""
+    try:
+        with socket.create_connection((server.host, server.port), PROBE_S) as plain:
+            plain.sendall(question)
+            answer = plain.recv(1)
+            return bool(answer) and answer[0] not in _TLS_RECORDS
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,81 @@
+"""Why a ZooKeeper cannot be used: the mistakes in a job, with the field that fixes each.
+
+A server that closes connections without an answer may just be restarting. So each server is asked
+once more, in the way that tells a mistake from that.
+"""
+
+from __future__ import annotations
+
+from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.connection.diagnosis import Peer, plain_port, tls_mistake, tls_port
+from rangeland.connection.socket_stream import speaks_tls
+from rangeland.connection.tls_probe import answers_in_clear, tls_failure
+from rangeland.errors import JobFileError, Unreachable
+from rangeland.model import Address
+from rangeland.zookeeper.connect_string import ConnectString
+from rangeland.zookeeper.zookeeper_access import SECTION, ZooKeeperAccess
+
+PEER = Peer(f"{SECTION}.tls", "source.zookeeper", "ZooKeeper's operator")
+# One of its four-letter words: each server answers it, if only that the word is not allowed.
+_QUESTION = b"ruok"
+
+
+def tls_mistake_at(ensemble: ConnectString, tls: TlsSettings | None) -> JobFileError | None:
+    """The mistake about TLS because of which no server can be used; None if another cause is
+    possible with any of them."""
+    found = [_mistake(server, tls) for server in ensemble.servers]
+    return found[0] if None not in found else None
+
+
+def _mistake(server: Address, tls: TlsSettings | None) -> JobFileError | None:
+    if tls is None:
+        return tls_port(server, PEER) if speaks_tls(server) else None
+    failed = tls_failure(server, tls, PEER.tls, _QUESTION)
+    known = None if failed is None else tls_mistake(server, failed, tls, PEER)
+    if known is None and failed is not None and answers_in_clear(server, _QUESTION):
+        return plain_port(server, PEER)
+    return known
+
+
+def refused_login(name: str, access: ZooKeeperAccess) -> JobFileError:
+    """The server has rejected the login."""
+    login = access.login
+    if login is None:
+        return JobFileError(
+            f"{name} requires a login, and the job has none",
+            why="it closed the session because of that",
+            do=f"set {SECTION}.login",
+        )
+    kind = "SASL (DIGEST-MD5)" if login.uses_sasl else "the scheme digest"
+    return JobFileError(
+        f"{name} rejects the login of {login.username}",
+        why=f"it answered that the login with {kind} has failed",
+        do=f"check username and what password refers to in {SECTION}.login, and whether this "
+        "ZooKeeper accepts that kind of login",
+    )
+
+
+def endless_login(name: str) -> Unreachable:
+    """A server without SASL answers each of its steps with nothing."""
+    return Unreachable(
+        f"the login at {name} did not come to an end",
+        why="the server is slow, or does not support SASL",
+        do=f"check with ZooKeeper's operator that it does, or remove {SECTION}.login.scheme",
+    )
+
+
+def missing_rights(what: str, name: str, access: ZooKeeperAccess) -> JobFileError:
+    login = access.login
+    if login is None:
+        who, do = "a client without a login", f"set {SECTION}.login, or ask ZooKeeper's operator"
+    else:
+        who = login.username
+        do = "ask ZooKeeper's operator"
+    may_be_password = login is not None and not login.uses_sasl
+    return JobFileError(
+        f"{who} may not {what} {name}",
+        why="the access list of the node does not allow it"
+        + ("; ZooKeeper does not say whether the password is right" if may_be_password else ""),
+        do=(f"check {SECTION}.login, or " if may_be_password else "")
+        + f"{do} for read and write access there",
+    )

@@ -1,0 +1,85 @@
+"""What kazoo is given for a session: sockets and threads, credentials, and its log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionDropped,
+    SASLException,
+    SessionClosedRequireSaslError,
+)
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+from rangeland.connection.tls import tls_context
+from rangeland.connection.tls_probe import connect_with_tls
+from rangeland.errors import JobFileError
+from rangeland.zookeeper.zookeeper_access import SECTION, ZooKeeperAccess, ZooKeeperLogin
+
+
+class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Gives up on a server early enough to try the others: kazoo waits for each as long as a
+    session lasts. TLS is ours: kazoo would also trust the system's authorities. If a server ends a
+    session because of the login, kazoo's thread would end with an error that nobody catches."""
+
+    def __init__(
+        self, limit_s: float, access: ZooKeeperAccess, on_refusal: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self._limit_s = limit_s
+        self._tls = None if access.tls is None else tls_context(access.tls, f"{SECTION}.tls")
+        self._on_refusal = on_refusal
+
+    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
+        limit_s = min(timeout, self._limit_s)
+        if self._tls is None:
+            return super().create_connection(*args, timeout=limit_s, **kwargs)
+        return connect_with_tls(kwargs["address"], kwargs["hostname"], self._tls, limit_s)
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def run(*given: Any, **named: Any) -> None:
+            try:
+                func(*given, **named)
+            except (SessionClosedRequireSaslError, SASLException):
+                self._on_refusal()
+
+        return super().spawn(run, *args, **kwargs)
+
+
+def credentials(login: ZooKeeperLogin | None) -> dict[str, Any]:
+    """As kazoo wants them. Raises JobFileError if SASL lacks its package."""
+    if login is None:
+        return {}
+    if not login.uses_sasl:
+        return {"auth_data": {("digest", f"{login.username}:{login.password}")}}
+    if find_spec("puresasl") is None:
+        raise JobFileError(
+            "SASL to a ZooKeeper needs the package pure-sasl, which this Python does not have",
+            do="pip install 'rangeland[zookeeper]' for the driver's Python",
+        )
+    named = {"username": login.username, "password": login.password}
+    return {"sasl_options": {"mechanism": "DIGEST-MD5", **named}}
+
+
+class LastKazooMessage(logging.Handler):
+    """Keeps kazoo's last message about its connection, and prints nothing. ``login_was_cut``: the
+    connection was closed during the login, without an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+        self.login_was_cut = False
+        self.logger = logging.Logger("kazoo of one session", logging.WARNING)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for failed in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(failed, AuthFailedError):
+                self.login_was_cut = isinstance(failed.__cause__, ConnectionDropped)
+        message = record.getMessage()
+        if message.startswith(("Connection", "Cannot resolve")):
+            self.last = message[:1].lower() + message[1:]

@@ -1,0 +1,27 @@
+"""How a ZooKeeper is reached, and as whom: values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rangeland.connection.cluster_settings import TlsSettings
+
+SECTION = "source.security.zookeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperLogin:
+    """``uses_sasl``: SASL with DIGEST-MD5, which the server checks at once. Otherwise its scheme
+    `digest`, where a wrong password only means that access lists do not match."""
+
+    username: str
+    password: str = field(repr=False)
+    uses_sasl: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperAccess:
+    """By default without TLS, and as nobody."""
+
+    tls: TlsSettings | None = None
+    login: ZooKeeperLogin | None = None

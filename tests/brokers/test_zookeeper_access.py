@@ -1,0 +1,269 @@
+"""A real ZooKeeper over TLS and with logins, and each mistake that a job can make about them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from kazoo.security import make_acl, make_digest_acl
+
+from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.errors import JobFileError, Unreachable
+from rangeland.groups.backend import JoinRequest
+from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
+from rangeland.job import Job
+from rangeland.job.source_settings import registry_of
+from rangeland.model import Partition
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
+from rangeland.zookeeper.zookeeper_client import connect
+from tests.certificates import Authority
+from tests.servers.secured_zookeeper import PASSWORD, USER, SecuredZooKeeper
+
+pytestmark = pytest.mark.brokers
+
+CONNECT_MS = 3_000
+DIGEST = ZooKeeperLogin(USER, PASSWORD)
+SASL = ZooKeeperLogin(USER, PASSWORD, uses_sasl=True)
+WRONG = PASSWORD + "x"
+ORDERS = (Partition("orders", 0, "1"), Partition("orders", 1, "1"))
+
+
+@dataclass(frozen=True)
+class Secured:
+    server: SecuredZooKeeper
+    authority: Authority
+    other: Authority
+
+    @property
+    def trusting(self) -> TlsSettings:
+        return TlsSettings(ca=str(self.authority.ca))
+
+    def open(self, access: ZooKeeperAccess, address: str | None = None) -> None:
+        at = address or self.server.tls_address
+        connect(at, access, connect_ms=CONNECT_MS).close()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("zookeeper")
+    authority, other = Authority(folder), Authority(folder, "other")
+    with SecuredZooKeeper(authority, authority.issue("server")) as server:
+        yield Secured(server, authority, other)
+
+
+@pytest.fixture
+def needs_sasl() -> None:
+    pytest.importorskip("puresasl")
+
+
+def fails(secured: Secured, access: ZooKeeperAccess, address: str | None = None) -> JobFileError:
+    with pytest.raises(JobFileError) as caught:
+        secured.open(access, address)
+    assert caught.value.exit_code == 78
+    for form in (str(caught.value), repr(caught.value), str(caught.value.facts)):
+        assert PASSWORD not in form
+    return caught.value
+
+
+# --- TLS ----------------------------------------------------------------------------------
+
+
+def test_a_session_over_tls_outlives_the_server(secured: Secured) -> None:
+    client = connect(
+        secured.server.tls_address,
+        ZooKeeperAccess(secured.trusting, DIGEST),
+        connect_ms=60_000,
+        session_ms=60_000,
+    )
+    session = client.session
+    # More than a record of TLS holds, in one request and one answer.
+    names = [f"/many-{number:05}-{'x' * 200}" for number in range(500)]
+    client.make(names)
+    assert len(client.children("/") or ()) >= len(names)
+    secured.server.restart()
+    assert client.read("/") is not None
+    assert client.session == session
+    client.close()
+    for name in names:
+        secured.server.remove(name)
+
+
+@pytest.mark.slow
+def test_a_client_certificate_is_presented(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    mine, strange = authority.issue("mine"), other.issue("strange")
+    with SecuredZooKeeper(authority, authority.issue("server"), client_auth="need") as server:
+        secured = Secured(server, authority, other)
+        ca = str(authority.ca)
+        secured.open(ZooKeeperAccess(TlsSettings(ca, str(mine.certificate), str(mine.key))))
+        without = fails(secured, ZooKeeperAccess(secured.trusting))
+        assert "wants a client certificate" in str(without)
+        assert "source.security.zookeeper.tls.certificate" in without.do
+        refused = fails(secured, ZooKeeperAccess(TlsSettings(ca, str(strange.both))))
+        assert "refuses this client's certificate" in str(refused)
+
+
+def test_a_server_of_an_unknown_authority_is_refused(secured: Secured) -> None:
+    other = fails(secured, ZooKeeperAccess(TlsSettings(ca=str(secured.other.ca))))
+    assert "from an authority that is not trusted" in str(other)
+    assert "source.security.zookeeper.tls.ca" in other.do
+    system = fails(secured, ZooKeeperAccess(TlsSettings()))
+    assert "from an authority that is not trusted" in str(system)
+
+
+@pytest.mark.slow
+def test_a_server_of_another_name_is_refused(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    named = authority.issue("server", ["zk.example"])
+    with SecuredZooKeeper(authority, named) as server:
+        secured = Secured(server, authority, authority)
+        error = fails(secured, ZooKeeperAccess(secured.trusting))
+        assert "is for another host" in str(error)
+        assert "source.zookeeper" in error.do
+        any_name = TlsSettings(ca=str(authority.ca), verify_hostname=False)
+        secured.open(ZooKeeperAccess(any_name))
+
+
+def test_the_wrong_port_is_named(secured: Secured) -> None:
+    plain = fails(secured, ZooKeeperAccess(secured.trusting), secured.server.address)
+    assert "does not speak TLS" in str(plain)
+    assert "source.security.zookeeper.tls" in plain.do
+    tls = fails(secured, ZooKeeperAccess())
+    assert "speaks TLS, and the job does not" in str(tls)
+    assert "set source.security.zookeeper.tls" in tls.do
+
+
+def test_a_server_that_is_down_is_no_mistake(secured: Secured) -> None:
+    """Beside one with the wrong port, too: it may be the one to use."""
+    down = "127.0.0.1:1"
+    with pytest.raises(Unreachable):
+        secured.open(ZooKeeperAccess(secured.trusting), down)
+    with pytest.raises(Unreachable):
+        secured.open(ZooKeeperAccess(secured.trusting), f"{down},{secured.server.address}")
+
+
+# --- logins -------------------------------------------------------------------------------
+
+
+def groups(secured: Secured, chroot: str, login: ZooKeeperLogin | None) -> ZooKeeperGroups:
+    access = ZooKeeperAccess(secured.trusting, login)
+    at = secured.server.tls_address + chroot
+    return ZooKeeperGroups(at, "hourly", access, connect_ms=CONNECT_MS)
+
+
+@pytest.mark.parametrize("login", [DIGEST, SASL], ids=["digest", "sasl"])
+def test_a_group_is_kept_where_access_lists_allow_it(
+    secured: Secured, login: ZooKeeperLogin, topic: str, request: pytest.FixtureRequest
+) -> None:
+    if login.uses_sasl:
+        request.getfixturevalue("needs_sasl")
+        allowed = make_acl("sasl", USER, all=True)
+    else:
+        allowed = make_digest_acl(USER, PASSWORD, all=True)
+    with secured.server.visit() as visitor:
+        visitor.create(f"/{topic}", acl=[allowed])
+        # Nobody else may look, either.
+        if not login.uses_sasl:
+            visitor.add_auth("digest", f"{USER}:{PASSWORD}")
+            visitor.create(f"/{topic}/consumers", acl=[allowed])
+    backend = groups(secured, f"/{topic}", login)
+    membership = backend.join(JoinRequest("g", "hourly", ORDERS))
+    membership.commit(dict.fromkeys(ORDERS, 7))
+    assert backend.offsets("g", ORDERS) == dict.fromkeys(ORDERS, 7)
+    assert backend.view("g").owners.keys() == set(ORDERS)
+    membership.leave()
+    backend.close()
+
+    stranger = groups(secured, f"/{topic}", None)
+    with pytest.raises(JobFileError, match="may not") as caught:
+        stranger.commit("other", dict.fromkeys(ORDERS, 9))
+    assert "source.security.zookeeper.login" in caught.value.do
+    stranger.close()
+
+
+def test_a_wrong_password_of_digest_has_no_rights(secured: Secured, topic: str) -> None:
+    with secured.server.visit() as visitor:
+        visitor.create(f"/{topic}", acl=[make_digest_acl(USER, PASSWORD, all=True)])
+    backend = groups(secured, f"/{topic}", ZooKeeperLogin(USER, WRONG))
+    with pytest.raises(JobFileError, match=f"{USER} may not") as caught:
+        backend.commit("g", dict.fromkeys(ORDERS, 9))
+    assert "whether the password is right" in caught.value.why
+    assert WRONG not in str(caught.value)
+    backend.close()
+
+
+@pytest.mark.parametrize(
+    "login", [ZooKeeperLogin(USER, WRONG, True), ZooKeeperLogin("nobody", PASSWORD, True)]
+)
+@pytest.mark.usefixtures("needs_sasl")
+def test_a_login_that_is_refused_is_named_at_once(secured: Secured, login: ZooKeeperLogin) -> None:
+    start = time.monotonic()
+    error = fails(secured, ZooKeeperAccess(secured.trusting, login))
+    assert f"rejects the login of {login.username}" in str(error)
+    assert "source.security.zookeeper.login" in error.do
+    assert time.monotonic() - start < CONNECT_MS / 1000
+    assert WRONG not in str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("needs_sasl")
+def test_a_server_that_requires_a_login_says_so(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with SecuredZooKeeper(authority, authority.issue("server"), accepts_all=False) as server:
+        secured = Secured(server, authority, authority)
+        secured.open(ZooKeeperAccess(secured.trusting, SASL))
+        nobody = fails(secured, ZooKeeperAccess(secured.trusting))
+        assert "requires a login, and the job has none" in str(nobody)
+        wrong = ZooKeeperLogin(USER, WRONG, uses_sasl=True)
+        assert "rejects the login" in str(fails(secured, ZooKeeperAccess(secured.trusting, wrong)))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("needs_sasl")
+def test_a_server_without_sasl_is_not_asked_forever(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with SecuredZooKeeper(authority, authority.issue("server"), has_users=False) as server:
+        secured = Secured(server, authority, authority)
+        with pytest.raises(Unreachable, match="did not come to an end") as caught:
+            secured.open(ZooKeeperAccess(secured.trusting, SASL))
+        assert "remove source.security.zookeeper.login.scheme" in caught.value.do
+
+
+# --- from a job file ----------------------------------------------------------------------
+
+
+def test_a_job_reads_the_registry_over_tls(
+    secured: Secured, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered = [make_digest_acl(USER, PASSWORD, all=True)]
+    with secured.server.visit() as visitor:
+        visitor.add_auth("digest", f"{USER}:{PASSWORD}")
+        visitor.create(f"/{topic}", acl=registered)
+        for path in ("brokers", "brokers/ids", "brokers/topics"):
+            visitor.create(f"/{topic}/{path}", acl=registered)
+        visitor.create(f"/{topic}/brokers/ids/1", b"x:127.0.0.1:9092:true", acl=registered)
+    monkeypatch.setenv("ZK_PASSWORD", PASSWORD)
+    text = {
+        "job": "a",
+        "source": {
+            "dialect": "jafka",
+            "zookeeper": f"{secured.server.tls_address}/{topic}",
+            "topics": ["orders"],
+            "security": {
+                "zookeeper": {
+                    "tls": {"ca": str(secured.authority.ca)},
+                    "login": {"username": USER, "password": "${env:ZK_PASSWORD}"},
+                }
+            },
+        },
+        "sink": {"table": "lake/a"},
+    }
+    assert list(registry_of(Job.parse(yaml.safe_dump(text))).brokers) == ["1"]
+    monkeypatch.setenv("ZK_PASSWORD", WRONG)
+    with pytest.raises(JobFileError, match="may not") as caught:
+        registry_of(Job.parse(yaml.safe_dump(text)))
+    assert WRONG not in str(caught.value)
