@@ -88,7 +88,9 @@ def _land_in_one_process(ground: Ground, out: Path) -> None:
     out.mkdir(parents=True)
     found, cluster, _ = freeze(job(ground, out))
     layout = new_table(row_schema()).layout
-    land_slices(found.slices, cluster, WriterSettings(str(out), layout, "snappy", 256 << 20, "b"))
+    land_slices(
+        found.slices, cluster, WriterSettings(str(out), layout, "snappy", 1, 256 << 20, "b")
+    )
 
 
 def _read_frame(ground: Ground, out: Path) -> None:

@@ -86,6 +86,16 @@ def test_rows_come_back_as_they_were_given(tmp_path: Path, codec: str) -> None:
     assert file.rows == 800
 
 
+def test_zstd_compresses_as_hard_as_it_is_told(tmp_path: Path) -> None:
+    batches = [rows(0, 5_000)]
+    found = [
+        write(tmp_path, batches, TableLayout(ROWS), compression_level=level)[0]
+        for level in (-7, 1, 19)
+    ]
+    assert found[0].size_bytes > found[1].size_bytes > found[2].size_bytes
+    assert all(read(tmp_path, [file]).equals(pa.Table.from_batches(batches)) for file in found)
+
+
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
     assert write(tmp_path, [rows(0, 0)], TableLayout(ROWS)) == []
     assert list(tmp_path.iterdir()) == []

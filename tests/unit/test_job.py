@@ -119,6 +119,13 @@ def test_each_dialect_and_compression_of_the_contract_parses(
     assert (job.source.dialect, job.sink.compression) == (dialect, compression)
 
 
+def test_a_compression_level_is_for_zstd() -> None:
+    job = Job.parse(LEAST.replace("{table: ", "{compression_level: -3, table: "))
+    assert job.sink.compression_level == -3
+    with pytest.raises(JobFileError, match="compression_level only with compression: zstd"):
+        Job.parse(LEAST.replace("{table: ", "{compression: snappy, compression_level: 3, table: "))
+
+
 @pytest.mark.parametrize("kind", ["expired", "recreated", "truncated", "vanished"])
 @pytest.mark.parametrize("action", ["fail", "skip", "hold"])
 def test_each_kind_of_loss_takes_each_action(kind: str, action: str) -> None:

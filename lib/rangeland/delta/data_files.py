@@ -40,7 +40,6 @@ ROW_GROUP_BYTES = 64 << 20
 MAX_OPEN_FILES = 16
 PAGE_BYTES = 1 << 20
 
-_CODECS = {"zstd": ("zstd", 1), "snappy": ("snappy", None), "none": ("none", None)}
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 # Arrow gives the errors of object stores no number, only their names.
 _DENIED_BY_S3 = re.compile(
@@ -95,6 +94,7 @@ class FileWriter:
         layout: TableLayout,
         *,
         compression: str = "zstd",
+        compression_level: int = 1,
         target_file_bytes: int = 256 << 20,
         name_prefix: str = "0",
         row_group_bytes: int = ROW_GROUP_BYTES,
@@ -114,7 +114,8 @@ class FileWriter:
             None if wanted is None else frozenset(names[n] for n in wanted if n in names)
         )
         self._headers = {names[n] for n in names if n.lower() == "headers"}
-        self._codec, self._level = _CODECS[compression]
+        self._codec = compression
+        self._level = compression_level if compression == "zstd" else None
         self._target_bytes = target_file_bytes
         self._group_bytes = min(row_group_bytes, target_file_bytes)
         self._prefix = name_prefix

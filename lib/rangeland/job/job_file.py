@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -113,6 +113,13 @@ class Sink(Section):
     compression: Literal["zstd", "snappy", "none"] = Field(
         default="zstd", description="The compression of the Parquet files."
     )
+    compression_level: int = Field(
+        default=1,
+        ge=-7,
+        le=22,
+        description="How hard zstd compresses: higher levels make smaller files and take longer. "
+        "Levels below 0 land faster than snappy and still make smaller files.",
+    )
     target_file_bytes: Size = Field(
         default=256 << 20, description="A task starts a new file at about this size."
     )
@@ -147,6 +154,12 @@ class Sink(Section):
         if fields not in ([], [TOPIC_FIELD]):
             raise ValueError(f"{TOPIC_FIELD} once, where the topic's name belongs")
         return without_secrets(table)
+
+    @model_validator(mode="after")
+    def _level_of_zstd(self) -> Self:
+        if self.compression != "zstd" and "compression_level" in self.model_fields_set:
+            raise ValueError("compression_level only with compression: zstd")
+        return self
 
     @field_validator("transform")
     @classmethod

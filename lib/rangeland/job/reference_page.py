@@ -91,7 +91,8 @@ def value_text(node: Schema) -> str:
             return f"list of {value_text(node['items'])}"
         case "integer":
             least = node.get("minimum", node.get("exclusiveMinimum", -1) + 1)
-            return f"whole number from {least}"
+            most = f" to {node['maximum']}" if "maximum" in node else ""
+            return f"whole number from {least}{most}"
         case "boolean":
             return "`true`, `false`"
         case "object":

@@ -154,6 +154,7 @@ class SliceReader:
             table=self.target.table.kernel.storage(str(self.target.table.path)),
             layout=self.target.table.layout(self.rows),
             compression=self.job.sink.compression,
+            compression_level=self.job.sink.compression_level,
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
             quarantine=self.target.table.quarantine_settings(plan),

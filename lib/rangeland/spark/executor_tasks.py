@@ -36,6 +36,7 @@ class WriterSettings:
     table: StoreSettings | str
     layout: TableLayout
     compression: str
+    compression_level: int
     target_file_bytes: int
     prefix: str
     quarantine: QuarantineWriterSettings | None = None
@@ -121,6 +122,7 @@ def open_writer(writer: WriterSettings) -> FileWriter:
         writer.table,
         writer.layout,
         compression=writer.compression,
+        compression_level=writer.compression_level,
         target_file_bytes=writer.target_file_bytes,
         name_prefix=writer.prefix,
         columns=writer.columns,
