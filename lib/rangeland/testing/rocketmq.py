@@ -11,6 +11,7 @@ reads.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -123,18 +124,14 @@ class RocketmqCluster(LocalCluster[str]):
         attributes: str = "",
     ) -> None:
         """On ``brokers`` (masters), or all, and on their slaves, which else hear of it within
-        a minute. Returns when the name servers know it."""
+        a minute. Returns when all name servers know all of them for it."""
         chosen = self.masters if brokers is None else brokers
-        for name in self.brokers:
-            if name.removesuffix(SLAVE) in chosen:
-                with RocketmqClient(self.address(name)) as client:
-                    client.ask(create_topic(topic, queues, attributes))
-        for server in self.name_servers:
-            self.process(server).wait_until(
-                lambda at=server: set(chosen) <= set(self._route(at, topic)),  # type: ignore[misc]
-                f"{topic} to be known",
-                PATIENCE_S,
-            )
+        at = [name for name in self.brokers if name.removesuffix(SLAVE) in chosen]
+        for name in at:
+            with RocketmqClient(self.address(name)) as client:
+                client.ask(create_topic(topic, queues, attributes))
+        for server, name in itertools.product(self.name_servers, at):
+            self._wait_for_route(self.process(server), server, topic, name)
 
     def delete_topic(self, topic: str) -> None:
         """With all its messages. Returns when the name servers have forgotten it. Needs the
@@ -226,14 +223,17 @@ class RocketmqCluster(LocalCluster[str]):
         self._nodes[name].wait_for_port(self.ports[name], PATIENCE_S)
         if name in self.name_servers:
             return
+        for server in self.name_servers:
+            self._wait_for_route(self._nodes[name], server, name.removesuffix(SLAVE), name)
+
+    def _wait_for_route(self, process: Process, server: str, topic: str, name: str) -> None:
         broker = name.removesuffix(SLAVE)
         number = 1 if name.endswith(SLAVE) else MASTER
-        for server in self.name_servers:
-            self._nodes[name].wait_until(
-                lambda at=server: number in self._route(at, broker).get(broker, ()),  # type: ignore[misc]
-                f"it to be registered at {server}",
-                PATIENCE_S,
-            )
+        process.wait_until(
+            lambda: number in self._route(server, topic).get(broker, ()),
+            f"{name} to be registered for {topic} at {server}",
+            PATIENCE_S,
+        )
 
     def _route(self, server: str, topic: str) -> dict[str, list[int]]:
         """The numbers of the brokers that a name server knows for a topic, by broker name."""
