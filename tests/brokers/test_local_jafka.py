@@ -13,19 +13,17 @@ import pytest
 from rangeland.errors import Unreachable, UsageError
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import (
-    ConsoleConsumer,
     JafkaClient,
-    console_consume,
-    console_produce,
     message,
     message_set,
     produce,
 )
 from rangeland.testing.ports import is_listening
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.brokers.jafka import read, settings_of
 from tests.brokers.surveys import look, slices_of
+from tests.servers.jafka_console import ConsoleConsumer, console_consume, console_produce
+from tests.servers.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.brokers
 

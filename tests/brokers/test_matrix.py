@@ -22,7 +22,6 @@ from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.policy import Policy
-from rangeland.testing.console import write_lines
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.probe import leaders_seen_by
@@ -50,6 +49,7 @@ from tests.brokers.reading import (
     wait_for_end,
 )
 from tests.brokers.surveys import slice_of
+from tests.servers.console_producer import write_lines
 
 pytestmark = pytest.mark.brokers
 

@@ -24,10 +24,10 @@ from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.znode_layout import member_name, partition_name
 from rangeland.model import Partition
 from rangeland.testing.processes import PATIENCE_S, Process
-from rangeland.testing.zookeeper import ZooKeeperServer
 from rangeland.zookeeper.znodes import Check, Operation, Refused
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
 from tests.brokers.group_member_process import FENCED
+from tests.servers.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.brokers
 

@@ -13,10 +13,11 @@ from rangeland.groups.backend import HeartbeatStatus, JoinRequest
 from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.model import Address
 from rangeland.testing.jafka import JafkaCluster
-from rangeland.testing.jafka_clients import ConsoleConsumer, console_consume, produce
+from rangeland.testing.jafka_clients import produce
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.zookeeper import ZooKeeperServer
 from rangeland.zookeeper.broker_registry import Registry, read_registry
+from tests.servers.jafka_console import ConsoleConsumer, console_consume
+from tests.servers.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.brokers
 

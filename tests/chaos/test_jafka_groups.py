@@ -17,10 +17,10 @@ from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.chaos.driver import PLANNED, PREPARED, READING
 from tests.chaos.drivers import StartDrivers
 from tests.record_values import values_of
+from tests.servers.zookeeper_server import ZooKeeperServer
 from tests.spark.jafka_landings import Written, landed_rows
 
 WHICH = ("1-0", "1-1", "2-0", "2-1")

@@ -15,7 +15,8 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from rangeland.errors import UsageError
-from rangeland.testing.local_server import LocalServer, java_command
+from rangeland.testing.server_command import java_command
+from tests.servers.local_server import LocalServer
 
 JARS = "apicurio-2.6.13"
 REQUEST_TIMEOUT_S = 30

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from rangeland.testing.local_server import LocalServer, java_command, write_settings
+from rangeland.testing.server_command import java_command, write_settings
+from tests.servers.local_server import LocalServer
 
 JARS = "s3proxy-4.1.0"
 REGION = "us-east-1"

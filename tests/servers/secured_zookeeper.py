@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rangeland.testing.ports import free_ports, is_listening
-from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.certificates import Authority, Issued
+from tests.servers.zookeeper_server import ZooKeeperServer
 
 USER, PASSWORD = "lander", "aB3/+x9-secret"
 _PROVIDER = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"

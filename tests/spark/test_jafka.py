@@ -20,9 +20,9 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, table_queries
 from rangeland.run import preview
 from rangeland.testing.jafka import JafkaCluster
-from rangeland.testing.jafka_clients import console_consume
-from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.record_values import values_of
+from tests.servers.jafka_console import console_consume
+from tests.servers.zookeeper_server import ZooKeeperServer
 from tests.spark.jafka_landings import Written, jafka_job, landed_rows
 from tests.spark.landings import table_of
 

@@ -21,9 +21,9 @@ from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, table_queries
 from rangeland.testing.jafka import JafkaCluster
-from rangeland.testing.zookeeper import ZooKeeperServer
 from rangeland.zookeeper.broker_registry import read_registry
 from tests.record_values import values_of
+from tests.servers.zookeeper_server import ZooKeeperServer
 from tests.spark.jafka_landings import PATIENCE_S, Written, jafka_job, landed_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

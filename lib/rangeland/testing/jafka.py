@@ -17,10 +17,10 @@ from pathlib import Path
 
 from rangeland.errors import Unreachable, UsageError
 from rangeland.testing.clusters import LocalCluster
-from rangeland.testing.local_server import java_command, log4j_settings, write_settings
 from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.processes import PATIENCE_S, Process
+from rangeland.testing.server_command import java_command, log4j_settings, write_settings
 
 SEGMENT_BYTES = 4 << 20
 

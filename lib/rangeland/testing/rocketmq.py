@@ -25,10 +25,10 @@ from rangeland.dialects.rocketmq.messages import (
 from rangeland.dialects.rocketmq.routes import MASTER, read_route
 from rangeland.errors import Unreachable, UsageError
 from rangeland.testing.clusters import LocalCluster
-from rangeland.testing.local_server import java_command, write_settings
 from rangeland.testing.ports import free_ports, take
 from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.rocketmq_clients import RocketmqClient
+from rangeland.testing.server_command import java_command, write_settings
 
 COMMIT_LOG_BYTES = 4 << 20
 SLAVE = "-slave"

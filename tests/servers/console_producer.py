@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rangeland.errors import Unreachable
 from rangeland.testing.client_library import TIMEOUT_S, joined
-from rangeland.testing.local_server import java_command
+from rangeland.testing.server_command import java_command
 
 SEPARATOR = "|"
 _TOOLS = "kafka-tools-4.1.0"

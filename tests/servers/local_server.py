@@ -1,54 +1,20 @@
 """A single server on this machine: one process, its port and a temporary folder.
 
 A server can be stopped, killed, paused and started again on the same port and with what is left of
-its data, and leaves nothing behind. All servers here are small JVMs (``java_command``).
+its data, and leaves nothing behind. All servers here are small JVMs.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from rangeland.errors import UsageError
-from rangeland.jvm.jars import class_path, fetch_jars
-from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.jvm.jars import fetch_jars
 from rangeland.testing.context_managers import Startable
 from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
-
-_LOG4J = """log4j.rootLogger={level}, stdout
-log4j.appender.stdout=org.apache.log4j.ConsoleAppender
-log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
-log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
-"""
-
-
-def java_command(
-    jars: str,
-    heap_mb: int,
-    *arguments: str,
-    properties: Mapping[str, object],
-    options: Sequence[str] = (),
-) -> list[str]:
-    """Runs a class of a set of jars, the first of the ``arguments``."""
-    heap = [f"-Xms{heap_mb // 4}m", f"-Xmx{heap_mb}m"]
-    defined = [f"-D{name}={value}" for name, value in properties.items()]
-    command = [find_java(), *heap, *SMALL_JVM, *defined, *options]
-    return [*command, "-cp", class_path(jars), *arguments]
-
-
-def write_settings(path: Path, settings: Mapping[str, object]) -> Path:
-    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    return path
-
-
-def log4j_settings(folder: Path, level: str = "INFO") -> str:
-    """The address of a file in the folder that has log4j 1 print everything."""
-    path = folder / "log4j.properties"
-    path.write_text(_LOG4J.format(level=level))
-    return path.as_uri()
 
 
 class LocalServer(Startable):
