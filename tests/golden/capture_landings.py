@@ -88,8 +88,7 @@ def share(job: Job, spark: Any) -> None:
     found, _ = runner.draft()
     plan = runner._enter(found.plan, [], ())
     assert plan is not None
-    reading = runner.reading._reading(plan, plan.slices[:1], {})
-    units = land_tasks(spark, *reading)
+    units = land_tasks(runner.reading._tasks_to_run(plan, plan.slices[:1], {}))
     files = runner.reading._entries(plan, units)
     assert runner.target.append_part(plan, "member-1", 1, units, files)
 

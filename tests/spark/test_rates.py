@@ -8,6 +8,8 @@ import pytest
 
 import rangeland
 from rangeland.landing import slice_reader
+from rangeland.planning.slice_receipt import TaskResult
+from rangeland.spark.spark_jobs import TasksToRun
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.spark.landings import job_of
@@ -26,11 +28,11 @@ def test_the_tasks_of_a_run_share_the_rate_of_a_broker(
     given: list[dict[str, int]] = []
     land_tasks = slice_reader.land_tasks
 
-    def spy(context: Any, tasks: Any, cluster: Any, *more: Any) -> Any:
-        given.append({str(address): rate for address, rate in cluster.rates})
-        at_once = min(len(tasks), int(spark.sparkContext.defaultParallelism))
+    def spy(tasks: TasksToRun) -> list[TaskResult]:
+        given.append({str(address): rate for address, rate in tasks.cluster.rates})
+        at_once = min(len(tasks.slices), int(spark.sparkContext.defaultParallelism))
         assert given[-1] == {kafka.bootstrap[0]: 1_000_000 // at_once}
-        return land_tasks(context, tasks, cluster, *more)
+        return land_tasks(tasks)
 
     monkeypatch.setattr(slice_reader, "land_tasks", spy)
     limits = {"broker_bytes_per_second": 1_000_000}

@@ -18,7 +18,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import FileEntry
-from rangeland.errors import Bug, Conflict, RangelandError, RangeLost
+from rangeland.errors import Conflict, RangelandError, RangeLost
 from rangeland.fetch.throttle import shared_rates
 from rangeland.job.source_settings import cluster_settings, login_packages, with_cleanup
 from rangeland.landing.landing_context import LandingContext
@@ -27,7 +27,7 @@ from rangeland.landing.loss_records import of_whole_logs
 from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
 from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
 from rangeland.landing.task_output import file_entries, refuse_unseen
-from rangeland.model import DataFile, Partition, Slice, Survey
+from rangeland.model import Partition, Slice, Survey
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.planning.slice_receipt import Receipt, TaskResult
@@ -35,14 +35,10 @@ from rangeland.planning.slices import pack
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.plan_frames import land_transformed
 from rangeland.spark.python_workers import start_workers
-from rangeland.spark.spark_jobs import TasksStopped, land_tasks, land_until, translated
+from rangeland.spark.spark_jobs import TasksStopped, TasksToRun, land_tasks, land_until, translated
 from rangeland.spark.transform import Transform
 
 logger = logging.getLogger(__name__)
-
-_Reading = tuple[
-    list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +119,14 @@ class SliceReader:
         if not plan.slices:
             return {}, []
         self.wait_for_workers()
-        reading = self._reading(plan, plan.slices, {}, is_new=is_new)
+        tasks = self._tasks_to_run(plan, plan.slices, {}, is_new=is_new)
         try:
             if self.transform is None:
-                results = land_tasks(self.spark, *reading)
+                results = land_tasks(tasks)
                 receipts = {r.slice_index: r for result in results for r in result.receipts}
                 entries = file_entries(results, plan)
             else:
-                receipts, files = self._read_transformed(plan, reading)
+                receipts, files = land_transformed(plan, tasks, self.transform)
                 entries = [FileEntry(file) for file in files]
         except RangeLost as lost:
             raise of_whole_logs(plan, lost) from lost
@@ -141,15 +137,16 @@ class SliceReader:
         logger.info("Read %d slices of plan %s %d: %d files", len(receipts), *name, len(entries))
         return receipts, entries
 
-    def _reading(
+    def _tasks_to_run(
         self,
         plan: Plan,
         slices: Sequence[Slice],
         before: Mapping[int, int],
+        stop: Callable[[], bool] = lambda: False,
         *,
         is_new: bool = False,
-    ) -> _Reading:
-        """What the tasks need: their slices, the cluster, the writer, and the progress callback."""
+    ) -> TasksToRun:
+        """``before`` are the widths of slices read earlier."""
         writer = WriterSettings(
             table=self.target.table.kernel.storage(str(self.target.table.path)),
             layout=self.target.table.layout(self.rows),
@@ -165,7 +162,8 @@ class SliceReader:
             cluster = replace(cluster, rates=shared_rates(tasks, self._slots(), rate))
         if not is_new and plan.kind is not PlanKind.REDRIVE:
             tasks = [[replace(piece, leader=None) for piece in task] for task in tasks]
-        return tasks, cluster, writer, self._reporter(plan, before)
+        on_read = self._reporter(plan, before)
+        return TasksToRun(self.spark, tasks, cluster, writer, on_read, stop)
 
     def cluster(self, plan: Plan) -> ClusterSettings:
         """Where a plan is read from: the log, or the bytes kept in quarantine."""
@@ -188,15 +186,6 @@ class SliceReader:
         now_ms = time.time_ns() // 1_000_000
         written = WrittenBefore(plan.made_at_ms, now_ms)
         return self._row_format and replace(self._row_format, written=written)
-
-    def _read_transformed(
-        self, plan: Plan, reading: _Reading, stop: Callable[[], bool] = lambda: False
-    ) -> tuple[dict[int, Receipt], list[DataFile]]:
-        if self.transform is None:
-            raise Bug("there is no transform to read through")
-        tasks, cluster, writer, on_read = reading
-        how = (cluster, writer, self.transform, on_read, stop)
-        return land_transformed(self.spark, plan, tasks, *how)
 
     # --- together with other drivers -----------------------------------------------------------
 
@@ -228,13 +217,13 @@ class SliceReader:
         before: Mapping[int, int],
     ) -> tuple[list[TaskResult], RangelandError | None]:
         """The results of the tasks that finished, and the error that ended the reading."""
-        reading = self._reading(plan, slices, before)
+        tasks = self._tasks_to_run(plan, slices, before, stop)
         error: RangelandError | None = None
         try:
             if self.transform is None:
-                results, error = land_until(self.spark, *reading, stop)
+                results, error = land_until(tasks)
             else:
-                receipts, files = self._read_transformed(plan, reading, stop)
+                receipts, files = land_transformed(plan, tasks, self.transform)
                 results = [TaskResult(tuple(receipts.values()), tuple(files))]
         except TasksStopped:
             results = []
@@ -259,7 +248,7 @@ class SliceReader:
     # --- helpers -------------------------------------------------------------------
 
     def _reporter(self, plan: Plan, before: Mapping[int, int]) -> Callable[[dict[int, int]], None]:
-        """Reports progress; ``before`` are the widths of slices read earlier."""
+        """Reports progress."""
         partitions = {s.index: s.partition for s in plan.slices}
 
         def on_read(widths: dict[int, int]) -> None:

@@ -34,7 +34,7 @@ from rangeland.spark.failing_records import Trials, failed_slices, located, narr
 from rangeland.spark.omitted_records import OmittedRecords
 from rangeland.spark.spark_jobs import (
     ByKey,
-    SliceOffsets,
+    TasksToRun,
     failed_task,
     job_group,
     quiet_executors,
@@ -119,14 +119,7 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def land_transformed(
-    spark: Any,
-    plan: Plan,
-    tasks: Sequence[Sequence[Slice]],
-    cluster: ClusterSettings,
-    writer: WriterSettings,
-    transform: Transform,
-    on_read: Callable[[SliceOffsets], None],
-    stop: Callable[[], bool] = lambda: False,
+    plan: Plan, tasks: TasksToRun, transform: Transform
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     """Reads through the transform and writes its rows; returns receipts by slice, and files.
     Raises TasksStopped if ``stop`` has ended it, and TransformFailed for what the transform
@@ -138,19 +131,20 @@ def land_transformed(
     If the rows still have topic, partition and offset, offsets without a row are counted as
     filtered. An offset whose rows a transform spreads over several tasks is counted in each,
     so that too few offsets may be counted as filtered."""
-    omitted = OmittedRecords(transform.name, cluster, plan.kind)
+    omitted = OmittedRecords(transform.name, tasks.cluster, plan.kind)
     while True:
         try:
-            found = _landed(spark, plan, tasks, omitted.cluster, writer, transform, on_read, stop)
+            found = _landed(plan, replace(tasks, cluster=omitted.cluster), transform)
         except _FailedTask as failed:
-            trials = Trials(spark, transform, partial(plan_frame, spark, cluster=omitted.trial))
-            slices = failed_slices(tasks, failed.task)
+            read = partial(plan_frame, tasks.spark, cluster=omitted.trial)
+            trials = Trials(tasks.spark, transform, read)
+            slices = failed_slices(tasks.slices, failed.task)
             error = omitted.add(slices, trials, failed.error)
             if error is None:
                 continue
-            can_cut = not load_dialect(cluster.dialect).capabilities.offsets_are_bytes
+            can_cut = not load_dialect(tasks.cluster.dialect).capabilities.offsets_are_bytes
             where = narrowed(slices, trials.raised, can_cut=can_cut)
-            every = [piece for task in tasks for piece in task]
+            every = [piece for task in tasks.slices for piece in task]
             raise located(error, where, every) from failed.__cause__
         omitted.refuse_all(found[0].values())
         return found
@@ -166,38 +160,36 @@ class _FailedTask(Exception):
 
 
 def _landed(
-    spark: Any,
-    plan: Plan,
-    tasks: Sequence[Sequence[Slice]],
-    cluster: ClusterSettings,
-    writer: WriterSettings,
-    transform: Transform,
-    on_read: Callable[[SliceOffsets], None],
-    stop: Callable[[], bool],
+    plan: Plan, tasks: TasksToRun, transform: Transform
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
-    receipts = spark.sparkContext.accumulator({}, ByKey())
-    frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.quarantine))
-    written = frame.mapInArrow(logged(_writing(writer, plan.slices, cluster)), FILES_SCHEMA)
+    receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
+    frame = transform(_frame_of(tasks, tasks.slices, receipts))
+    write = _writing(tasks.writer, plan.slices, tasks.cluster)
+    written = frame.mapInArrow(logged(write), FILES_SCHEMA)
     group = job_group()
 
     def widths(seen: dict[int, Receipt]) -> None:
-        on_read({index: r.until_offset - r.from_offset for index, r in seen.items()})
+        tasks.on_read({index: r.until_offset - r.from_offset for index, r in seen.items()})
 
-    with quiet_executors(spark):
+    with quiet_executors(tasks.spark):
         try:
-            rows = watch(spark, written.collect, receipts, widths, stop, group)
+            rows = watch(tasks.spark, written.collect, receipts, widths, tasks.stop, group)
         except Bug as error:
             found = failure(transform, error.__cause__ or error)
             if found is None:
                 raise error from error.__cause__
-            raise _FailedTask(found, failed_task(spark, group)) from error.__cause__
+            raise _FailedTask(found, failed_task(tasks.spark, group)) from error.__cause__
     files, made = _gathered(rows)
     found_receipts = dict(receipts.value)
-    if unread := [s for task in tasks for s in task if s.index not in found_receipts]:
+    if unread := [s for task in tasks.slices for s in task if s.index not in found_receipts]:
         if files:
             raise _stopped_early(transform, unread)
-        found_receipts |= _read_the_rest(spark, unread, cluster, writer)
+        found_receipts |= _read_the_rest(tasks, unread)
     return _with_filtered(found_receipts, made), files
+
+
+def _frame_of(tasks: TasksToRun, slices: Sequence[Sequence[Slice]], receipts: Any) -> DataFrame:
+    return plan_frame(tasks.spark, slices, tasks.cluster, receipts, tasks.writer.quarantine)
 
 
 def _gathered(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
@@ -226,15 +218,13 @@ def _stopped_early(transform: Transform, unread: Sequence[Slice]) -> TransformFa
     )
 
 
-def _read_the_rest(
-    spark: Any, slices: Sequence[Slice], cluster: ClusterSettings, writer: WriterSettings
-) -> dict[int, Receipt]:
+def _read_the_rest(tasks: TasksToRun, slices: Sequence[Slice]) -> dict[int, Receipt]:
     """Receipts of slices that Spark has not read to their end, for a query without any rows: its
     condition is never true, say, or it joins an empty table. These offsets have no rows then,
     but whether they have markers or damage is only known by reading them."""
-    receipts = spark.sparkContext.accumulator({}, ByKey())
-    frame = plan_frame(spark, [[piece] for piece in slices], cluster, receipts, writer.quarantine)
-    watch(spark, frame.mapInArrow(nothing, "n long").collect, receipts, lambda _: None)
+    receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
+    frame = _frame_of(tasks, [[piece] for piece in slices], receipts)
+    watch(tasks.spark, frame.mapInArrow(nothing, "n long").collect, receipts, lambda _: None)
     return dict(receipts.value)
 
 

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark import AccumulatorParam, InheritableThread, TaskContext
@@ -55,35 +56,33 @@ class ByKey(AccumulatorParam[dict[Any, Any]]):
         return value1
 
 
-def land_tasks(
-    spark: Any,
-    tasks: Sequence[Sequence[Slice]],
-    cluster: ClusterSettings,
-    writer: WriterSettings,
-    on_read: Callable[[SliceOffsets], None],
-) -> list[TaskResult]:
-    """Reads and writes all tasks; results in the order of ``tasks``. ``on_read`` is called
-    now and then with the offsets read so far, by slice index."""
-    done = spark.sparkContext.accumulator({}, ByKey())
-    return watch(spark, _reading(spark, tasks, cluster, writer, done), done, on_read)
+@dataclass(frozen=True, slots=True)
+class TasksToRun:
+    """Tasks that read slices and write their rows, as one Spark job. ``on_read`` is called now and
+    then with the offsets read so far, by slice index; ``stop`` ends the job once it is true."""
+
+    spark: Any
+    slices: Sequence[Sequence[Slice]]
+    cluster: ClusterSettings
+    writer: WriterSettings
+    on_read: Callable[[SliceOffsets], None]
+    stop: Callable[[], bool] = lambda: False
 
 
-def land_until(
-    spark: Any,
-    tasks: Sequence[Sequence[Slice]],
-    cluster: ClusterSettings,
-    writer: WriterSettings,
-    on_read: Callable[[SliceOffsets], None],
-    stop: Callable[[], bool],
-) -> tuple[list[TaskResult], RangelandError | None]:
+def land_tasks(tasks: TasksToRun) -> list[TaskResult]:
+    """Reads and writes all of them; results in their order. Raises TasksStopped."""
+    done = tasks.spark.sparkContext.accumulator({}, ByKey())
+    return watch(tasks.spark, _reading(tasks, done), done, tasks.on_read, tasks.stop)
+
+
+def land_until(tasks: TasksToRun) -> tuple[list[TaskResult], RangelandError | None]:
     """As ``land_tasks``, but results return as tasks end: those of the tasks that have ended
     by the time ``stop`` is true or another task fails, and the error if there was one."""
-    done = spark.sparkContext.accumulator({}, ByKey())
-    ended = spark.sparkContext.accumulator({}, ByKey())
+    done = tasks.spark.sparkContext.accumulator({}, ByKey())
+    ended = tasks.spark.sparkContext.accumulator({}, ByKey())
     failed = None
     try:
-        action = _reading(spark, tasks, cluster, writer, done, ended)
-        watch(spark, action, done, on_read, stop)
+        watch(tasks.spark, _reading(tasks, done, ended), done, tasks.on_read, tasks.stop)
     except TasksStopped:
         pass
     except RangelandError as error:
@@ -91,17 +90,10 @@ def land_until(
     return list(ended.value.values()), failed
 
 
-def _reading(
-    spark: Any,
-    tasks: Sequence[Sequence[Slice]],
-    cluster: ClusterSettings,
-    writer: WriterSettings,
-    done: Any,
-    ended: Any = None,
-) -> Callable[[], list[Any]]:
+def _reading(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], list[Any]]:
     """The Spark action that reads and writes all tasks. It returns their results, unless they
     are to return one by one, through the accumulator ``ended``."""
-    context = spark.sparkContext
+    context, cluster, writer = tasks.spark.sparkContext, tasks.cluster, tasks.writer
     attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
     local = context.master.startswith("local")
 
@@ -121,7 +113,7 @@ def _reading(
             else:
                 ended.add({slices[0].index: result})
 
-    frozen = [list(task) for task in tasks]
+    frozen = [list(task) for task in tasks.slices]
     collect: Callable[[], list[Any]] = (
         context.parallelize(frozen, max(1, len(frozen))).mapPartitions(logged(work)).collect
     )
