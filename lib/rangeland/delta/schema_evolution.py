@@ -204,44 +204,29 @@ class _Merge:
         self, theirs: Mapping[str, Any], ours: Mapping[str, Any], name: str
     ) -> Mapping[str, Any]:
         """What was widened in a field is listed in its metadata, as Delta's protocol asks for."""
-        changes: list[dict[str, str]] = []
-        kind = self._type(theirs["type"], ours["type"], name, (), changes)
+        kind = self._type(theirs["type"], ours["type"], name)
         made = {**theirs, "type": kind}
-        if changes:
+        if changes := _type_changes(theirs["type"], kind):
             metadata = theirs.get("metadata", {})
             before = metadata.get(TYPE_CHANGES, [])
             made["metadata"] = {**metadata, TYPE_CHANGES: [*before, *changes]}
         return made
 
-    def _type(
-        self,
-        theirs: Any,
-        ours: Any,
-        name: str,
-        path: tuple[str, ...],
-        changes: list[dict[str, str]],
-    ) -> Any:
+    def _type(self, theirs: Any, ours: Any, name: str) -> Any:
         if isinstance(theirs, str) or isinstance(ours, str):
-            return self._plain_type(theirs, ours, name, path, changes)
+            return self._plain_type(theirs, ours, name)
         if theirs["type"] != ours["type"]:
             self.change.misfits.append(Misfit(name, theirs, ours))
             return theirs
         if theirs["type"] == "struct":
             return {**theirs, "fields": self.fields(theirs["fields"], ours["fields"], f"{name}.")}
         inner = {
-            key: self._type(theirs[key], ours[key], f"{name}.{part}", (*path, part), changes)
+            key: self._type(theirs[key], ours[key], f"{name}.{part}")
             for part, key in PARTS[theirs["type"]].items()
         }
         return {**theirs, **inner}
 
-    def _plain_type(
-        self,
-        theirs: Any,
-        ours: Any,
-        name: str,
-        path: tuple[str, ...],
-        changes: list[dict[str, str]],
-    ) -> Any:
+    def _plain_type(self, theirs: Any, ours: Any, name: str) -> Any:
         if theirs == ours or (takes(theirs, ours) and not self.are_written):
             return theirs
         found = Misfit(name, theirs, ours)
@@ -249,9 +234,22 @@ class _Merge:
             self.change.misfits.append(found)
             return theirs
         self.change.widened.append(name)
-        where = {"fieldPath": ".".join(path)} if path else {}
-        changes.append({"fromType": theirs, "toType": ours, **where})
         return ours
+
+
+def _type_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[dict[str, str]]:
+    """What was widened in the type of one field; the fields of a struct have lists of their own."""
+    if old == new:
+        return []
+    if isinstance(old, str):
+        where = {"fieldPath": ".".join(path)} if path else {}
+        return [{"fromType": old, "toType": new, **where}]
+    inner = {} if old["type"] == "struct" else PARTS[old["type"]]
+    return [
+        change
+        for part, key in inner.items()
+        for change in _type_changes(old[key], new[key], (*path, part))
+    ]
 
 
 def _without(rows: pa.Schema, names: Collection[str]) -> pa.Schema:
