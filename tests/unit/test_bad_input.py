@@ -21,7 +21,6 @@ from rangeland.decode.payload.json_format import JsonFormat
 from rangeland.decode.payload.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import PayloadFormat, PayloadSchemaError
 from rangeland.decode.payload.protobuf_format import ProtobufFormat
-from rangeland.decode.payload.raw_formats import StringFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_catalogue import (
     RegisteredSchema,
@@ -29,6 +28,7 @@ from rangeland.decode.payload.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.decode.payload.schema_ddl import parse_ddl
+from rangeland.decode.payload.string_format import StringFormat
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.model import Counts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.decode.payload.raw_formats import StringFormat
 from rangeland.decode.payload.row_format import RowFormat
+from rangeland.decode.payload.string_format import StringFormat
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Policy

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rangeland.cli.sample_command import write_schema
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat
@@ -18,7 +19,7 @@ from rangeland.errors import UsageError
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
-from rangeland.queries.payload_sample import SampleResult, newest, shown_rows, write_schema
+from rangeland.queries.payload_sample import SampleResult, newest, shown_rows
 from rangeland.render.sample_view import sample_picture
 from tests.unit.test_render import drawn
 

@@ -19,8 +19,8 @@ from rangeland.decode.payload.payload_decoder import (
     PayloadSchemaError,
     Undecodable,
 )
-from rangeland.decode.payload.raw_formats import StringFormat
 from rangeland.decode.payload.row_format import RESCUED, RowFormat
+from rangeland.decode.payload.string_format import StringFormat
 from rangeland.delta import quarantine_table
 from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.store_access import StoreSettings

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from rangeland.cli.command_output import CommandOutput
+from rangeland.errors import UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 
 if TYPE_CHECKING:
@@ -110,6 +111,18 @@ def load_with_schemas(
         return job, text
 
     return load
+
+
+def write_out(out: Path, text: str) -> None:
+    """What --out asks for. Raises UsageError if the file cannot be written."""
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: it cannot be written",
+            why=error.strerror or str(error),
+            do="Name a file in a folder that exists and can be written to",
+        ) from error
 
 
 def spark_for_rows(output: CommandOutput, job: Job) -> Any:

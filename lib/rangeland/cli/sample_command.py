@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import JobPath, Settings, command
+from rangeland.cli.options import JobPath, Settings, command, write_out
+from rangeland.errors import UsageError
+
+if TYPE_CHECKING:
+    from rangeland.queries.payload_sample import SampleResult
 
 
 @command
@@ -40,10 +44,21 @@ def sample(
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.queries.payload_sample import sample as sample_job
-    from rangeland.queries.payload_sample import write_schema
     from rangeland.render.sample_view import sample_picture
 
     result = sample_job(job, output.progress(), records)
     if out is not None:
         write_schema(result, out)
     output.answer(result.to_json(), sample_picture(result))
+
+
+def write_schema(result: SampleResult, out: Path) -> None:
+    """Raises UsageError if there is no schema, or the file cannot be written."""
+    if not result.schema:
+        raise UsageError(
+            f"--out {out}: there is no schema to write",
+            why="none of the records that were read is a JSON object with fields, and the job's "
+            "values have none either",
+            do="Read more of them with --records",
+        )
+    write_out(out, result.schema + "\n")

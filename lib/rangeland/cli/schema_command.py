@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import command
-from rangeland.errors import UsageError
+from rangeland.cli.options import command, write_out
 
 
 @command
@@ -30,7 +29,7 @@ def schema(
     from rangeland.job.job_schema import job_schema, schema_text
 
     if out is not None:
-        _write(out, schema_text())
+        write_out(out, schema_text())
         output.answer({"file": str(out)}, f"Written to {out}")
     elif output.json:
         output.answer(job_schema(), "")
@@ -38,14 +37,3 @@ def schema(
         # Not through `answer`, which wraps lines at the width of the terminal.
         print(schema_text(), end="", file=output.stdout)
         output.answered = True
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"--out {path}: it cannot be written",
-            why=error.strerror or str(error),
-            do="Name a file in a folder that exists and can be written to",
-        ) from error

@@ -23,10 +23,10 @@ from rangeland.decode.payload.payload_decoder import (
     UnknownFields,
 )
 from rangeland.decode.payload.protobuf_format import ProtobufFormat
-from rangeland.decode.payload.raw_formats import StringFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_catalogue import RecordField, TopicField
 from rangeland.decode.payload.schema_ddl import parse_ddl
+from rangeland.decode.payload.string_format import StringFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
 from rangeland.job.decode_section import PayloadSpec, names_file

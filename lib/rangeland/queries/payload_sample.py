@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_catalogue import LONG_AGO, TopicField
 from rangeland.decode.payload.schema_ddl import print_ddl
 from rangeland.decode.payload.subject_formats import registered_as
-from rangeland.errors import UsageError
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
@@ -224,25 +222,6 @@ def _kind(value: bytes | None) -> str:
     except UnicodeDecodeError:
         return "bytes"
     return "text"
-
-
-def write_schema(result: SampleResult, path: Path) -> None:
-    """Raises UsageError if there is no schema, or the file cannot be written."""
-    if not result.schema:
-        raise UsageError(
-            f"--out {path}: there is no schema to write",
-            why="none of the records that were read is a JSON object with fields, and the job's "
-            "values have none either",
-            do="Read more of them with --records",
-        )
-    try:
-        path.write_text(result.schema + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"--out {path}: it cannot be written",
-            why=error.strerror or str(error),
-            do="Name a file in a folder that exists and can be written to",
-        ) from error
 
 
 def shown_rows(result: SampleResult, width: int = 100) -> Iterator[str]:

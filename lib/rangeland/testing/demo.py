@@ -23,9 +23,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.sample_command import write_schema
 from rangeland.jvm.java import find_java
 from rangeland.planning.plan import PlanKind
-from rangeland.queries.payload_sample import sample, write_schema
+from rangeland.queries.payload_sample import sample
 from rangeland.queries.table_queries import verify
 from rangeland.render.evidence_view import verify_picture
 from rangeland.render.plan_view import plan_picture

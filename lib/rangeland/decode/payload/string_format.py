@@ -1,4 +1,4 @@
-"""The formats without a schema: bytes as they are, and text that must be UTF-8."""
+"""The format without a schema: text that must be UTF-8."""
 
 from __future__ import annotations
 
@@ -18,20 +18,6 @@ from rangeland.decode.payload.payload_decoder import (
 
 
 @dataclass(frozen=True)
-class BytesFormat(PayloadFormat):
-    """Every payload is a value."""
-
-    name = "bytes"
-
-    @property
-    def arrow_type(self) -> pa.DataType:
-        return pa.binary()
-
-    def decoder(self) -> PayloadDecoder:
-        return _BytesDecoder()
-
-
-@dataclass(frozen=True)
 class StringFormat(PayloadFormat):
     """Payloads are text in UTF-8. Any character is allowed, NUL too; halves of surrogate pairs,
     overlong forms and numbers past U+10FFFF are not characters."""
@@ -44,13 +30,6 @@ class StringFormat(PayloadFormat):
 
     def decoder(self) -> PayloadDecoder:
         return _StringDecoder()
-
-
-class _BytesDecoder(PayloadDecoder):
-    arrow_type = pa.binary()
-
-    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        return DecodedPayloads(payloads.cast(pa.binary()))
 
 
 class _StringDecoder(PayloadDecoder):
