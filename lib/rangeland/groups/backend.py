@@ -9,6 +9,7 @@ The backends of Kafka and RocketMQ have no socket and no clock: they ask through
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,6 +18,8 @@ from typing import Any, Protocol
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Conflict, JobFileError
 from rangeland.model import Address, Partition
+
+logger = logging.getLogger(__name__)
 
 
 class HeartbeatStatus(Enum):
@@ -35,6 +38,20 @@ class Fenced(Conflict):
     data = "what is landed stays landed; the group's offsets were not touched"
     retry = "yes, the next run mirrors the checkpoint"
     acts = "the scheduler"
+
+
+def fenced(group: str, member: str, generation: int, why: str) -> Fenced:
+    logger.warning(
+        "Fenced: %s", why, extra={"group": group, "member": member, "generation": generation}
+    )
+    return Fenced(
+        f"member {member or '(none)'} of group {group} is fenced in generation {generation}",
+        why=why,
+        do="run the job again",
+        group=group,
+        member=member,
+        generation=generation,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.sample_command import write_schema
 from rangeland.jvm.java import find_java
 from rangeland.planning.plan import PlanKind
 from rangeland.queries.payload_sample import sample
@@ -224,7 +223,7 @@ def _hold_against_log(story: Story, stage: Stage, total: Written, log: Digest) -
 def _land_columns(story: Story, stage: Stage, total: Written) -> None:
     with story.step("rangeland sample orders.yaml --out orders.ddl: what is in the values?"):
         seen = stage.run(lambda job, spark, progress: sample(job, progress, 100))
-        write_schema(seen, stage.schema_file)
+        stage.schema_file.write_text(f"{seen.schema}\n", encoding="utf-8")
         story.tell(sample_picture(seen))
     with story.step("Name these fields in another job file, and run it: values become columns"):
         text = TYPED_FILE.format(

@@ -20,7 +20,7 @@ from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, fenced
 from rangeland.groups.kafka.assignment import Assignment, assign
 from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
 from rangeland.groups.kafka.offset_commits import ask_commit, code_of_commit
@@ -244,9 +244,9 @@ class KafkaMember:
                     break
                 self._coordinators.edge.pause(PAUSE_MS)
             if code.name in _OVER:
-                fenced = self._fenced(f"{code.name}: {code.description}")
+                error = self._fenced(f"{code.name}: {code.description}")
                 self._forget(code)
-                raise fenced
+                raise error
             if code.verdict is not ErrorMeaning.OK:
                 raise refusal(code, group, "a member committed its offsets")
             logger.info("Committed offsets", extra=self._log_fields(partitions=len(offsets)))
@@ -294,14 +294,4 @@ class KafkaMember:
         return {**known, **more}
 
     def _fenced(self, why: str) -> Fenced:
-        joining = self._joining
-        logger.warning("Fenced: %s", why, extra=self._log_fields())
-        return Fenced(
-            f"member {self._member_id or '(none)'} of group {joining.group} is fenced"
-            f" in generation {self._generation}",
-            why=why,
-            do="run the job again",
-            group=joining.group,
-            member=self._member_id,
-            generation=self._generation,
-        )
+        return fenced(self._joining.group, self._member_id, self._generation, why)

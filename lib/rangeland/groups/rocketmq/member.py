@@ -26,7 +26,7 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.errors import Conflict, JobFileError, RangelandError
-from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, fenced
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import job_of
@@ -335,16 +335,7 @@ class RocketmqMember:
         return {**fields, "generation": self._generation}
 
     def _fenced(self, why: str) -> Fenced:
-        joining = self._joining
-        logger.warning("Fenced: %s", why, extra=self._log_fields(self._locked))
-        return Fenced(
-            f"member {self._id} of group {joining.group} is fenced",
-            why=why,
-            do="run the job again",
-            group=joining.group,
-            member=self._id,
-            generation=self._generation,
-        )
+        return fenced(self._joining.group, self._id, self._generation, why)
 
 
 def _by_broker(queues: Collection[Partition]) -> Iterator[tuple[str, list[Partition]]]:
