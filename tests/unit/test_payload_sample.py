@@ -102,6 +102,16 @@ def test_it_is_drawn_with_how_often_each_field_was_there() -> None:
     assert "1/2" in text
 
 
+def test_it_says_what_to_do_with_the_fields() -> None:
+    found = described(list(JSON))
+    text = drawn(sample_picture(found))
+    assert "write them to a file with --out orders.ddl" in text
+    text = drawn(sample_picture(found, "views.ddl"))
+    assert "views.ddl has these fields now" in text
+    assert "schema: views.ddl}}" in text
+    assert "--out" not in text
+
+
 def test_decoded_values_are_drawn_as_a_table_of_their_first_fields() -> None:
     fields = ", ".join(f"f{n} STRING" for n in range(9))
     form = RowFormat(value=JsonFormat(parse_ddl(fields)))

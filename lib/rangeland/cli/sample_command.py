@@ -49,7 +49,7 @@ def sample(
     result = sample_job(job, output.progress(), records)
     if out is not None:
         write_schema(result, out)
-    output.answer(result.to_json(), sample_picture(result))
+    output.answer(result.to_json(), sample_picture(result, str(out or "")))
 
 
 def write_schema(result: SampleResult, out: Path) -> None:

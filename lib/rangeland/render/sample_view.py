@@ -13,13 +13,10 @@ from rangeland.wording import counted, number
 
 SHOWN_COLUMNS = 6
 CELL_WIDTH = 20
-NEXT = (
-    "To land these fields as columns, write them to a file with --out orders.ddl, correct it, and "
-    "name it in the job file:\n  decode: {value: {format: json, schema: orders.ddl}}"
-)
 
 
-def sample_picture(result: SampleResult) -> RenderableType:
+def sample_picture(result: SampleResult, written: str = "") -> RenderableType:
+    """``written``: the name of the file that has the fields as DDL."""
     kinds = ", ".join(f"{number(count)} {name}" for name, count in result.formats.items())
     parts: list[RenderableType] = [
         Text(counted(result.records, "record"), style="bold").append(f": {kinds or 'none'}")
@@ -52,8 +49,21 @@ def sample_picture(result: SampleResult) -> RenderableType:
     lines = [safe_text(line, "dim") for line in shown_rows(result)]
     parts += [Text(), *lines] if lines else []
     if result.fields and result.undecodable is None:
-        parts += [Text(), safe_text(NEXT, "dim")]
+        parts += [Text(), safe_text(_next_step(written), "dim")]
     return Group(*parts)
+
+
+def _next_step(written: str) -> str:
+    named = f"  decode: {{value: {{format: json, schema: {written or 'orders.ddl'}}}}}"
+    if written:
+        return (
+            f"{written} has these fields now. To land them as columns, correct it where it is "
+            f"wrong, and name it in the job file:\n{named}"
+        )
+    return (
+        "To land these fields as columns, write them to a file with --out orders.ddl, correct it, "
+        f"and name it in the job file:\n{named}"
+    )
 
 
 def _values(records: Sequence[dict[str, str]]) -> RenderableType:

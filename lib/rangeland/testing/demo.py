@@ -224,7 +224,7 @@ def _land_columns(story: Story, stage: Stage, total: Written) -> None:
     with story.step("rangeland sample orders.yaml --out orders.ddl: what is in the values?"):
         seen = stage.run(lambda job, spark, progress: sample(job, progress, 100))
         stage.schema_file.write_text(f"{seen.schema}\n", encoding="utf-8")
-        story.tell(sample_picture(seen))
+        story.tell(sample_picture(seen, stage.schema_file.name))
     with story.step("Name these fields in another job file, and run it: values become columns"):
         text = TYPED_FILE.format(
             servers=stage.servers[0],
