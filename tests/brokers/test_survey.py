@@ -9,11 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.groups.broker_check import refuse_unreachable
+from rangeland.job.overrides import load_job
 from rangeland.model import Partition, Survey
 from rangeland.testing.client_library import consumer, library
 from rangeland.testing.kafka import KafkaCluster
@@ -207,6 +210,27 @@ def test_one_server_that_is_up_is_enough(kafka: KafkaCluster, topic: str) -> Non
     (dead,) = free_ports(1)
     settings = settings_of([f"127.0.0.1:{dead}", *kafka.bootstrap])
     assert log_of(settings, topic).end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("topics: [no-such-topic]", "there is no topic no-such-topic"),
+        ("topic_pattern: no-such-.*", "no topic matches no-such-.*"),
+    ],
+)
+def test_a_topic_that_does_not_exist_is_refused_before_spark_if_its_table_is_new(
+    kafka: KafkaCluster, tmp_path: Path, source: str, why: str
+) -> None:
+    """If there is a table, the topic may have been landed and deleted since."""
+    path, table = tmp_path / "job.yaml", tmp_path / "table"
+    source = f"{{servers: {list(kafka.bootstrap)}, {source}}}"
+    path.write_text(f"job: missing\nsource: {source}\nsink: {{table: '{table}'}}\n")
+    job, _ = load_job(path)
+    with pytest.raises(JobFileError, match=re.escape(why)):
+        refuse_unreachable(job)
+    table.mkdir()
+    refuse_unreachable(job)
 
 
 @contextmanager

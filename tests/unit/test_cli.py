@@ -91,6 +91,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     monkeypatch.setitem(sys.modules, "rangeland.run", fake)  # type: ignore[arg-type]
     for name in ("job_check", "job_status", "table_queries"):
         monkeypatch.setitem(sys.modules, f"rangeland.queries.{name}", fake)  # type: ignore[arg-type]
+    reachable = SimpleNamespace(refuse_unreachable=lambda job: None)
+    monkeypatch.setitem(sys.modules, "rangeland.groups.broker_check", reachable)  # type: ignore[arg-type]
     session = SimpleNamespace(open_spark=fake.open_spark)
     monkeypatch.setitem(sys.modules, "rangeland.spark.spark_session", session)  # type: ignore[arg-type]
     return fake
@@ -552,6 +554,8 @@ def test_a_signal_ends_a_process_with_its_sentence(
         "def run(job, spark, progress):\n"
         f"    {waiting}\n"
         "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
+        "reachable = types.SimpleNamespace(refuse_unreachable=lambda job: None)\n"
+        "sys.modules['rangeland.groups.broker_check'] = reachable\n"
         "fake = types.SimpleNamespace(open_spark=lambda name, **_: name)\n"
         "sys.modules['rangeland.spark.spark_session'] = fake\n"
         f"sys.exit(command_line.main(['run', {job!r}, '--json']))\n"

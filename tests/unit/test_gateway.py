@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -97,13 +98,15 @@ def spark_home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def starting(spark_home: Path, text: str) -> subprocess.Popen[str]:
+def starting(spark_home: Path, text: str, meanwhile: Sequence[str] = ()) -> subprocess.Popen[str]:
     (spark_home / "text").write_text(text)
     program = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import os, signal, time; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from rangeland.spark.gateway import JvmStart\n"
         "with JvmStart() as start:\n"
-        "    start.launch({})\n"
+        "    start.launch({}, os.environ['SPARK_HOME'])\n"
+        + "".join(f"    {line}\n" for line in meanwhile)
+        + "    start.connect()\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program],
@@ -135,4 +138,25 @@ def test_a_signal_is_delivered_once_the_jvm_is_gone(
         process.send_signal(number)
         process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code
+    assert is_gone(int(pid.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "last"),
+    [
+        ("raise ValueError('no broker answers')", "ValueError: no broker answers"),
+        ("signal.raise_signal(signal.SIGINT)", "KeyboardInterrupt"),
+    ],
+)
+def test_what_fails_while_it_starts_ends_it(spark_home: Path, meanwhile: str, last: str) -> None:
+    """The JVM is gone before the error is reported."""
+    pid = spark_home / "pid"
+    work = (
+        f"while not os.path.exists({str(pid)!r}): time.sleep(0.01)",
+        meanwhile,
+    )
+    text = f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60"
+    with starting(spark_home, text, work) as process:
+        _, told = process.communicate(timeout=PATIENCE_S)
+    assert told.splitlines()[-1] == last
     assert is_gone(int(pid.read_text()))

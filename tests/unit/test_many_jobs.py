@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rangeland.cli import command_line
 from rangeland.cli.many_jobs import ManyJobs, OneJob, load_jobs
-from rangeland.errors import JobFileError, UsageError
+from rangeland.errors import JobFileError, Unreachable, UsageError
 from rangeland.fleet import table_jobs
 from rangeland.fleet.table_jobs import job_files
+from rangeland.groups import broker_check
 from rangeland.job.overrides import load_job
 
 
@@ -94,6 +96,60 @@ def test_a_cluster_that_cannot_be_reached_shows_before_spark_is_started(
     assert command_line.main(["run", str(path), *settings, "--json"]) == 75
     (only,) = json.loads(capfd.readouterr().out)["jobs"]
     assert only["error"] == "Unreachable"
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "status"])
+@pytest.mark.parametrize("names", [("a",), ("a", "b")])
+def test_spark_is_not_started_where_no_broker_answers(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    names: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr("rangeland.spark.spark_session.open_spark", _never)
+    files = [str(write(tmp_path, name)) for name in names]
+    settings = ["--set", "source.timeouts={survey_ms: 300, connect_ms: 200}"]
+    assert command_line.main([command, *files, *settings, "--json"]) == 75
+    answer = json.loads(capfd.readouterr().out)
+    assert [one["error"] for one in answer.get("jobs", [answer])] == ["Unreachable"] * len(names)
+
+
+def test_jobs_whose_cluster_answers_go_on_without_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def require(brokers: Any, *_: object, **__: object) -> None:
+        (seed,) = brokers.settings.seeds
+        asked.append(str(seed))
+        if seed.port == 1:
+            raise Unreachable("no broker answers")
+
+    monkeypatch.setattr(broker_check, "require_brokers", require)
+    jobs = [load_job(write(tmp_path, name))[0] for name in "abc"]
+    living = ["source.servers=['127.0.0.1:2']"]
+    jobs[1:1] = [load_job(write(tmp_path, "d"), living)[0]]
+    found = broker_check.unreachable(jobs)
+    assert [error is None for error in found] == [False, True, False, False]
+    assert sorted(asked) == ["127.0.0.1:1", "127.0.0.1:2"]
+
+
+def test_a_table_is_surely_new_only_where_its_folder_can_be_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_new(table: str) -> bool:
+        return broker_check.is_surely_new(load_job(write(tmp_path, "a", table))[0])
+
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "there").mkdir()
+    new = str(tmp_path / "new")
+    assert is_new(new)
+    unknown = [str(tmp_path / "there"), "s3a://lake/new", "catalog.schema.new"]
+    assert not any(map(is_new, unknown))
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    assert not is_new(new)
 
 
 def test_the_topics_of_a_list_are_known_without_the_cluster(

@@ -32,6 +32,8 @@ from rangeland.cli.options import (
 from rangeland.errors import Conflict, RangelandError, UsageError
 
 if TYPE_CHECKING:
+    from rangeland.fleet.fleet_result import FleetResult
+    from rangeland.fleet.fleet_run import JobsProgress, TableJobs
     from rangeland.fleet.table_jobs import TableJob
     from rangeland.job import Job
     from rangeland.landing.plan_file import ReviewedPlan
@@ -109,14 +111,14 @@ def run(
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
 
+    if isinstance(jobs, ManyJobs):
+        answer_all(output, jobs, _run_all, asks_brokers=True)
+        return
+    spark = spark_for(output, jobs.job, asks_brokers=True)
+
     from rangeland.run import run as run_job
 
-    if isinstance(jobs, ManyJobs):
-        from rangeland.fleet.fleet_run import run_all
-
-        answer_all(output, jobs, run_all)
-        return
-    _answer_run(output, run_job(jobs.job, spark_for(output, jobs.job), output.progress()))
+    _answer_run(output, run_job(jobs.job, spark, output.progress()))
 
 
 @command
@@ -154,9 +156,10 @@ def apply(
     reviewed = read_plan_file(files[-1])
     job = _job_of_plan(files, reviewed, settings or ())
 
+    spark = spark_for_rows(output, job)
+
     from rangeland.run import apply as apply_job
 
-    spark = spark_for_rows(output, job)
     _answer_run(output, apply_job(job, reviewed.plan, reviewed.seen, spark, output.progress()))
 
 
@@ -204,32 +207,43 @@ def backfill(
     jobs = load_jobs(job_files, load, parallel)
 
     from rangeland.planning.plan import PlanKind
-    from rangeland.run import backfill as backfill_job
 
     kind = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
     if isinstance(jobs, ManyJobs):
         if dry_run:
             _preview_each(output, jobs, kind)
             return
-        from rangeland.fleet.fleet_run import run_all
-
-        answer_all(output, jobs, partial(run_all, kind=kind))
+        answer_all(output, jobs, partial(_run_all, kind=kind), asks_brokers=True)
         return
     if dry_run:
         _preview(output, jobs.job, kind)
         return
-    spark = spark_for(output, jobs.job)
+    spark = spark_for(output, jobs.job, asks_brokers=True)
+
+    from rangeland.run import backfill as backfill_job
+
     _answer_run(output, backfill_job(jobs.job, spark, output.progress(), kind))
 
 
 # --- shared --------------------------------------------------------------------
 
 
+def _run_all(
+    jobs: TableJobs, spark: Any, progress: JobsProgress, parallel: int, kind: PlanKind | None = None
+) -> FleetResult[RunResult]:
+    from rangeland.fleet.fleet_run import run_all
+    from rangeland.planning.plan import PlanKind
+
+    return run_all(jobs, spark, progress, parallel, kind or PlanKind.RUN)
+
+
 def _preview(output: CommandOutput, job: Job, kind: PlanKind | None = None) -> PlanPreview:
+    spark = spark_for(output, job, asks_brokers=True)
+
     from rangeland.render.plan_view import plan_picture
     from rangeland.run import preview
 
-    result = preview(job, spark_for(output, job), output.progress(), kind)
+    result = preview(job, spark, output.progress(), kind)
     output.answer(result.to_json(), plan_picture(result))
     return result
 
@@ -239,19 +253,19 @@ def _preview_each(
 ) -> None:
     """Shows the plans of many tables, and writes each to a file of its own in the folder
     ``out``."""
-    from rangeland.landing.plan_file import write_plan_file
-    from rangeland.run import preview
-
     if out is not None:
         _make_empty_folder(out)
 
     def work(one: TableJob, spark: Any, progress: Progress) -> PlanPreview:
+        from rangeland.landing.plan_file import write_plan_file
+        from rangeland.run import preview
+
         result = preview(one.job, spark, progress, kind)
         if out is not None:
             write_plan_file(out / f"{one.name}.json", result, one.text)
         return result
 
-    answer_each(output, jobs, work)
+    answer_each(output, jobs, work, asks_brokers=True)
     if out is not None and not output.quiet:
         print(f"Written to {out}. Do it with: rangeland apply {out}", file=sys.stderr)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import import_commands
 
 if TYPE_CHECKING:
     from rangeland.fleet.fleet_result import FleetResult
@@ -91,15 +92,21 @@ def answer_all(
     output: CommandOutput,
     many: ManyJobs,
     act: Callable[[TableJobs, Any, JobsProgress, int], FleetResult[Any]],
+    *,
+    asks_brokers: bool = False,
 ) -> None:
     """Does the work for all tables, and prints the answer with the most severe exit code. Spark is
-    not started where no file can be used."""
+    not started where no file can be used. ``asks_brokers``: jobs fail without them, so those that
+    no broker answers fail at once."""
+    output.when_interrupted = INTERRUPTED if output.writes else ""
+    if asks_brokers:
+        many = _reachable(output, many)
+    spark = _session(output, many) if many.files else None
+
     from rangeland.fleet.fleet_run import jobs_of
     from rangeland.render.fleet_view import LiveJobs, fleet_picture
 
     progress = LiveJobs(output.progress())
-    output.when_interrupted = INTERRUPTED if output.writes else ""
-    spark = _session(output, many) if many.files else None
     jobs = jobs_of(many.files, many.failed, spark, progress)
     result = act(jobs, spark, progress, many.parallel)
     output.answer(result.to_json(), fleet_picture(result))
@@ -112,11 +119,14 @@ def answer_each(
     many: ManyJobs,
     work: Callable[[TableJob, Any, Progress], Any],
     exit_code_of: Callable[[Any], int] = lambda _result: 0,
+    *,
+    asks_brokers: bool = False,
 ) -> None:
     """``answer_all`` for a command that does each table by itself."""
-    from rangeland.fleet.fleet_run import TableProgress, for_each
 
     def act(jobs: TableJobs, spark: Any, progress: JobsProgress, parallel: int) -> FleetResult[Any]:
+        from rangeland.fleet.fleet_run import TableProgress, for_each
+
         return for_each(
             jobs,
             lambda one: work(one, spark, TableProgress(one, progress)),
@@ -125,7 +135,24 @@ def answer_each(
             exit_code_of,
         )
 
-    answer_all(output, many, act)
+    answer_all(output, many, act, asks_brokers=asks_brokers)
+
+
+def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
+    """Without the files whose clusters cannot be reached; those of a pattern were asked for its
+    topics."""
+    from rangeland.fleet.table_jobs import FailedFile
+    from rangeland.groups.broker_check import unreachable
+
+    output.progress().step("asking for leaders")
+    asked = [file for file in many.files if not (file.job.source.topic_pattern and file.topics)]
+    failed = {
+        id(file): FailedFile(file.text.name, error, file.job.job)
+        for file, error in zip(asked, unreachable([file.job for file in asked]), strict=True)
+        if error is not None
+    }
+    left = [file for file in many.files if id(file) not in failed]
+    return ManyJobs(left, [*many.failed, *failed.values()], many.parallel)
 
 
 def _session(output: CommandOutput, many: ManyJobs) -> Any:
@@ -138,4 +165,5 @@ def _session(output: CommandOutput, many: ManyJobs) -> Any:
     on_s3 = next((table for table in tables if scheme_of(table) in S3_SCHEMES), tables[0])
     names = sorted({file.job.job for file in many.files})
     fair = {"spark.scheduler.mode": "FAIR"}
-    return open_spark(f"rangeland {', '.join(names)[:100]}", fair, table=on_s3)
+    app = f"rangeland {', '.join(names)[:100]}"
+    return open_spark(app, fair, table=on_s3, meanwhile=import_commands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
@@ -133,8 +134,23 @@ def spark_for_rows(output: CommandOutput, job: Job) -> Any:
     return spark_for(output, job)
 
 
-def spark_for(output: CommandOutput, job: Job) -> Any:
+def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> Any:
+    """``asks_brokers``: the command fails without them, so Spark is started once one has
+    answered."""
+    if asks_brokers:
+        from rangeland.groups.broker_check import refuse_unreachable
+
+        output.progress().step(f"asking {job.source.where} for leaders")
+        refuse_unreachable(job)
+
     from rangeland.spark.spark_session import open_spark
 
     output.progress().step("starting Spark")
-    return open_spark(f"rangeland {job.job}", table=job.sink.table)
+    app = f"rangeland {job.job}"
+    return open_spark(app, table=job.sink.table, meanwhile=import_commands)
+
+
+def import_commands() -> None:
+    """Imports what commands need apart from Spark, pyarrow above all; a second or so, in which the
+    JVM can start."""
+    import_module("rangeland.run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,11 @@ from rangeland.cli.options import JobPath, Settings, Until, command, spark_for
 from rangeland.errors import RangeLost
 
 if TYPE_CHECKING:
+    from rangeland.fleet.table_jobs import TableJob
     from rangeland.job import Job
     from rangeland.job.located_values import JobText
+    from rangeland.progress_events import Progress
+    from rangeland.results import Status, VerifyResult
 
 
 @command
@@ -62,13 +65,15 @@ def status(
     """
     jobs = load_jobs(job_files, _load(settings), parallel)
 
+    if isinstance(jobs, ManyJobs):
+        answer_each(output, jobs, _status, asks_brokers=True)
+        return
+    spark = spark_for(output, jobs.job, asks_brokers=True)
+
     from rangeland.queries.job_status import status as status_job
     from rangeland.render.status_view import status_picture
 
-    if isinstance(jobs, ManyJobs):
-        answer_each(output, jobs, lambda one, *about: status_job(one.job, *about))
-        return
-    result = status_job(jobs.job, spark_for(output, jobs.job), output.progress())
+    result = status_job(jobs.job, spark, output.progress())
     output.answer(result.to_json(), status_picture(result))
 
 
@@ -92,18 +97,17 @@ def verify(
     """
     jobs = load_jobs(job_files, _load(settings), parallel, asks_cluster=False)
 
+    if isinstance(jobs, ManyJobs):
+        answer_each(
+            output, jobs, _verify, lambda found: 0 if found.is_well else RangeLost.exit_code
+        )
+        return
+    spark = spark_for(output, jobs.job)
+
     from rangeland.queries.table_queries import verify as verify_job
     from rangeland.render.evidence_view import verify_picture
 
-    if isinstance(jobs, ManyJobs):
-        answer_each(
-            output,
-            jobs,
-            lambda one, *about: verify_job(one.job, *about),
-            lambda found: 0 if found.is_well else RangeLost.exit_code,
-        )
-        return
-    result = verify_job(jobs.job, spark_for(output, jobs.job), output.progress())
+    result = verify_job(jobs.job, spark, output.progress())
     output.answer(result.to_json(), verify_picture(result))
     if not result.is_well:
         raise typer.Exit(RangeLost.exit_code)
@@ -145,10 +149,12 @@ def find(
         job = job_of_topic(job, text, topic)[0]
     wanted = read_partition(job, topic, partition, broker)
 
+    spark = spark_for(output, job)
+
     from rangeland.queries.table_queries import find as find_offset
     from rangeland.render.evidence_view import find_picture
 
-    result = find_offset(job, spark_for(output, job), wanted, offset, output.progress())
+    result = find_offset(job, spark, wanted, offset, output.progress())
     output.answer(result.to_json(), find_picture(result))
     if result.state == "missing":
         raise typer.Exit(RangeLost.exit_code)
@@ -195,6 +201,18 @@ def reached(
     output.answer(result.to_json(), reach_picture(result))
     if not result.is_reached:
         raise typer.Exit(Unreachable.exit_code)
+
+
+def _status(one: TableJob, spark: Any, progress: Progress) -> Status:
+    from rangeland.queries.job_status import status as status_job
+
+    return status_job(one.job, spark, progress)
+
+
+def _verify(one: TableJob, spark: Any, progress: Progress) -> VerifyResult:
+    from rangeland.queries.table_queries import verify as verify_job
+
+    return verify_job(one.job, spark, progress)
 
 
 def _load(settings: list[str] | None) -> Callable[[Path], tuple[Job, JobText]]:

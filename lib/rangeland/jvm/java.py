@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from rangeland.errors import UsageError
@@ -52,7 +53,12 @@ def _checked(home: str, java: str | None, minimum: int) -> str:
 
 
 def java_version(java: str) -> int:
-    """The feature release of a ``java``: 8, 17, 21."""
+    """The feature release of a ``java``: 8, 17, 21. By the file that comes with it, since it takes
+    a while to say so itself."""
+    release = Path(java).resolve().parent.parent / "release"
+    with suppress(OSError, UnicodeDecodeError):
+        if found := re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(), re.MULTILINE):
+            return int(found[1])
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -17,6 +17,7 @@ import shlex
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -128,6 +129,10 @@ class JvmStart:
         self._received: list[int] = []
         self._before: dict[int, Any] = {}
         self._handler_of_spark: Any = None
+        self._jvm: DriverJvm | None = None
+        """Launched, and not connected yet."""
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._launched_at = 0.0
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -151,40 +156,47 @@ class JvmStart:
         elif _started:
             _started[-1].kill()
 
-    def launch(self, settings: Mapping[str, str]) -> None:
-        """Starts the JVM and gives it to PySpark, unless PySpark has one. Raises ``JvmExited``."""
+    def launch(self, settings: Mapping[str, str], home: str) -> None:
+        """Starts the JVM of the Spark in ``home``, unless PySpark has one, and does not wait for
+        it."""
+        if _has_gateway():
+            return
+        self._folder = tempfile.TemporaryDirectory(prefix="rangeland-jvm-")
+        self._launched_at = time.monotonic()
+        self._jvm = DriverJvm(_command(settings, home), _environment(self._connection))
+        _started.append(self._jvm)
+        logger.info("Started the JVM of Spark", extra={"pid": self._jvm.pid})
+
+    @property
+    def _connection(self) -> Path:
+        assert self._folder is not None
+        return Path(self._folder.name, "connection")
+
+    def connect(self) -> None:
+        """Waits for the JVM and gives it to PySpark. Raises ``JvmExited``."""
+        jvm = self._jvm
+        if jvm is None:
+            return
+        while jvm.running and not self._received and not self._connection.exists():
+            time.sleep(POLL_S)
+        if self._received or not self._connection.exists():
+            jvm.wait_for_output()
+            logger.info("The JVM of Spark ended at once", extra={"pid": jvm.pid})
+            raise JvmExited  # and it is ended as this context is left
+        seconds = round(time.monotonic() - self._launched_at, 3)
+        logger.info("Connected to the JVM of Spark", extra={"pid": jvm.pid, "seconds": seconds})
+
         from pyspark import SparkContext
 
-        if SparkContext._gateway is None:
-            gateway = self._gateway(settings)
-            SparkContext._ensure_initialized(gateway=gateway)
+        gateway = _connect(*_port_and_secret(self._connection.read_bytes()))
+        self._jvm = None
+        SparkContext._ensure_initialized(gateway=gateway)
 
     def context_made(self) -> None:
         """To be called once SparkContext has set its own handler of SIGINT."""
         if self._before:
             self._handler_of_spark = signal.getsignal(signal.SIGINT)
             self._listen()
-
-    def _gateway(self, settings: Mapping[str, str]) -> Any:
-        with tempfile.TemporaryDirectory(prefix="rangeland-jvm-") as folder:
-            connection = Path(folder, "connection")
-            start = time.monotonic()
-            jvm = DriverJvm(_command(settings), _environment(connection))
-            logger.info("Started the JVM of Spark", extra={"pid": jvm.pid})
-            _started.append(jvm)
-            while jvm.running and not self._received and not connection.exists():
-                time.sleep(POLL_S)
-            if self._received:
-                jvm.end()  # Before its folder is removed: it may be about to write there.
-            if not connection.exists():
-                jvm.wait_for_output()
-                logger.info("The JVM of Spark ended at once", extra={"pid": jvm.pid})
-                jvm.end()
-                _started.remove(jvm)
-                raise JvmExited
-            seconds = round(time.monotonic() - start, 3)
-            logger.info("Connected to the JVM of Spark", extra={"pid": jvm.pid, "seconds": seconds})
-            return _connect(*_port_and_secret(connection.read_bytes()))
 
     def __exit__(
         self,
@@ -193,8 +205,10 @@ class JvmStart:
         trace: TracebackType | None,
     ) -> None:
         interrupted = self._received or not (error is None or isinstance(error, Exception))
-        if interrupted:
+        if interrupted or self._jvm is not None:
             end_jvm()
+        if self._folder is not None:  # The JVM may have been about to write there.
+            self._folder.cleanup()
         for number, handler in self._before.items():
             # As in PySpark, Ctrl-C in a shell cancels Spark's jobs, unless another handler was
             # set before.
@@ -232,7 +246,18 @@ def kill_jvm() -> None:
         jvm.kill()
 
 
+def _has_gateway() -> bool:
+    """Whether PySpark has a JVM already. It is not imported to find that out."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None
+
+
 def _forget() -> None:
+    if "pyspark.sql" not in sys.modules:
+        return
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -240,10 +265,8 @@ def _forget() -> None:
     SparkContext._active_spark_context = SparkSession._instantiatedSession = None
 
 
-def _command(settings: Mapping[str, str]) -> list[str]:
-    from pyspark.find_spark_home import _find_spark_home
-
-    command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
+def _command(settings: Mapping[str, str], home: str) -> list[str]:
+    command = [os.path.join(home, "bin", "spark-submit")]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     return [*command, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))]

@@ -49,36 +49,56 @@ DEFAULTS = {
 
 
 def open_spark(
-    app_name: str = "rangeland", settings: Mapping[str, str] | None = None, *, table: str = ""
+    app_name: str = "rangeland",
+    settings: Mapping[str, str] | None = None,
+    *,
+    table: str = "",
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Any:
     """The active session, or a new one with ``settings`` over the defaults; for a ``table`` on
-    S3 with the jars for it. Raises UsageError if Java or Delta is missing, and what
-    ``jar_files`` raises if jars cannot be fetched."""
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
+    S3 with the jars for it. A new JVM starts beside ``meanwhile``, and is ended if that fails.
+    Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if jars cannot be
+    fetched."""
+    active = _active_session()
     if active is not None:
         return with_delta(active)
     # Otherwise a local worker is the python3 on the PATH, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _submitted():
-        return _started(app_name, {}, lambda settings: None)
+        return _started(app_name, {}, lambda: None)
     chosen = {**local_settings(table), **(settings or {})}
     with JvmStart() as starting:
-        return _started(app_name, chosen, starting.launch, starting.context_made)
+        starting.launch({"spark.app.name": app_name, **chosen}, _home())
+        meanwhile()
+        return _started(app_name, chosen, starting.connect, starting.context_made)
+
+
+def _home() -> str:
+    """The folder of Spark, as PySpark would find it, without importing that."""
+    return os.environ.get("SPARK_HOME") or installed_spark().home
+
+
+def _active_session() -> Any:
+    """PySpark is imported only where somebody else has imported it: it takes a while, in which the
+    JVM can start."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def _started(
     app_name: str,
     settings: Mapping[str, str],
-    launch: Callable[[Mapping[str, str]], None],
+    connect: Callable[[], None],
     context_made: Callable[[], None] = lambda: None,
 ) -> Any:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     try:
-        launch({"spark.app.name": app_name, **settings})
+        connect()
         SparkContext.getOrCreate(SparkConf().setAppName(app_name).setAll([*settings.items()]))
         context_made()
         session = SparkSession.builder.config(map=dict(settings)).getOrCreate()

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 AGAIN_MS = 500
 """Before a suspicious survey is repeated."""
 
-__all__ = ["SurveyRequest", "take_survey"]
+__all__ = ["SurveyRequest", "require_brokers", "take_survey"]
 
 
 def take_survey(
@@ -73,6 +73,24 @@ def take_survey(
     second = _survey_once(again, brokers, wanted, now, backend)
     still_suspicious = suspicions(second, wanted.checkpoint, again.asked)
     return settled(first, second, suspicious, still_suspicious, _both(attempt, again))
+
+
+def require_brokers(
+    brokers: ConnectionPool, wanted: SurveyRequest, *, refuse_unknown: bool
+) -> None:
+    """Asks only for metadata, and returns once a broker has answered. Raises Unreachable if none
+    does in time; with ``refuse_unknown`` JobFileError for topics and partitions that two brokers
+    do not know."""
+    attempt = SurveyAttempt(brokers, wanted)
+    try:
+        attempt.first_answer(refuse_unknown=refuse_unknown)
+    except UnknownTopic as error:
+        time.sleep(AGAIN_MS / 1000)
+        again = attempt.again()
+        try:
+            again.first_answer(refuse_unknown=True)
+        except UnknownTopic:
+            raise error.confirmed_by(_both(attempt, again)) from None
 
 
 def _both(first: SurveyAttempt, second: SurveyAttempt) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -124,6 +125,21 @@ class SurveyAttempt:
             why=f"that did not change within {self._brokers.settings.survey_ms} ms",
             do="check the cluster, then run again",
         )
+
+    def first_answer(self, *, refuse_unknown: bool) -> None:
+        """Waits until a broker answers. ``refuse_unknown``: raises UnknownTopic for what does not
+        exist."""
+        while True:
+            try:
+                view = self._view()
+                break
+            except Unreachable as error:
+                self._failure = error
+                self._pause(error.what)
+            self._seeds = [*self._seeds[1:], *self._seeds[:1]]
+        if refuse_unknown:
+            with suppress(Unreachable):  # partitions may lack what only a survey waits for
+                self._wanted_partitions(view)
 
     def leaders(self) -> dict[Partition, Leader]:
         """All wanted partitions, each with a leader. If the policy holds partitions, those without

@@ -1,0 +1,80 @@
+"""Finds out what makes a command fail before Spark is started for it: no broker answers, or a topic
+of a table that is yet to be made does not exist."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import ConnectionPool
+from rangeland.errors import RangelandError
+from rangeland.job import Job
+from rangeland.job.source_settings import cluster_settings, wanted_of
+from rangeland.planning.policy import Policy
+from rangeland.survey.cluster_survey import require_brokers
+
+MOST_AT_A_TIME = 16
+
+
+def refuse_unreachable(job: Job) -> None:
+    """Raises Unreachable if no broker of the job's cluster answers in time; JobFileError for topics
+    that do not exist, if nothing can have been landed of them, and what a login raises."""
+    _ask(job, cluster_settings(job), refuse_unknown=is_surely_new(job))
+
+
+def unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
+    """For each job why its cluster cannot be used, or None. Each cluster is asked once."""
+    found: list[tuple[ClusterSettings | None, RangelandError | None]] = []
+    asked: list[tuple[ClusterSettings, Job]] = []
+    for job in jobs:
+        try:
+            settings = replace(cluster_settings(job), policy=Policy())
+            found.append((settings, None))
+            if not any(settings == other for other, _ in asked):
+                asked.append((settings, job))
+        except RangelandError as error:
+            found.append((None, error))
+
+    def ask(cluster: tuple[ClusterSettings, Job]) -> RangelandError | None:
+        try:
+            _ask(cluster[1], cluster[0], refuse_unknown=False)
+        except RangelandError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(MOST_AT_A_TIME) as pool:
+        failed = list(pool.map(ask, asked))
+    return [error or _of(settings, asked, failed) for settings, error in found]
+
+
+def _of(
+    settings: ClusterSettings | None,
+    asked: Iterable[tuple[ClusterSettings, Job]],
+    failed: Iterable[RangelandError | None],
+) -> RangelandError | None:
+    return next(e for (other, _), e in zip(asked, failed, strict=True) if other == settings)
+
+
+def _ask(job: Job, settings: ClusterSettings, *, refuse_unknown: bool) -> None:
+    with ConnectionPool(settings) as brokers:
+        by_name = not job.source.topic_pattern or brokers.dialect.capabilities.has_metadata
+        wanted = wanted_of(job)
+        if not by_name:  # matched against what the registry has, by the survey
+            wanted = replace(wanted, topics=(), topic_pattern=None)
+        require_brokers(brokers, wanted, refuse_unknown=refuse_unknown and by_name)
+
+
+def is_surely_new(job: Job) -> bool:
+    """The table does not exist, as far as that is known without Spark: its path is on this
+    machine, and Hadoop is not told to take such a path for that of another store."""
+    table = job.sink.table
+    if job.sink.is_catalog_name or job.sink.is_per_topic or "://" in table:
+        return False
+    elsewhere = ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
+    if any(os.environ.get(name) for name in elsewhere):
+        return False
+    return ":" not in table and not Path(table).exists()
