@@ -20,13 +20,13 @@ from pathlib import Path
 
 import pyspark
 
+from rangeland.jvm.class_archive import QUIET
 from rangeland.jvm.java import SMALL_JVM, find_java
 
 TRAINING_TIMEOUT_S = 600
 CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
 """The usual 48 MB of quickly compiled code fill up in a session of many tests, and are then swept
 again and again."""
-QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
 
 def submit_options() -> dict[str, str]:

@@ -8,6 +8,7 @@ pause and restart brokers only of `kafka3`, and leave it whole.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 
@@ -16,6 +17,9 @@ from hypothesis import settings
 
 from rangeland.testing.kafka import KafkaCluster
 from tests.examples import USUAL, draw_the_same_whatever_is_imported, tried
+
+# Commands that tests start leave no JVM behind that writes an archive of its classes.
+os.environ["RANGELAND_CLASS_ARCHIVE"] = "off"
 
 settings.register_profile("rangeland", tried(USUAL))
 settings.load_profile("rangeland")

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 from rangeland.cli.stop_signals import StopSignals
 from rangeland.errors import RangelandError, UsageError, error_json
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
-from rangeland.spark.gateway import end_jvm
+from rangeland.spark.gateway import end_jvm, let_jvm_end
 from rangeland.spark.unexpected_errors import unexpected_error
 from rangeland.wording import counted
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rangeland.render.progress_view import LiveProgress
 
 INTERRUPTED = 130
+ARCHIVE_S = 120.0
 TERMINATED = 128 + signal.SIGTERM
 
 logger = logging.getLogger("rangeland.command")
@@ -188,8 +189,25 @@ def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
                     yield end
             else:
                 yield end
+        _finish_archive()
     finally:
         reset()
+
+
+def _finish_archive() -> None:
+    """If asked to, waits for the archive that the JVM writes when it ends."""
+    if "RANGELAND_CLASS_ARCHIVE" not in os.environ:
+        return
+    from rangeland.jvm.class_archive import (
+        ArchiveUse,
+        archive_use,
+        cached_archives,
+        take_complete,
+    )
+
+    if archive_use() is ArchiveUse.WAIT:
+        let_jvm_end(ARCHIVE_S)
+        take_complete(cached_archives())
 
 
 @contextmanager

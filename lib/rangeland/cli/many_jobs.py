@@ -166,4 +166,6 @@ def _session(output: CommandOutput, many: ManyJobs) -> Any:
     names = sorted({file.job.job for file in many.files})
     fair = {"spark.scheduler.mode": "FAIR"}
     app = f"rangeland {', '.join(names)[:100]}"
-    return open_spark(app, fair, table=on_s3, meanwhile=import_commands)
+    return open_spark(
+        app, fair, table=on_s3, meanwhile=import_commands, makes_archive=output.writes
+    )

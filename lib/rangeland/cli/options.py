@@ -147,7 +147,9 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
 
     output.progress().step("starting Spark")
     app = f"rangeland {job.job}"
-    return open_spark(app, table=job.sink.table, meanwhile=import_commands)
+    return open_spark(
+        app, table=job.sink.table, meanwhile=import_commands, makes_archive=output.writes
+    )
 
 
 def import_commands() -> None:

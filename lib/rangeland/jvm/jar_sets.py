@@ -85,7 +85,7 @@ JAR_SETS: dict[str, JarSet] = {
         classifier="all",
         packaging="tar.gz",
     ),
-    # For Spark's `spark.jars`: a session then starts without resolving anything.
+    # For a session's class path: it then starts without resolving anything.
     "delta-4.4.0": JarSet(
         ("io.delta:delta-spark_4.2_2.13:4.4.0",),
         excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),

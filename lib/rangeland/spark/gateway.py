@@ -5,8 +5,9 @@ runs for some seconds after the command has ended, and prints errors. Here it is
 beginning. It is in our process group, so a signal to the group reaches it, but it ignores
 Ctrl-C, which is handled in this process.
 
-Its stderr is read through a pipe. So its output can be dropped once it is being ended, and the
-end of all processes that Spark has started can be detected: only then does the pipe close.
+Its output is read through a pipe and goes to our stderr. So it can be dropped once it is being
+ended, and the end of all processes that Spark has started can be detected: only then does the
+pipe close.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -50,10 +51,13 @@ class DriverJvm:
 
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         self._quiet = False
+        # It gets none of our own streams: whoever reads them to their end does not wait for a JVM
+        # that still cleans up.
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,  # When it closes because this process died, the JVM ends.
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env=environment,
             preexec_fn=_ignore_ctrl_c,
         )
@@ -85,6 +89,14 @@ class DriverJvm:
         self._quiet = True
         self._popen.kill()
 
+    def end_by_itself(self, timeout_s: float) -> bool:
+        """Asks it to end as it does after this process, and returns whether it has."""
+        assert self._popen.stdin is not None
+        self._quiet = True
+        self._popen.stdin.close()
+        self._relay.join(timeout_s)
+        return not self._relay.is_alive()
+
     def end(self) -> None:
         """Ends it, and returns when it and all processes that it has started are gone."""
         self.terminate()
@@ -93,12 +105,12 @@ class DriverJvm:
         self._popen.wait()
         self._relay.join(1)
         if not self._relay.is_alive():  # Otherwise a process that it started is still running.
-            for stream in (self._popen.stdin, self._popen.stderr):
+            for stream in (self._popen.stdin, self._popen.stdout):
                 assert stream is not None
                 stream.close()
 
     def _pass_on(self) -> None:
-        stream = self._popen.stderr
+        stream = self._popen.stdout
         assert stream is not None
         incomplete = b""
         while read := os.read(stream.fileno(), 1 << 16):
@@ -156,14 +168,20 @@ class JvmStart:
         elif _started:
             _started[-1].kill()
 
-    def launch(self, settings: Mapping[str, str], home: str) -> None:
+    def launch(
+        self,
+        settings: Mapping[str, str],
+        home: str,
+        java_options: Sequence[str] = (),
+        class_path: Sequence[str] = (),
+    ) -> None:
         """Starts the JVM of the Spark in ``home``, unless PySpark has one, and does not wait for
-        it."""
+        it. ``class_path`` comes after Spark's own jars."""
         if _has_gateway():
             return
         self._folder = tempfile.TemporaryDirectory(prefix="rangeland-jvm-")
         self._launched_at = time.monotonic()
-        self._jvm = DriverJvm(_command(settings, home), _environment(self._connection))
+        self._jvm = DriverJvm(_command(settings, home), self._environment(java_options, class_path))
         _started.append(self._jvm)
         logger.info("Started the JVM of Spark", extra={"pid": self._jvm.pid})
 
@@ -171,6 +189,20 @@ class JvmStart:
     def _connection(self) -> Path:
         assert self._folder is not None
         return Path(self._folder.name, "connection")
+
+    def _environment(
+        self, java_options: Sequence[str], class_path: Sequence[str]
+    ) -> dict[str, str]:
+        given = os.environ
+        options = [*java_options, given.get("SPARK_SUBMIT_OPTS", "")]
+        path = [given.get("SPARK_DIST_CLASSPATH", ""), *class_path]
+        return {
+            **given,
+            "SPARK_CONNECT_MODE": "0",
+            "SPARK_SUBMIT_OPTS": " ".join(filter(None, options)),
+            "SPARK_DIST_CLASSPATH": os.pathsep.join(filter(None, path)),
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+        }
 
     def connect(self) -> None:
         """Waits for the JVM and gives it to PySpark. Raises ``JvmExited``."""
@@ -240,6 +272,12 @@ def end_jvm() -> None:
         _forget()
 
 
+def let_jvm_end(timeout_s: float) -> None:
+    """Waits until the JVM has ended by itself, as it otherwise does after this process."""
+    if _started and not _started[-1].end_by_itself(timeout_s):
+        logger.info("The JVM of Spark is still running", extra={"pid": _started[-1].pid})
+
+
 def kill_jvm() -> None:
     """Kills it without waiting. May be called by a signal handler, while ``end_jvm`` waits."""
     for jvm in _started:
@@ -270,14 +308,6 @@ def _command(settings: Mapping[str, str], home: str) -> list[str]:
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     return [*command, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))]
-
-
-def _environment(connection: Path) -> dict[str, str]:
-    return {
-        **os.environ,
-        "SPARK_CONNECT_MODE": "0",
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
-    }
 
 
 def _port_and_secret(written: bytes) -> tuple[int, str]:

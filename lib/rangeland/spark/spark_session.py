@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rangeland.delta.store_kinds import AZURE_SCHEMES, S3_SCHEMES, scheme_of
 from rangeland.errors import StorageFailed, Unreachable, UsageError
+from rangeland.jvm.class_archive import ClassArchive
 from rangeland.jvm.jar_sets import JAR_SETS
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import find_java
@@ -54,11 +55,12 @@ def open_spark(
     *,
     table: str = "",
     meanwhile: Callable[[], None] = lambda: None,
+    makes_archive: bool = False,
 ) -> Any:
     """The active session, or a new one with ``settings`` over the defaults; for a ``table`` on
     S3 with the jars for it. A new JVM starts beside ``meanwhile``, and is ended if that fails.
-    Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if jars cannot be
-    fetched."""
+    ``makes_archive``: the JVM may write an archive of its classes when it ends. Raises UsageError
+    if Java or Delta is missing, and what ``jar_files`` raises if jars cannot be fetched."""
     active = _active_session()
     if active is not None:
         return with_delta(active)
@@ -67,10 +69,46 @@ def open_spark(
     if _submitted():
         return _started(app_name, {}, lambda: None)
     chosen = {**local_settings(table), **(settings or {})}
+    class_path = _class_path(chosen)
+    options = _archive_options(chosen, class_path, makes_archive)
     with JvmStart() as starting:
-        starting.launch({"spark.app.name": app_name, **chosen}, _home())
+        starting.launch({"spark.app.name": app_name, **chosen}, _home(), options, class_path)
         meanwhile()
         return _started(app_name, chosen, starting.connect, starting.context_made)
+
+
+def _class_path(settings: dict[str, str]) -> list[str]:
+    """The session's jars, where its own JVM does all the work. They are taken out of the settings:
+    as ``spark.jars`` they would be copied at each start, and their classes never archived."""
+    master = settings["spark.master"]
+    if master != "local" and not master.startswith("local["):
+        return []
+    return settings.pop("spark.jars").split(",")
+
+
+def _archive_options(
+    settings: Mapping[str, str], class_path: Sequence[str], makes_archive: bool
+) -> list[str]:
+    home = Path(_home())
+    if any(_has_files(folder) for folder in _conf_folders(home)):
+        return []  # A JVM that finds classes in folders shares none.
+    java = find_java(installed_spark().support.java)
+    jars = [home / "jars", *map(Path, class_path)]
+    archive = ClassArchive.of(java, jars, settings.get("spark.driver.extraJavaOptions", ""))
+    if archive is None:
+        return []
+    return archive.options_to_use() or (archive.options_to_make() if makes_archive else [])
+
+
+def _conf_folders(home: Path) -> list[Path]:
+    """The folders that Spark has in its class path."""
+    named = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
+    conf = os.environ.get("SPARK_CONF_DIR") or home / "conf"
+    return [Path(folder) for folder in (conf, *named) if folder]
+
+
+def _has_files(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _home() -> str:

@@ -19,4 +19,5 @@ def open_local_spark(app_name: str, folder: Path) -> Any:
             "spark.sql.shuffle.partitions": "2",
             "spark.databricks.delta.snapshotPartitions": "2",
         },
+        makes_archive=True,
     )

@@ -1,0 +1,175 @@
+"""An archive of the classes of a session's JVM, which a JVM maps instead of loading and checking
+each class (class-data sharing).
+
+The JVM of a command that lands writes the archive as it ends, when Python has ended already, so
+nobody waits for it. It is written to a file of its own, which the next session finds complete and
+renames. There is one archive for each Java and each list of jars, in the cache of jars; the few
+that were used last are kept. All of it is done only where it can be: an archive that cannot be
+written, is incomplete, or is of another JVM or other jars is ignored, by the JVM itself at last.
+
+``RANGELAND_CLASS_ARCHIVE``: ``off`` neither makes nor uses one; ``wait`` has the command that makes
+one wait until it is written, for images that are built with one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from uuid import uuid4
+
+from rangeland.jvm.jars import cache_directory
+from rangeland.jvm.java import java_version
+
+FIRST_JAVA = 17
+"""An older Java writes no archive when it ends."""
+MOST_KEPT = 4
+NEEDED_BYTES = 1 << 30
+"""An archive has some 200 MB. With less room than this none is made."""
+GIVEN_UP_S = 3600.0
+"""After that long a file that is incomplete belongs to a JVM that was killed."""
+QUIET = (
+    "-Xshare:auto",
+    "-Xlog:cds=off",
+    "-Xlog:cds+dynamic=off",
+    "-Xlog:class+path=off",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+)
+OPTIONS_OF_JVMS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+logger = logging.getLogger(__name__)
+
+
+class ArchiveUse(StrEnum):
+    """The values of ``RANGELAND_CLASS_ARCHIVE``."""
+
+    AUTO = "auto"
+    OFF = "off"
+    WAIT = "wait"
+
+
+def archive_use() -> ArchiveUse:
+    """What the user has chosen; anything unknown counts as not chosen."""
+    try:
+        return ArchiveUse(os.environ.get("RANGELAND_CLASS_ARCHIVE", "auto").lower())
+    except ValueError:
+        return ArchiveUse.AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class ClassArchive:
+    """The archive for one Java and one list of jars, made or not. Its file's name has the size of
+    the file: a JVM that maps one which was cut would crash."""
+
+    key: str
+    folder: Path
+
+    @classmethod
+    def of(cls, java: str, jars: Iterable[Path], options: str = "") -> ClassArchive | None:
+        """None where there can be none. ``jars``: files, and folders of files; ``options`` of the
+        JVM, which must be the same for all that share an archive."""
+        if archive_use() is ArchiveUse.OFF or sys.platform == "win32":
+            return None
+        try:
+            if java_version(java) < FIRST_JAVA:
+                return None
+            made_of = [options, *map(_identity, [Path(java).resolve(), *jars])]
+        except OSError:
+            return None
+        key = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
+        return cls(key, cached_archives())
+
+    @property
+    def path(self) -> Path | None:
+        """Its file, if there is one."""
+        whole = (p for p in self.folder.glob(f"{self.key}-*.jsa") if p.name == _name(self.key, p))
+        return next(whole, None)
+
+    def options_to_use(self) -> list[str]:
+        """What the JVM needs in order to map it; nothing if there is none, or if it has one."""
+        if any("SharedArchiveFile" in os.environ.get(name, "") for name in OPTIONS_OF_JVMS):
+            return []
+        with suppress(OSError):  # The cache may be one that can only be read.
+            take_complete(self.folder)
+        try:
+            path = self.path
+        except OSError:
+            return []
+        if path is None:
+            return []
+        with suppress(OSError):
+            os.utime(path)
+        return [f"-XX:SharedArchiveFile={path}", *QUIET]
+
+    def options_to_make(self) -> list[str]:
+        """What the JVM needs in order to write it when it ends; nothing if there is one, another
+        JVM is about to write it, or there is no room."""
+        if any(os.environ.get(name) for name in OPTIONS_OF_JVMS):
+            return []  # Others would get an archive that their JVM refuses.
+        try:
+            folder = self.folder
+            folder.mkdir(parents=True, exist_ok=True)
+            if self.path is not None or self._unfinished():
+                return []
+            if shutil.disk_usage(folder).free < NEEDED_BYTES:
+                return []
+            new = folder / f"{self.key}.{uuid4().hex[:8]}.new"
+            new.touch()
+        except OSError:
+            return []
+        logger.info("The JVM will write an archive of its classes when it ends")
+        return [f"-XX:ArchiveClassesAtExit={new}", *QUIET]
+
+    def _unfinished(self) -> list[Path]:
+        """Files that a JVM may still write; older ones are removed."""
+        now = time.time()
+        found = sorted(self.folder.glob(f"{self.key}.*.new"))
+        recent = [path for path in found if now - path.stat().st_mtime <= GIVEN_UP_S]
+        for path in found:
+            if path not in recent:
+                path.unlink(missing_ok=True)
+        return recent
+
+
+def take_complete(folder: Path) -> None:
+    """Gives the archives that JVMs have written their names."""
+    for path in sorted(folder.glob("*.new")):
+        # Another process may be doing the same.
+        with suppress(FileNotFoundError), path.open("rb") as written:
+            if not any(written.read(4)):
+                continue  # The JVM writes the beginning of the file last.
+            os.fsync(written.fileno())
+            found = path.replace(path.with_name(_name(path.name.partition(".")[0], path)))
+            logger.info("An archive of classes is ready: %s", found)
+            _remove_oldest(folder)
+
+
+def _name(key: str, path: Path) -> str:
+    return f"{key}-{path.stat().st_size}.jsa"
+
+
+def cached_archives() -> Path:
+    return cache_directory() / "classes"
+
+
+def _remove_oldest(folder: Path) -> None:
+    archives = sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in archives[MOST_KEPT:]:
+        path.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> str:
+    """Changes when the file does, or one in the folder."""
+    found = path.stat()
+    if not path.is_dir():
+        return f"{path} {found.st_mtime_ns} {found.st_size}"
+    files: Sequence[os.DirEntry[str]] = sorted(os.scandir(path), key=lambda entry: entry.name)
+    inside = (f"{e.name} {e.stat().st_mtime_ns} {e.stat().st_size}" for e in files)
+    return "\n".join([str(path), *inside])
