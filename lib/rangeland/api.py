@@ -12,8 +12,8 @@ from rangeland.fleet.fleet_result import FleetResult
 from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, jobs_of, run_all
 from rangeland.fleet.table_jobs import job_files, loaded
 from rangeland.job import Job
+from rangeland.job.connection_settings import cluster_settings, with_cleanup
 from rangeland.job.overrides import load_job
-from rangeland.job.source_settings import cluster_settings, with_cleanup
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.progress_events import NoProgress, Progress

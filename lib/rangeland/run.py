@@ -22,14 +22,15 @@ from rangeland.groups.lease import GroupLease, claimed
 from rangeland.groups.offset_mirror import positions
 from rangeland.groups.shared_plan import SharedPlanReader
 from rangeland.job import Job
+from rangeland.job.connection_settings import cluster_settings, exposed, login_packages
 from rangeland.job.payload_formats import row_format_of
-from rangeland.job.source_settings import cluster_settings, exposed, login_packages
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.adoption import adopt as adopt_table
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.early_survey import EarlySurvey, SurveyOf, early_survey
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_conflicts import (
     comes_first,
@@ -42,10 +43,9 @@ from rangeland.landing.plan_conflicts import (
 from rangeland.landing.planner import Planner, log_made
 from rangeland.landing.redrive import in_quarantine, kept_schema_ids
 from rangeland.landing.redrive_result import RedriveResult
-from rangeland.landing.run_result import summed
-from rangeland.landing.schema_change import naming_schemas
+from rangeland.landing.run_summary import summed
+from rangeland.landing.schema_refusal import naming_schemas
 from rangeland.landing.slice_reader import SliceReader
-from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.unreadable_schemas import refuse_unreadable
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range, Survey

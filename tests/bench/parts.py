@@ -16,7 +16,7 @@ from typing import Any
 
 from rangeland import run
 from rangeland.connection.pool import ConnectionPool
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.producing import Record, create_topic, fill, produce
 from tests.bench.child import Order, measure_in_child

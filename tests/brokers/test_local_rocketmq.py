@@ -13,7 +13,7 @@ import pytest
 
 from rangeland.errors import Unreachable, UsageError
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.testing.ports import is_listening
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster

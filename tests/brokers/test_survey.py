@@ -194,7 +194,7 @@ def test_every_address_that_was_tried_is_named_with_its_reason() -> None:
 def test_servers_that_have_never_answered_are_given_up_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rangeland.survey.survey_retry.FIRST_ANSWER_MS", 1_000)
+    monkeypatch.setattr("rangeland.survey.survey_attempt.FIRST_ANSWER_MS", 1_000)
     servers = [f"127.0.0.1:{port}" for port in free_ports(1)]
     assert isinstance(fails_within(30, settings_of(servers, survey_ms=60_000)), Unreachable)
 

@@ -16,7 +16,7 @@ from rangeland.errors import JobFileError, Unreachable
 from rangeland.groups.backend import JoinRequest
 from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.job import Job
-from rangeland.job.source_settings import registry_of
+from rangeland.job.connection_settings import registry_of
 from rangeland.model import Partition
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 from rangeland.zookeeper.zookeeper_client import connect

@@ -14,7 +14,7 @@ from rangeland import Job
 from rangeland.dialects.rocketmq.messages import max_offset
 from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq_clients import RocketmqClient

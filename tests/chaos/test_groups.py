@@ -11,7 +11,7 @@ import pytest
 from rangeland import Job
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.mirror_now import push
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.queries.job_status import status

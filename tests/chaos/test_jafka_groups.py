@@ -13,7 +13,7 @@ import yaml
 
 from rangeland import Job
 from rangeland.groups.backend_choice import open_backend
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.processes import PATIENCE_S

@@ -36,9 +36,9 @@ from rangeland.dialects.kafka.sasl_login import login
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import JobFileError, RangelandError, error_json
 from rangeland.job import Job
+from rangeland.job.connection_settings import cluster_settings, look_up, zookeeper_access
 from rangeland.job.located_values import parse_job_text
 from rangeland.job.overrides import load_job
-from rangeland.job.source_settings import cluster_settings, look_up, zookeeper_access
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.logging_setup import JsonFormatter, TextFormatter
 from rangeland.model import Address

@@ -16,8 +16,8 @@ from rangeland.decode.payload.avro_resolution import AvroCompiler
 from rangeland.decode.payload.avro_schema import parse_avro_schema
 from rangeland.decode.payload.json_kernel import JsonKernel
 from rangeland.decode.payload.payload_decoder import UnknownFields
+from rangeland.decode.payload.protobuf_columns import ProtobufCompiler
 from rangeland.decode.payload.protobuf_descriptors import parse_descriptor_set
-from rangeland.decode.payload.protobuf_program import ProtobufCompiler
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from tests.unit.test_protobuf_decoder import OPTIONAL, REPEATED, F, descriptors, message
 

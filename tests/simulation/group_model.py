@@ -12,7 +12,7 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Unreachable
-from rangeland.groups import heartbeat, lease
+from rangeland.groups import heartbeat_thread, lease
 from rangeland.job import Job
 from rangeland.model import Partition
 from tests.fakes import group_backend
@@ -148,8 +148,8 @@ def changes(
         groups = groups_now()
         return Backend(groups, groups.world.current.name.replace(" ", "-"))
 
-    yield heartbeat, "threading", Threading
-    made = heartbeat.HeartbeatThread.__init__
+    yield heartbeat_thread, "threading", Threading
+    made = heartbeat_thread.HeartbeatThread.__init__
     yield made, "__defaults__", (clock, *(made.__defaults__ or ())[1:])
     yield lease, "open_backend", opened
     yield group_backend, "time", time

@@ -35,7 +35,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "the outcome of the second driver counts",
         Change(
-            "landing.target_state:LandingTarget._prepare",
+            "landing.landing_target:LandingTarget._prepare",
             "return theirs, False",
             "return mine, True",
         ),
@@ -179,7 +179,7 @@ LOSSES = (
     Mutation(
         "losses are not recorded",
         Change(
-            "landing.target_state:LandingTarget._prepare",
+            "landing.landing_target:LandingTarget._prepare",
             "if ledger.prepare(mine, self._with_columns(losses)):",
             "if ledger.prepare(mine, []):",
         ),

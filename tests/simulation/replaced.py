@@ -26,10 +26,10 @@ from rangeland.delta.table_path import TablePath
 from rangeland.fetch import fetch_thread
 from rangeland.landing import (
     adoption,
+    landing_target,
     replacement,
     slice_reader,
     target_ledger,
-    target_state,
     target_table,
     verification,
 )
@@ -173,7 +173,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield ledger_files, "pa", RowArrow
     yield StoreSettings, "open", _opened
     yield target_table, "DeltaKernel", SimulatedKernel
-    yield target_state, "ThreadPoolExecutor", InlinePool
+    yield landing_target, "ThreadPoolExecutor", InlinePool
     yield broker_connection, "Stream", _stream
     yield fetch_thread, "threading", SimpleNamespace(Event=Event, Thread=spark.InlineThread)
     yield spark_jobs, "InheritableThread", spark.InlineThread

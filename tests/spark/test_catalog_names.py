@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.decode.columns import row_schema
 from rangeland.errors import Conflict
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quoted
 from tests.spark.landings import job_of
 

@@ -12,7 +12,7 @@ import pytest
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import LossEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation
 from rangeland.planning.plan import Plan
 from tests.golden.test_golden_landings import JOB, VERSIONS, entries_of

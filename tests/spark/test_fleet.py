@@ -18,7 +18,7 @@ from rangeland.cli import command_line
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.results import RunResult
 from rangeland.testing.kafka import KafkaCluster

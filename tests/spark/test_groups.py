@@ -15,7 +15,7 @@ from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.mirror_now import push
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status

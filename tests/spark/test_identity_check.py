@@ -16,7 +16,7 @@ from rangeland import run
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status, table_queries

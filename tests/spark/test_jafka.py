@@ -12,8 +12,8 @@ import rangeland
 from rangeland.errors import JobFileError, UsageError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings
-from rangeland.landing.target_state import LandingTarget
+from rangeland.job.connection_settings import cluster_settings
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress

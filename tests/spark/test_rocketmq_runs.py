@@ -20,8 +20,8 @@ from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.mirror_now import push
 from rangeland.job import Job
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.located_values import parse_job_text
-from rangeland.job.source_settings import cluster_settings
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress

@@ -15,7 +15,7 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
 from rangeland.groups import lease, shared_plan
 from rangeland.groups.backend import JoinRequest
-from rangeland.groups.heartbeat import HeartbeatThread
+from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress

@@ -287,7 +287,7 @@ def test_a_schema_that_was_planned_is_committed_by_whoever_finishes(
     orders_topic(kafka, topic, 3)
     rangeland.land(typed(kafka, table, topic, OLD, decode=FLAT), spark)
     produced(kafka, topic, orders([3]))
-    from rangeland.landing.target_state import LandingTarget
+    from rangeland.landing.landing_target import LandingTarget
 
     class Killed(Exception):
         pass

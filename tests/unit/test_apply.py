@@ -13,7 +13,7 @@ from rangeland import run
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Counts, Partition
 from rangeland.planning.coverage_rule import coverage_of, leave_out
@@ -24,8 +24,8 @@ from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
-from tests.unit import test_target_state
-from tests.unit.test_target_state import (
+from tests.unit import test_landing_target
+from tests.unit.test_landing_target import (
     P0,
     Drivers,
     LakeInMemory,
@@ -33,9 +33,9 @@ from tests.unit.test_target_state import (
     finisher_of,
     reading_of,
 )
-from tests.unit.test_target_state import plan as plan_of
+from tests.unit.test_landing_target import plan as plan_of
 
-drivers, lake = test_target_state.drivers, test_target_state.lake
+drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
 P1, P2 = Partition("orders", 1), Partition("orders", 2)
 HELD = Loss(P1, 0, 5, LossKind.EXPIRED, "the log begins at 5", Action.HOLD, topic_id="id")
@@ -120,7 +120,7 @@ class Killed(BaseException): ...
 
 STEPS = [
     (Ledger, "record_losses"), (LandingTarget, "enter"),
-    (test_target_state.Failing, "_read_slices"),
+    (test_landing_target.Failing, "_read_slices"),
     (LandingTarget, "prepare"), (LandingTarget, "land"),
 ]  # fmt: skip
 

@@ -19,10 +19,10 @@ from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
-from tests.unit import test_target_state
-from tests.unit.test_target_state import Drivers, columns_are_there, finisher_of, plan
+from tests.unit import test_landing_target
+from tests.unit.test_landing_target import Drivers, columns_are_there, finisher_of, plan
 
-drivers, lake = test_target_state.drivers, test_target_state.lake
+drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
 P = Partition("orders", 0)
 PLAN = replace(plan(), checkpoint={P: LogMark(100, "id", 7)})

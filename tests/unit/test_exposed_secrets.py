@@ -11,7 +11,7 @@ import pytest
 from rangeland import run
 from rangeland.errors import EngineFailed, JobFileError, Unreachable
 from rangeland.job import Job
-from rangeland.job.source_settings import exposed, tls_files
+from rangeland.job.connection_settings import exposed, tls_files
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.planner import Planner
 from rangeland.planning.plan_builder import PlanDraft

@@ -8,8 +8,8 @@ from rangeland.delta.file_statistics import may_hold
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.errors import Conflict
 from rangeland.landing.identity_check import SeenLanding
-from tests.unit import test_target_state
-from tests.unit.test_target_state import (
+from tests.unit import test_landing_target
+from tests.unit.test_landing_target import (
     Drivers,
     LakeInMemory,
     columns_are_there,
@@ -17,7 +17,7 @@ from tests.unit.test_target_state import (
     plan,
 )
 
-drivers, lake = test_target_state.drivers, test_target_state.lake
+drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
 
 @pytest.mark.parametrize(

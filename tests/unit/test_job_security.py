@@ -16,7 +16,7 @@ from rangeland.connection.cluster_settings import (
 )
 from rangeland.errors import JobFileError
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 
 SECRET = "hunter2-never-to-be-seen"
 REF = "${env:RANGELAND_TEST_SECRET}"

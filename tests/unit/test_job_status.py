@@ -9,9 +9,8 @@ from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
-from tests.unit import test_target_state
-from tests.unit.test_ledger_lost_answers import Version
-from tests.unit.test_target_state import (
+from tests.unit import test_landing_target
+from tests.unit.test_landing_target import (
     P0,
     Drivers,
     LakeInMemory,
@@ -19,8 +18,9 @@ from tests.unit.test_target_state import (
     land_until_30,
     plan,
 )
+from tests.unit.test_ledger_lost_answers import Version
 
-drivers, lake = test_target_state.drivers, test_target_state.lake
+drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from rangeland.groups.backend import GroupMember, GroupView, JoinRequest
-from rangeland.groups.heartbeat import HeartbeatThread
+from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.groups.lease import GroupLease
 from rangeland.model import Partition
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups

@@ -9,7 +9,7 @@ import pytest
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Address
 from rangeland.patterns import check_pattern, matches, matching
 

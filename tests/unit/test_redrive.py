@@ -23,7 +23,7 @@ from rangeland.errors import Conflict, StorageFailed
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing import redrive
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Counts, DataFile, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.plan import Plan, PlanKind

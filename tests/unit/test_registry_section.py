@@ -13,8 +13,13 @@ from pydantic import ValidationError
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
+from rangeland.job.connection_settings import (
+    exposed,
+    registry_exposed,
+    registry_settings,
+    tls_files,
+)
 from rangeland.job.registry_section import SchemaRegistry
-from rangeland.job.source_settings import exposed, registry_exposed, registry_settings, tls_files
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 

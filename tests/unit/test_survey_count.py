@@ -18,7 +18,7 @@ from rangeland.job import Job
 from rangeland.landing import early_survey, planner, redrive
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import (
     Address,
     Isolation,
@@ -32,10 +32,10 @@ from rangeland.model import (
 )
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.progress_events import NoProgress
-from tests.unit import test_target_state
-from tests.unit.test_target_state import P0, Drivers, plan
+from tests.unit import test_landing_target
+from tests.unit.test_landing_target import P0, Drivers, plan
 
-drivers, lake = test_target_state.drivers, test_target_state.lake
+drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
 
 class Clock:
@@ -108,14 +108,14 @@ class Grouped(run.Runner):
         self.planner = planner.Planner(context, kind, nothing, run.survey_of)
         self.outrun = outrun
         self.landed: list[Plan] = []
-        self.reading = test_target_state.reading_of(target)
+        self.reading = test_landing_target.reading_of(target)
         self.committer = cast(Any, SimpleNamespace(finish=self.finish))
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> Any:
         if left is None:
             self.landed.append(plan)
         else:
-            test_target_state.land_until_30(self.target, plan)
+            test_landing_target.land_until_30(self.target, plan)
         return plan
 
     def refuse_disagreement(self) -> None: ...
@@ -146,7 +146,7 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
     driver.run()
     known = ((Address("b", 1), VersionSupport.MUTE),)
     assert cluster.known == known
-    reading = test_target_state.reading_of(driver.target)
+    reading = test_landing_target.reading_of(driver.target)
     (entered,) = driver.landed
     assert reading.cluster(entered).ages == ()
     reading.survey = driver.reading.survey
@@ -185,7 +185,7 @@ def test_a_look_is_used_once(drivers: Drivers, cluster: Cluster) -> None:
 def test_what_others_have_landed_meanwhile_is_not_held_against_an_older_look(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    test_target_state.columns_are_there(monkeypatch)
+    test_landing_target.columns_are_there(monkeypatch)
     target = drivers.another()
     assert target.enter(plan(), [])
     target.refresh()

@@ -192,7 +192,7 @@ def _shipped(
     only: list[str] | None,
 ) -> ShippedFiles:
     from rangeland.delta.delta_kernel_loader import KERNEL_JARS
-    from rangeland.job.source_settings import tls_files
+    from rangeland.job.connection_settings import tls_files
     from rangeland.jvm.jars import jar_files
     from rangeland.submit import package_zip, packed_environment
     from rangeland.submit.submission import ShippedFiles

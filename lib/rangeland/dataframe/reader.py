@@ -16,8 +16,8 @@ from rangeland.errors import UsageError
 from rangeland.fetch.throttle import shared_rates
 from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
 from rangeland.job import Job
+from rangeland.job.connection_settings import cluster_settings, wanted_of, with_cleanup
 from rangeland.job.payload_formats import row_format_of
-from rangeland.job.source_settings import cluster_settings, wanted_of, with_cleanup
 from rangeland.model import Survey
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.plan import Plan

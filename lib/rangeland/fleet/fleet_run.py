@@ -19,7 +19,7 @@ from rangeland.fleet.shared_survey import SharedSurveys
 from rangeland.fleet.table_jobs import FailedFile, LoadedFile, TableJob, table_jobs
 from rangeland.groups.mirror_now import push_positions
 from rangeland.groups.offset_mirror import positions
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress

@@ -20,7 +20,7 @@ from rangeland.errors import StorageFailed
 from rangeland.job import Job
 from rangeland.job.topic_tables import table_of_topic
 from rangeland.job.value_parsers import TOPIC_FIELD
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.patterns import matching
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quoted
 

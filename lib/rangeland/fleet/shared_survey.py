@@ -20,7 +20,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.early_survey import FRESH_SECONDS, SurveyOf
 from rangeland.model import Partition, Survey
 from rangeland.planning.policy import Action, LossKind, Policy

@@ -16,8 +16,8 @@ from rangeland.errors import RangelandError, UsageError
 from rangeland.fleet.landed_topics import landed_topics
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
+from rangeland.job.connection_settings import wanted_of
 from rangeland.job.located_values import JobText
-from rangeland.job.source_settings import wanted_of
 from rangeland.job.topic_tables import is_asked_for, job_of_topic, refuse_shared_tables
 
 JOB_FILES = (".yaml", ".yml")

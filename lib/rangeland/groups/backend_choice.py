@@ -11,7 +11,7 @@ from rangeland.connection.group_io import BrokerGroupIO
 from rangeland.errors import JobFileError
 from rangeland.groups.backend import GroupBackend
 from rangeland.job import Job
-from rangeland.job.source_settings import groups_in_zookeeper, zookeeper_access
+from rangeland.job.connection_settings import groups_in_zookeeper, zookeeper_access
 
 
 def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:

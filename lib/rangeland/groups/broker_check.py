@@ -13,7 +13,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings, wanted_of
+from rangeland.job.connection_settings import cluster_settings, wanted_of
 from rangeland.planning.policy import Policy
 from rangeland.survey.cluster_survey import require_brokers
 

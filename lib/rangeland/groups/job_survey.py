@@ -16,7 +16,7 @@ from rangeland.decode.payload.schema_catalogue import TopicField
 from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings, registry_of
+from rangeland.job.connection_settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Slice, Survey
 from rangeland.patterns import matching
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey

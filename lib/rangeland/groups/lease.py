@@ -17,7 +17,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, GroupView, JoinRequest
 from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.heartbeat import HeartbeatThread
+from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices
 from rangeland.job import Group, Job
 from rangeland.model import Partition

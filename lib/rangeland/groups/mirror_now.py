@@ -17,8 +17,8 @@ from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.job_survey import survey_of
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
 from rangeland.job import Group, Job
-from rangeland.job.source_settings import cluster_settings, wanted_of
-from rangeland.landing.target_state import LandingTarget
+from rangeland.job.connection_settings import cluster_settings, wanted_of
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.verification import refuse_undone
 from rangeland.model import LogState, Partition
 from rangeland.progress_events import Progress

@@ -29,9 +29,9 @@ from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
+from rangeland.job.connection_settings import registry_settings
 from rangeland.job.decode_section import PayloadSpec, names_file
 from rangeland.job.job_file import Job
-from rangeland.job.source_settings import registry_settings
 from rangeland.schema_registry.catalogue_maker import make_catalogue
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.proto_compiler import compile_proto

@@ -21,7 +21,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.job_history import UnfinishedPlan
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage_rule import Coverage, leave_out
 from rangeland.planning.incarnation import LogMark

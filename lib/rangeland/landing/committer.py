@@ -33,12 +33,12 @@ from rangeland.errors import (
 from rangeland.landing.constraint_check import ConstraintCheck
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.landing_target import refuse_other_plan
 from rangeland.landing.log_confirmation import LogChange
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_reader import SharedOutcome
 from rangeland.landing.replacement import Replacement, refuse_lost
 from rangeland.landing.slice_reader import PlanReceipts, SliceReader
-from rangeland.landing.target_state import refuse_other_plan
 from rangeland.landing.task_output import refuse_less
 from rangeland.landing.untimed_records import without_time
 from rangeland.logging_setup import partition_fields

@@ -12,7 +12,7 @@ from typing import Any
 
 from rangeland.delta.table_constraints import TableConstraint, violated
 from rangeland.errors import TableRefused
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import DataFile
 from rangeland.spark.constraint_query import first_violation
 from rangeland.spark.replace_where import prepared_frame

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rangeland.job import Job
-from rangeland.job.source_settings import wanted_of
-from rangeland.landing.target_state import LandingTarget
+from rangeland.job.connection_settings import wanted_of
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Survey
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.retention_risk import ReadSpeed, speed_of

@@ -13,7 +13,7 @@ from contextlib import closing
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, still_holds
 from rangeland.planning.plan_builder import JobPosition

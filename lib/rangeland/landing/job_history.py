@@ -1,7 +1,7 @@
 """A job's position and the fate of its plans, from its table and the ledger beside it.
 
 A plan has landed when the table has its transaction; what it landed, held and lost is in the
-ledger. Nothing is written here, and no broker is asked: see ``target_state``.
+ledger. Nothing is written here, and no broker is asked: see ``landing_target``.
 """
 
 from __future__ import annotations

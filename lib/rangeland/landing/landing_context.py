@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.job import Job
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.progress_events import Progress
 
 

@@ -24,7 +24,7 @@ from rangeland.planning.read_options import known_as
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_checksums import batch_checksums
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
-from rangeland.survey.survey_retry import SurveyAttempt, UnknownTopic
+from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
 
 BEHIND_SECONDS = 10
 

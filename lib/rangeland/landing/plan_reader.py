@@ -13,7 +13,7 @@ from typing import Protocol
 
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.errors import RangelandError
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt, TaskResult

@@ -17,7 +17,7 @@ from rangeland.decode.payload.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings, exposed, with_cleanup
+from rangeland.job.connection_settings import cluster_settings, exposed, with_cleanup
 from rangeland.landing.early_survey import EarlySurvey, survey_request
 from rangeland.landing.held_partitions import damaged
 from rangeland.landing.landing_context import LandingContext

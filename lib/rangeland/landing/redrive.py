@@ -22,7 +22,7 @@ from rangeland.errors import BadRecord, StorageFailed
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.fetch.typed_chunks import decodable
 from rangeland.job import Job
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan

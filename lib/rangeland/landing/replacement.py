@@ -15,7 +15,7 @@ from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.schema_evolution import SchemaChange
 from rangeland.delta.table_lock import locked
 from rangeland.errors import RangeLost, TableRefused
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt

@@ -20,7 +20,7 @@ from rangeland.decode.payload.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import FileEntry
 from rangeland.errors import Conflict, RangelandError, RangeLost
 from rangeland.fetch.throttle import shared_rates
-from rangeland.job.source_settings import cluster_settings, login_packages, with_cleanup
+from rangeland.job.connection_settings import cluster_settings, login_packages, with_cleanup
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.log_confirmation import Confirmation, LogChange
 from rangeland.landing.loss_records import of_whole_logs

@@ -9,7 +9,7 @@ from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.table_commit import missing_files
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import RangeLost, TableRefused
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Range
 from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan

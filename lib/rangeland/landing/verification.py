@@ -16,7 +16,7 @@ from rangeland.delta.ledger.landed_offsets import without_still_to_come
 from rangeland.delta.table_commit import landing_commit
 from rangeland.errors import Conflict, TableRefused, UsageError
 from rangeland.job import Job
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage_rule import common, coverage_of
 from rangeland.planning.plan import Plan

@@ -12,8 +12,8 @@ from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
 from rangeland.job import Job
+from rangeland.job.connection_settings import exposed
 from rangeland.job.payload_formats import row_format_of
-from rangeland.job.source_settings import exposed
 from rangeland.progress_events import Progress
 from rangeland.results import CheckResult
 from rangeland.run import Runner

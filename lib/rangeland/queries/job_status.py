@@ -12,9 +12,9 @@ from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings
+from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.held_partitions import held_now
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, recreated
 from rangeland.progress_events import Progress

@@ -22,8 +22,8 @@ from rangeland.decode.payload.subject_formats import registered_as
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
+from rangeland.job.connection_settings import cluster_settings, wanted_of
 from rangeland.job.payload_formats import row_format_of
-from rangeland.job.source_settings import cluster_settings, wanted_of
 from rangeland.model import LogState, Slice
 from rangeland.progress_events import Progress
 from rangeland.results import WriterSchema

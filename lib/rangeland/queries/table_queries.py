@@ -7,7 +7,7 @@ from typing import Any
 
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.verification import examine
 from rangeland.landing.verification import find as find_offset
 from rangeland.model import Partition, Range

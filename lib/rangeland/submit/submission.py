@@ -18,7 +18,7 @@ from rangeland.delta.delta_kernel_loader import JARS_SETTING, KERNEL_JARS
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import UsageError
 from rangeland.job import Job
-from rangeland.job.source_settings import login_packages, tls_files
+from rangeland.job.connection_settings import login_packages, tls_files
 from rangeland.spark.runtime_versions import CATALOG, EXTENSION
 from rangeland.submit.packed_environment import ENVIRONMENT
 

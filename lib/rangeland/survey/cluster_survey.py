@@ -31,8 +31,8 @@ from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_m
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
 from rangeland.survey.retention import expiring, retention_of
+from rangeland.survey.survey_attempt import SurveyAttempt, SurveyRequest, UnknownTopic
 from rangeland.survey.survey_confirmation import settled, suspicions
-from rangeland.survey.survey_retry import SurveyAttempt, SurveyRequest, UnknownTopic
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from rangeland.decode.native.kernel_arrays import POINTER, KernelFunction, struc
 from rangeland.decode.payload.column_buffers import ColumnTable
 from rangeland.decode.payload.payload_bytes import PayloadBytes
 from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES
-from rangeland.decode.payload.protobuf_program import ProtobufProgram
+from rangeland.decode.payload.protobuf_columns import ProtobufProgram
 
 _SPARE_PER_BYTE = 4  # as in protobuf.h
 """The memory in which messages that come in parts are joined, in lengths of the longest payload."""

@@ -29,8 +29,8 @@ from rangeland.decode.payload.payload_decoder import (
 )
 from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import PayloadKernel
+from rangeland.decode.payload.protobuf_columns import ProtobufCompiler
 from rangeland.decode.payload.protobuf_descriptors import message_indexes, parse_descriptor_set
-from rangeland.decode.payload.protobuf_program import ProtobufCompiler
 from rangeland.decode.payload.schema_catalogue import SchemaFormat, UnusableSchema, WrittenBefore
 
 CHOOSE: Final = "name one of them as message in the job file, beside format"

@@ -1,4 +1,4 @@
-"""The settings for connections from a job's source; the only place where secrets are read.
+"""The connection settings of a job's source; the only place where secrets are read.
 
 References are replaced by secrets here, in the driver, just before they are used; the results are
 never written anywhere. If a job names a registry instead of brokers, the registry is asked here

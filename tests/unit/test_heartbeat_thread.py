@@ -15,7 +15,7 @@ import pytest
 
 from rangeland.errors import Unreachable
 from rangeland.groups.backend import Fenced, JoinRequest
-from rangeland.groups.heartbeat import HeartbeatThread
+from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.model import Partition
 from rangeland.testing.processes import PATIENCE_S
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups

@@ -9,7 +9,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing.committer import CommittedPlan
-from rangeland.landing.run_result import summed
+from rangeland.landing.run_summary import summed
 from rangeland.model import Isolation, Partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 
 
 @contextmanager

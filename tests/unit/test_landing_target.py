@@ -19,8 +19,8 @@ from rangeland.landing import constraint_check
 from rangeland.landing import target_table as table_module
 from rangeland.landing.committer import PlanCommitter
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.slice_reader import SliceReader
-from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost

@@ -11,7 +11,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.landing.committer import CommittedPlan
-from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.landing_target import LandingTarget
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action
 from rangeland.planning.proof import RangeOutcome
