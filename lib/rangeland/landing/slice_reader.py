@@ -33,10 +33,10 @@ from rangeland.planning.policy import Loss
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.slices import pack
 from rangeland.spark.executor_tasks import WriterSettings
-from rangeland.spark.plan_frames import land_transformed
 from rangeland.spark.python_workers import start_workers
 from rangeland.spark.spark_jobs import TasksStopped, TasksToRun, land_tasks, land_until, translated
 from rangeland.spark.transform import Transform
+from rangeland.spark.transformed_landing import land_transformed
 
 logger = logging.getLogger(__name__)
 

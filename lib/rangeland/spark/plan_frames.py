@@ -1,19 +1,14 @@
-"""Data frames of a plan, with or without a transform.
+"""Data frames of a plan: they read its slices in the executors, with the columns of the contract.
 
-A frame reads the plan's slices in the executors and has the columns of the contract. A
-transform gets such a frame; what it returns is written by the same file writer as all rows.
 Receipts of the slices return through an accumulator, by slice: a stage that Spark runs again
-reports the same receipts. A slice that no task has read to its end has no receipt, and the
-proof then fails.
+reports the same receipts.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,32 +17,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.quarantine_writer import QuarantineWriterSettings
-from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.row_schema import typed_rows
-from rangeland.errors import Bug, RangelandError, TransformFailed
+from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.model import DataFile, Slice
-from rangeland.planning.plan import Plan
-from rangeland.planning.slice_receipt import Receipt
-from rangeland.spark.executor_tasks import SliceReading, WriterSettings, logged_reading, open_writer
-from rangeland.spark.failing_records import Trials, failed_slices, located, narrowed, nothing
-from rangeland.spark.omitted_records import OmittedRecords
-from rangeland.spark.spark_jobs import (
-    ByKey,
-    TasksToRun,
-    failed_task,
-    job_group,
-    quiet_executors,
-    watch,
-)
+from rangeland.model import Slice
+from rangeland.spark.executor_tasks import SliceReading, logged_reading
 from rangeland.spark.task_logging import logged
-from rangeland.spark.transform import RUN_AGAIN, Transform, failure
-from rangeland.spark.transform_coverage import SeenOffsets
 
 FRAME_BATCH_BYTES = 8 << 20
 """The JVM holds a whole Arrow batch at a time, off-heap."""
-
-FILES_SCHEMA = "error binary, result binary"
 
 
 def plan_frame(
@@ -116,165 +94,3 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     rows = -(-batch.num_rows // pieces)
     for start in range(0, batch.num_rows, max(rows, 1)):
         yield batch.slice(start, rows)
-
-
-def land_transformed(
-    plan: Plan, tasks: TasksToRun, transform: Transform
-) -> tuple[dict[int, Receipt], list[DataFile]]:
-    """Reads through the transform and writes its rows; returns receipts by slice, and files.
-    Raises TasksStopped if ``stop`` has ended it, and TransformFailed for what the transform
-    itself raises, with the records that it fails on.
-
-    Where the policy leaves out what cannot be decoded, so are records on which the transform fails
-    by themselves; the rest is read again without them. Not so in a plan that replaces rows.
-
-    If the rows still have topic, partition and offset, offsets without a row are counted as
-    filtered. An offset whose rows a transform spreads over several tasks is counted in each,
-    so that too few offsets may be counted as filtered."""
-    omitted = OmittedRecords(transform.name, tasks.cluster, plan.kind)
-    while True:
-        try:
-            found = _landed(plan, replace(tasks, cluster=omitted.cluster), transform)
-        except _FailedTask as failed:
-            read = partial(plan_frame, tasks.spark, cluster=omitted.trial)
-            trials = Trials(tasks.spark, transform, read)
-            slices = failed_slices(tasks.slices, failed.task)
-            error = omitted.add(slices, trials, failed.error)
-            if error is None:
-                continue
-            can_cut = not load_dialect(tasks.cluster.dialect).capabilities.offsets_are_bytes
-            where = narrowed(slices, trials.raised, can_cut=can_cut)
-            every = [piece for task in tasks.slices for piece in task]
-            raise located(error, where, every) from failed.__cause__
-        omitted.refuse_all(found[0].values())
-        return found
-
-
-class _FailedTask(Exception):
-    """The transform has failed in a task of this number, if that is known."""
-
-    def __init__(self, error: TransformFailed, task: int | None) -> None:
-        super().__init__(error, task)
-        self.error = error
-        self.task = task
-
-
-def _landed(
-    plan: Plan, tasks: TasksToRun, transform: Transform
-) -> tuple[dict[int, Receipt], list[DataFile]]:
-    receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
-    frame = transform(_frame_of(tasks, tasks.slices, receipts))
-    write = _writing(tasks.writer, plan.slices, tasks.cluster)
-    written = frame.mapInArrow(logged(write), FILES_SCHEMA)
-    group = job_group()
-
-    def widths(seen: dict[int, Receipt]) -> None:
-        tasks.on_read({index: r.until_offset - r.from_offset for index, r in seen.items()})
-
-    with quiet_executors(tasks.spark):
-        try:
-            rows = watch(tasks.spark, written.collect, receipts, widths, tasks.stop, group)
-        except Bug as error:
-            found = failure(transform, error.__cause__ or error)
-            if found is None:
-                raise error from error.__cause__
-            raise _FailedTask(found, failed_task(tasks.spark, group)) from error.__cause__
-    files, made = _gathered(rows)
-    found_receipts = dict(receipts.value)
-    if unread := [s for task in tasks.slices for s in task if s.index not in found_receipts]:
-        if files:
-            raise _stopped_early(transform, unread)
-        found_receipts |= _read_the_rest(tasks, unread)
-    return _with_filtered(found_receipts, made), files
-
-
-def _frame_of(tasks: TasksToRun, slices: Sequence[Sequence[Slice]], receipts: Any) -> DataFrame:
-    return plan_frame(tasks.spark, slices, tasks.cluster, receipts, tasks.writer.quarantine)
-
-
-def _gathered(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
-    """The files of all tasks, and the number of records of each slice that have rows in them."""
-    files: list[DataFile] = []
-    made: dict[int, int] | None = {}
-    for row in rows:
-        if row.error is not None:
-            raise _unpickled(row.error)
-        found, seen = _unpickled(row.result)
-        files += found
-        if seen is None:
-            made = None
-        elif made is not None:
-            made = {i: made.get(i, 0) + seen.get(i, 0) for i in {*made, *seen}}
-    return files, made
-
-
-def _stopped_early(transform: Transform, unread: Sequence[Slice]) -> TransformFailed:
-    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-    return TransformFailed(
-        f"the transform {transform.name} stopped before it had read all records",
-        why=f"not all of {unread[0]}{more} was read; a limit has this effect, or head",
-        do=f"let it read all of its rows, {RUN_AGAIN}",
-        slices=[str(piece) for piece in unread[:100]],
-    )
-
-
-def _read_the_rest(tasks: TasksToRun, slices: Sequence[Slice]) -> dict[int, Receipt]:
-    """Receipts of slices that Spark has not read to their end, for a query without any rows: its
-    condition is never true, say, or it joins an empty table. These offsets have no rows then,
-    but whether they have markers or damage is only known by reading them."""
-    receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
-    frame = _frame_of(tasks, [[piece] for piece in slices], receipts)
-    watch(tasks.spark, frame.mapInArrow(nothing, "n long").collect, receipts, lambda _: None)
-    return dict(receipts.value)
-
-
-def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) -> dict[int, Receipt]:
-    if made is None:
-        return receipts
-    counted = {}
-    for index, receipt in receipts.items():
-        given = receipt.counts.landed
-        landed = min(given, made.get(index, 0))
-        filtered = receipt.counts.filtered + given - landed
-        counts = replace(receipt.counts, landed=landed, filtered=filtered)
-        gaps = receipt.gaps if landed == given else None
-        counted[index] = replace(receipt, counts=counts, gaps=gaps)
-    return counted
-
-
-def _writing(
-    writer: WriterSettings, slices: Sequence[Slice], cluster: ClusterSettings
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = open_writer(writer)
-        nature = load_dialect(cluster.dialect).capabilities
-        offsets = SeenOffsets(slices, nature, cluster.columns)
-        try:
-            for batch in batches:
-                if batch.num_rows:
-                    files.write(batch)
-                    offsets.add(batch)
-            yield _row(None, (files.close(), offsets.by_slice()))
-        except RangelandError as error:
-            files.abort()
-            yield _row(error, None)
-        except Exception as error:
-            files.abort()
-            yield _row(Bug("writing rows", why=f"{type(error).__name__}: {error}"), None)
-        except BaseException:
-            files.abort()
-            raise
-
-    return write
-
-
-def _row(error: RangelandError | None, result: Any) -> pa.RecordBatch:
-    columns = [
-        pa.array([None if item is None else pickle.dumps(item)], pa.binary())
-        for item in (error, result)
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=["error", "result"])
-
-
-def _unpickled(data: Any) -> Any:
-    return pickle.loads(bytes(data))
