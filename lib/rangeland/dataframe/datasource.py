@@ -132,7 +132,7 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ClusterSettings, int]:
     if unknown:
         raise UsageError(
             f"there is no option {unknown[0]} for format rangeland",
-            do=f"use some of {', '.join(sorted(KNOWN))}",
+            do=f"use one of {', '.join(sorted(KNOWN))}",
         )
     job = job_of_options(options)
     pieces = _number("minPartitions", options.get("minpartitions", "1"))

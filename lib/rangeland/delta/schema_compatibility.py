@@ -85,7 +85,7 @@ def _parse(entry: str, schema: pa.Schema) -> PartitionColumn:
         raise JobFileError(
             f"sink.partition_by {entry}",
             why=f"the rows have no column {name}",
-            do=f"Choose among {', '.join(schema.names)}",
+            do=f"Choose one of {', '.join(schema.names)}",
         )
     field = schema.field(index)
     if call is None:

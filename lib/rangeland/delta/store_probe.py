@@ -57,7 +57,9 @@ def _is_folder(store: pafs.FileSystem, info: pafs.FileInfo) -> bool:
         raise NotADirectoryError(errno.ENOTDIR, "it is a file and not a folder", info.path)
     is_missing = info.type is pafs.FileType.NotFound and isinstance(store, pafs.LocalFileSystem)
     if is_missing and os.path.islink(info.path):
-        raise FileExistsError(errno.EEXIST, "it is a link to what does not exist", info.path)
+        raise FileExistsError(
+            errno.EEXIST, "it is a link to something that does not exist", info.path
+        )
     return bool(info.type is pafs.FileType.Directory)
 
 

@@ -137,8 +137,8 @@ class TypedChunks:
         error = undecodable(piece.partition, rows, first, 1, "")
         raise UndecodablePayload(
             f"{piece} has more than {MAX_LOSSES} places with records that cannot be decoded",
-            why=f"the policy is not to fail, but so many show a wrong schema; one of them is "
-            f"{error.what}: {error.why}",
+            why="the policy is not to fail, but so many mean that the schema is wrong; one of them "
+            f"is {error.what}: {error.why}",
             do="correct the schema under `decode` in the job file, or land the topic with another "
             "job that leaves these records out in a transform",
             **error.facts,

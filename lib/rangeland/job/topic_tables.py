@@ -43,8 +43,8 @@ def is_asked_for(template: Job, topic: str) -> bool:
 
 def table_of_topic(sink: Sink, topic: str) -> str:
     """The table of a topic. A path has the topic's name as it is. In the name of a catalog table,
-    where case does not count and few characters may be used, letters become small, and what
-    is not a letter, a digit or ``_`` becomes ``_``."""
+    where case does not count and few characters may be used, letters become lower case, and
+    anything but letters, digits and ``_`` becomes ``_``."""
     if sink.is_catalog_name:
         topic = re.sub(r"[^a-z0-9_]", "_", topic.lower())
     return sink.table.replace(TOPIC_FIELD, topic)
@@ -60,8 +60,8 @@ def refuse_shared_tables(template: Job, topics: Iterable[str]) -> None:
             raise JobFileError(
                 f"the topics {other} and {topic} of the job {template.job} would share the table "
                 f"{table}",
-                why="in the name of a catalog table, capital letters become small, and what is "
-                "not a letter, a digit or _ becomes _",
+                why="in the name of a catalog table, capital letters become lower case, and "
+                "anything but letters, digits and _ becomes _",
                 do="give one of them a job of its own, or land in folders, where names stay as "
                 "they are",
             )

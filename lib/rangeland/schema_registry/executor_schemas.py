@@ -120,7 +120,7 @@ class _Fetched:
             raise JobFileError(
                 f"records name more than {MAX_UNUSABLE_IDS} schema ids that the schema registry "
                 "does not have",
-                why="so many show that the topic is not written with this registry",
+                why="so many mean that the topic was not written with this registry",
                 do=f"correct {FIELD}.url, or decode.value.format and decode.key.format",
             )
 

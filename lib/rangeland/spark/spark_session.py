@@ -182,7 +182,7 @@ def _store_jars(scheme: str, spark: InstalledSpark) -> list[str]:
     if name not in JAR_SETS:
         raise UsageError(
             f"a local session of Spark {spark.version} has no jars for tables on {store}",
-            why=f"they are known for Spark {NEWEST.spark} only",
+            why=f"Rangeland only knows those for Spark {NEWEST.spark}",
             do=f"start it with spark-submit --packages org.apache.hadoop:{artifact}:{spark.hadoop}"
             + (" (from Hadoop 3.5 on; before, Google's gcs-connector)" if scheme == "gs" else ""),
         )

@@ -91,6 +91,6 @@ def client_error(what: str, error: Any) -> RangelandError:
     if code == library().KafkaError.TOPIC_ALREADY_EXISTS:
         return Conflict(what, why="there is a topic of that name", do="Use another", code=code)
     if code < 0 or name in _PASSING or error.retriable():
-        remedy = "See whether the brokers are up"
+        remedy = "Check that the brokers are up"
         return Unreachable(what, why=f"{error.str()} ({name})", do=remedy, code=code)
     return UsageError(what, why=f"the broker refused: {error.str()} ({name})", code=code)

@@ -26,13 +26,13 @@ class FrameClient(Closing):
         try:
             self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
         except OSError as error:
-            raise Unreachable(f"{address} takes no connection", why=str(error)) from error
+            raise Unreachable(f"{address} does not accept connections", why=str(error)) from error
 
     def send_raw(self, data: bytes) -> None:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            raise Unreachable(f"{self.address} takes no request", why=str(error)) from error
+            raise Unreachable(f"{self.address} does not accept requests", why=str(error)) from error
 
     def receive_raw(self) -> memoryview:
         """The next frame, without its length."""

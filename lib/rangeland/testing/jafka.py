@@ -146,7 +146,7 @@ class JafkaCluster(LocalCluster[int]):
             if time.monotonic() > deadline:
                 raise Unreachable(
                     f"Broker {broker} was not restarted",
-                    why=f"{self.zookeeper} still has a session of its former self",
+                    why=f"{self.zookeeper} still holds the session of its previous process",
                 )
             time.sleep(0.1)
 

@@ -191,5 +191,5 @@ def number_of(of: RemotingResponse | RemotingRequest | Pull, name: str) -> int:
         return decimal(of.fields.get(name, ""), name)
     except Unreadable as error:
         raise RemoteProtocolError(
-            f"an answer has no number {name}", why=str(error), field=name
+            f"an answer lacks the number {name}", why=str(error), field=name
         ) from None
