@@ -16,7 +16,7 @@ from rangeland.model import Address
 
 
 class BrokerGroupIO:
-    """``dialects.groups.Edge``. Not for several threads at once; close it when done."""
+    """A ``GroupIO``. Not for several threads at once; close it when done."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._brokers = ConnectionPool(settings)
