@@ -92,7 +92,7 @@ def test_a_path_that_no_table_can_have_is_a_mistake_in_the_job(
 @pytest.mark.parametrize("path", ["link", "link/table"])
 def test_no_folder_can_be_created_through_a_link_to_nothing(tmp_path: Path, path: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
-    with pytest.raises(JobFileError, match="a link to what does not exist"):
+    with pytest.raises(JobFileError, match="a link to something that does not exist"):
         store_probe.try_store(StoreSettings(f"file:{tmp_path}/{path}"))
     assert files(tmp_path) == ["link"]
 
