@@ -34,7 +34,7 @@ class Tls(Section):
         default=None, description="The password of the key, if it is encrypted."
     )
     verify_hostname: bool = Field(
-        default=True, description="Whether the broker's certificate must name its host."
+        default=True, description="Whether the server's certificate must name its host."
     )
 
 
