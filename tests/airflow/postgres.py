@@ -24,11 +24,10 @@ import psycopg
 
 from rangeland.jvm.jars import jar_files
 from rangeland.testing.ports import free_ports
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 
 JARS = "postgres-17.5.0"
 USER = "airflow"
-TIMEOUT_S = 120
 AS_NOBODY = (
     "import os, pwd, sys; nobody = pwd.getpwnam('nobody'); os.setgroups([]);"
     " os.setgid(nobody.pw_gid); os.setuid(nobody.pw_uid); os.execv(sys.argv[1], sys.argv[1:])"
@@ -100,7 +99,7 @@ class PostgresServer:
             cwd=self._folder,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.producing import (
     Record,
     create_topic,
@@ -156,7 +156,7 @@ def test_a_broker_that_is_down_is_tried_again_until_it_is_back(
             directory=airflow.home,
         )
         with run:
-            run.wait_for_line(r"Unreachable \(exit 75\)", 120)
+            run.wait_for_line(r"Unreachable \(exit 75\)", PATIENCE_S)
             kafka.restart(1)
             assert run.wait_for_end(240) == 0, run.log_tail(60)
     state, tries = airflow.tasks("backfill_range")["land"]

@@ -80,6 +80,17 @@ def test_one_that_does_not_end_is_killed(
     assert jvm._popen.returncode == -signal.SIGKILL
 
 
+def test_one_that_would_write_an_archive_first_is_not_waited_for(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "ARCHIVING_GRACE_S", 0.2)
+    text = "trap '' TERM; echo ready >&2; while true; do sleep 0.1; done"
+    jvm = gateway.DriverJvm(["/bin/sh", "-c", text], os.environ, archives=True)
+    read_until(capfd, "ready")
+    jvm.end()
+    assert jvm._popen.returncode == -signal.SIGKILL
+
+
 def test_it_does_not_notice_ctrl_c(capfd: pytest.CaptureFixture[str]) -> None:
     jvm = shell("echo ready >&2; sleep 0.3; echo done >&2")
     read_until(capfd, "ready")

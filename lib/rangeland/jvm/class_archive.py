@@ -36,6 +36,7 @@ NEEDED_BYTES = 1 << 30
 """An archive has some 200 MB. With less room than this none is made."""
 GIVEN_UP_S = 3600.0
 """After that long a file that is incomplete belongs to a JVM that was killed."""
+MAKING = "-XX:ArchiveClassesAtExit"
 QUIET = (
     "-Xshare:auto",
     "-Xlog:cds=off",
@@ -125,7 +126,7 @@ class ClassArchive:
         except OSError:
             return []
         logger.info("The JVM will write an archive of its classes when it ends")
-        return [f"-XX:ArchiveClassesAtExit={new}", *QUIET]
+        return [f"{MAKING}={new}", *QUIET]
 
     def _unfinished(self) -> list[Path]:
         """Files that a JVM may still write; older ones are removed."""

@@ -28,10 +28,14 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from rangeland.jvm.class_archive import MAKING
+
 POLL_S = 0.05
 GRACE_S = 30.0
 """How long a JVM may take to stop Spark and remove its temporary files. Usually it takes one
 second, on a busy machine more."""
+ARCHIVING_GRACE_S = 5.0
+"""For a JVM that would only go on to write an archive of its classes."""
 _STARTUP_LINES = (
     b"WARNING: Using incubator modules: jdk.incubator.vector",
     b"Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
@@ -49,7 +53,10 @@ class JvmExited(Exception):
 class DriverJvm:
     """A ``spark-submit`` that waits for a Python driver; started by the constructor."""
 
-    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: list[str], environment: Mapping[str, str], *, archives: bool = False
+    ) -> None:
+        self.grace_s = ARCHIVING_GRACE_S if archives else GRACE_S
         self._quiet = False
         # It gets none of our own streams: whoever reads them to their end does not wait for a JVM
         # that still cleans up.
@@ -100,7 +107,7 @@ class DriverJvm:
     def end(self) -> None:
         """Ends it, and returns when it and all processes that it has started are gone."""
         self.terminate()
-        self._relay.join(GRACE_S)
+        self._relay.join(self.grace_s)
         self.kill()
         self._popen.wait()
         self._relay.join(1)
@@ -162,7 +169,7 @@ class JvmStart:
         if _started and len(self._received) == 1:
             _started[-1].terminate()
             # It may not react, and this is the thread that waits for it.
-            timer = threading.Timer(GRACE_S, _started[-1].kill)
+            timer = threading.Timer(_started[-1].grace_s, _started[-1].kill)
             timer.daemon = True
             timer.start()
         elif _started:
@@ -181,7 +188,11 @@ class JvmStart:
             return
         self._folder = tempfile.TemporaryDirectory(prefix="rangeland-jvm-")
         self._launched_at = time.monotonic()
-        self._jvm = DriverJvm(_command(settings, home), self._environment(java_options, class_path))
+        self._jvm = DriverJvm(
+            _command(settings, home),
+            self._environment(java_options, class_path),
+            archives=any(MAKING in option for option in java_options),
+        )
         _started.append(self._jvm)
         logger.info("Started the JVM of Spark", extra={"pid": self._jvm.pid})
 
