@@ -388,6 +388,8 @@ class Runner:
 
     def _result(self, finished: Sequence[CommittedPlan], found: PlanDraft | None) -> RunResult:
         notes = found.notes if found is not None else exposed(self.job)
+        if finished and (failed := self.target.ledger.compact()):
+            self._warn(failed)
         for text in (*self.target.table.kernel.settle(), *notes):
             self._warn(text)
         return replace(

@@ -14,6 +14,7 @@ CAUGHT_AT: Mapping[str, int] = {
     "unfinished plans stay unfinished": 105,
     "an entry counts as written after a conflict": 38,
     "an entry whose answer was lost counts as another driver's": 24,
+    "a compaction whose answer was lost is undone": 22,
     "later plans forget the plans that are not in the table": 1010,
     "a plan forgets what had landed before": 65,
     "what has landed is landed again": 0,

@@ -31,6 +31,10 @@ class RowTable:
         names: list[str] = schema.names
         return cls([{name: row.get(name) for name in names} for row in rows])
 
+    @classmethod
+    def from_batches(cls, batches: Sequence[RowTable]) -> RowTable:
+        return cls([row for batch in batches for row in batch.rows])
+
     @property
     def num_rows(self) -> int:
         return len(self.rows)
@@ -177,10 +181,22 @@ class ParquetWriter:
         """Everything is in the sink."""
 
 
+@dataclass(frozen=True)
+class Filter:
+    """The rows whose column has one of these values."""
+
+    name: str
+    values: Sequence[object] = ()
+
+    def isin(self, values: Sequence[object]) -> Filter:
+        return Filter(self.name, values)
+
+
 class Parquet:
     """In place of ``pyarrow.parquet`` and ``pyarrow.dataset``."""
 
     ParquetWriter = ParquetWriter
+    field = Filter
 
     @staticmethod
     def write_table(table: pa.Table | RowTable, sink: Sink, **settings: object) -> None:
@@ -192,10 +208,14 @@ class Parquet:
         columns: list[str] | None = None,
         filesystem: MemoryStore | None = None,
         partitioning: object = None,
+        filters: Sequence[tuple[str, str, object]] | None = None,
     ) -> pa.Table | RowTable:
         assert filesystem is not None
-        found = filesystem.read(path)
-        return found.table if columns is None else found.table.select(columns)
+        found = filesystem.read(path).table
+        if filters is not None:
+            wanted = [(name, value) for name, _, value in filters]
+            found = RowTable([r for r in found.rows if all(r[n] == v for n, v in wanted)])
+        return found if columns is None else found.select(columns)
 
     @staticmethod
     def dataset(
@@ -210,8 +230,13 @@ class Rows:
 
     rows: Sequence[dict[str, Any]]
 
-    def to_table(self) -> Rows:
-        return self
+    def to_table(self, filter: Filter | None = None) -> Rows:
+        if filter is None:
+            return self
+        return Rows([row for row in self.rows if row[filter.name] in filter.values])
+
+    def to_batches(self, **settings: object) -> list[RowTable]:
+        return [RowTable(list(self.rows))]
 
     def take(self, numbers: Sequence[int]) -> Rows:
         return Rows([self.rows[number] for number in numbers])

@@ -141,6 +141,7 @@ class Judge:
         found = LedgerRows()
         version = self._tables.newest(self._ledger)
         for path in version.files if version else ():
+            self.checks["compacted"] += path.startswith("compacted-")
             if f"{self._ledger}/{path}" not in self._store.files:
                 raise Violation("files", f"the ledger names {path}, which is gone")
             if path not in self._events:
@@ -148,6 +149,8 @@ class Judge:
             for row in self._events[path]:
                 key = (row["application"], row["sequence"])
                 if row["event"] == "plan":
+                    if key in found.plans:
+                        raise Violation("ledger", f"plan {key} is in the ledger twice")
                     found.plans[key] = row
                 elif row["event"] == "outcome":
                     old = found.outcomes.get(key)

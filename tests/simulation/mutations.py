@@ -53,6 +53,14 @@ PLANS_AND_LEDGER = (
         ),
     ),
     Mutation(
+        "a compaction whose answer was lost is undone",
+        Change(
+            "delta.ledger.ledger_table:Ledger.compact",
+            "if any(file.path == made.path for file in self._seen().snapshot.files()):",
+            "if not self._seen().snapshot.files():",
+        ),
+    ),
+    Mutation(
         "later plans forget the plans that are not in the table",
         Change(
             "delta.ledger.ledger_table:Ledger.enter",

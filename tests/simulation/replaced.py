@@ -20,7 +20,7 @@ import rangeland.run as product
 from rangeland.connection import broker_connection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta import data_files, delta_kernel, quarantine_table, quarantine_writer
-from rangeland.delta.ledger import ledger_files
+from rangeland.delta.ledger import compaction, ledger_files
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.table_path import TablePath
 from rangeland.fetch import fetch_thread
@@ -171,6 +171,9 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
         yield module, "pq", Parquet
     yield ledger_files, "pds", Parquet
     yield ledger_files, "pa", RowArrow
+    # So that histories of a few landings compact their ledgers, several times.
+    yield compaction, "MANY", 5
+    yield compaction, "NEWEST", 2
     yield StoreSettings, "open", _opened
     yield target_table, "DeltaKernel", SimulatedKernel
     yield landing_target, "ThreadPoolExecutor", InlinePool

@@ -50,6 +50,7 @@ def test_histories_land_every_record_once_whatever_fails(stage: Stage, first: in
         if found is not None:
             pytest.fail(explain(scenario(seed), found, stage))
     assert not _missing(counts)
+    assert counts.checks["compacted"] > 0
 
 
 def _missing(counts: Counts) -> dict[str, list[str]]:

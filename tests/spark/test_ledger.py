@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.ledger import compaction
 from rangeland.delta.ledger.events import (
     FileEntry,
     OffsetSpan,
@@ -219,3 +221,82 @@ def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger)
     assert newest is not None
     assert newest.sequence == 2
     assert newest.live == ()
+
+
+def test_old_rows_move_into_one_file_and_nothing_else_changes(
+    few_files: None, kernel: DeltaKernel, ledger: Ledger, sql: Callable[[str], list[Any]]
+) -> None:
+    land(ledger, range(1, 9))
+    assert ledger.enter(plan(9, 9, 10), 8)
+    before = known(ledger)
+    other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
+    assert len(files_of(other)) == 17
+    assert ledger.compact()
+    assert len(files_of(ledger)) == 5
+    assert known(ledger) == before
+    # A driver that has read the ledger before reads on, and adds to what is there now.
+    assert known(other) == before
+    assert other.prepare(outcome(plan(9, 9, 10)))
+    land(other, range(10, 18))  # as many rows as were moved before, so those move again
+    after = known(other)
+    ledger.refresh()
+    assert ledger.compact()
+    assert not ledger.compact()
+    assert known(ledger) == after
+    assert len(files_of(ledger)) == 5
+    rows = sql(f"SELECT event, sequence FROM delta.`{ledger.path}` WHERE sequence < 12")
+    assert len(rows) == len(set(map(tuple, rows))) == 22
+    log = Path(ledger.path.removeprefix("file:")) / "_delta_log"
+    written = [a["add"] for a in actions(log) if "add" in a]
+    moved = [add for add in written if add["path"].startswith("compacted-")]
+    moved += [a["remove"] for a in actions(log) if "remove" in a]
+    assert len(moved) == 2 + 13 + 17 + 1
+    assert not any(action["dataChange"] for action in moved)
+
+
+def test_compaction_gives_way_to_whoever_commits_first(
+    few_files: None, kernel: DeltaKernel, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(ledger, range(1, 9))
+    other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
+    rewrite, before = ledger._files.rewrite, known(ledger)
+
+    def slowly(paths: list[str]) -> DataFile:
+        made = rewrite(paths)
+        assert other.compact()
+        return made
+
+    monkeypatch.setattr(ledger._files, "rewrite", slowly)
+    assert not ledger.compact()
+    assert known(ledger) == before
+    folder = Path(ledger.path.removeprefix("file:"))
+    assert [file.name for file in folder.glob("compacted-*")] == [
+        path for path in files_of(ledger) if path.startswith("compacted-")
+    ]
+
+
+@pytest.fixture
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "MANY", 8)
+    monkeypatch.setattr(compaction, "NEWEST", 4)
+
+
+def land(ledger: Ledger, sequences: range) -> None:
+    for number in sequences:
+        assert ledger.enter(plan(number, number, number + 1), number - 1)
+        assert ledger.prepare(outcome(plan(number, number, number + 1)))
+
+
+def known(ledger: Ledger) -> list[object]:
+    plans = list(ledger.plans())
+    outcomes = [ledger.outcome(APP, one.sequence) for one in plans]
+    found = (ledger.prepared(), list(ledger.outcomes(APP)), ledger.coverage(), ledger.live())
+    return [plans, outcomes, *found, ledger.recent(), ledger.last_sequence(APP), ledger.entered()]
+
+
+def files_of(ledger: Ledger) -> set[str]:
+    return {key.path for key in ledger.events()}
+
+
+def actions(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(x) for path in log.glob("*.json") for x in path.read_text().splitlines()]

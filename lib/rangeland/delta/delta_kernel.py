@@ -208,10 +208,13 @@ class DeltaKernel:
         is_ready: Callable[[], bool] = _always,
         schema: str = "",
         checked: Sequence[TableConstraint] = (),
+        *,
+        moves_rows: bool = False,
     ) -> Committed | AlreadyCommitted | NotReady:
         """One commit that adds ``files``, removes ``removed``, whose rows nobody can read any more,
-        and sets the transaction (application, version) and these table properties. The table has
-        ``schema`` afterwards, if it is given. All rows of the files meet the ``checked``
+        and sets the transaction (application, version) and these table properties. If it
+        ``moves_rows``, the files have the rows of the removed ones, and no data changes. The table
+        has ``schema`` afterwards, if it is given. All rows of the files meet the ``checked``
         constraints; a table that has others is refused. ``is_ready`` is called
         while the table is locked, so no writer that honours the lock can commit between its
         answer and this commit.
@@ -231,8 +234,9 @@ class DeltaKernel:
         now_ms = time.time_ns() // 1_000_000
         # Kernel refuses to add and remove rows in one commit of a table with a change data feed.
         is_change = not removed or snapshot.property(CHANGE_FEED_PROPERTY) != "true"
+        is_change = is_change and not moves_rows
         gone = remove_lines(removed, now_ms, is_change=is_change)
-        actions = "\n".join([add_lines(files), gone]).strip()
+        actions = "\n".join([add_lines(files, is_change=not moves_rows), gone]).strip()
         try:
             with locked(where):
                 if not is_ready():

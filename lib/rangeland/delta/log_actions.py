@@ -20,9 +20,9 @@ _KEPT = ("deletionVector", "baseRowId", "defaultRowCommitVersion")
 _URI_SAFE = "/=:-_.~!$&'()*+,;@"
 
 
-def add_lines(files: Iterable[DataFile]) -> str:
-    """One add action per line."""
-    return "\n".join(json.dumps({"add": _add_action(file)}) for file in files)
+def add_lines(files: Iterable[DataFile], *, is_change: bool = True) -> str:
+    """One add action per line. Not a change are rows that other files of the table had."""
+    return "\n".join(json.dumps({"add": _add_action(file, is_change)}) for file in files)
 
 
 def remove_lines(files: Iterable[AddedFile], now_ms: int, *, is_change: bool = True) -> str:
@@ -45,13 +45,13 @@ def _remove_action(file: AddedFile, now_ms: int, is_change: bool) -> dict[str, A
     return action | {name: value for name, value in kept.items() if value is not None}
 
 
-def _add_action(file: DataFile) -> dict[str, Any]:
+def _add_action(file: DataFile, is_change: bool) -> dict[str, Any]:
     return {
         "path": quote(file.path, safe=_URI_SAFE),
         "partitionValues": dict(file.partition_values),
         "size": file.size_bytes,
         "modificationTime": file.modified_at_ms,
-        "dataChange": True,
+        "dataChange": is_change,
         "stats": file.stats,
     }
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_lock import locked
-from rangeland.errors import Bug, Conflict
+from rangeland.errors import Bug, Conflict, RangelandError
 from rangeland.landing.target_table import TargetTable
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
+
+logger = logging.getLogger(__name__)
 
 
 class TargetLedger:
@@ -66,6 +69,16 @@ class TargetLedger:
 
     def open_or_create(self, path: str) -> None:
         self.found = self.found or Ledger(self._table.kernel, path).open_or_create()
+
+    def compact(self) -> str:
+        """See ``Ledger.compact``. Everything has landed by then, so a failure is a warning, which
+        is returned."""
+        try:
+            self.opened().compact()
+        except RangelandError as error:
+            logger.info("Compacting the ledger failed: %s", error)
+            return f"the ledger was not compacted: {error}"
+        return ""
 
     def register(self) -> None:
         """Gives the ledger of a catalog table a name of its own."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from rangeland.delta.arrow_schema import UTC_MICROS, checked_schema
+from rangeland.delta.arrow_schema import UTC_MICROS, checked_schema, fields_of, schema_json
 from rangeland.delta.ledger.events import (
     LOSS,
     OUTCOME,
@@ -199,6 +199,16 @@ def missing_columns(present: Collection[str]) -> list[str]:
     return [f"`{f.name}` {_SQL[f.type]}" for f in SCHEMA if f.name not in present]
 
 
+def is_complete(ledger_schema: str) -> bool:
+    """Whether a ledger with this schema, as Delta's JSON, has the columns that rows have here, and
+    no others: rows that are read and written again are then the same."""
+    here, there = (
+        {field["name"]: field["type"] for field in fields_of(text)}
+        for text in (schema_json(SCHEMA), ledger_schema)
+    )
+    return here == there
+
+
 def to_row(entry: Entry) -> Record:
     """The event as a row of ``SCHEMA``. A part has its number as the attempt."""
     row = {"event": _EVENTS[type(entry)], **_ROWS.write(entry)}
@@ -273,6 +283,16 @@ _IN_DOCUMENT = {OUTCOME: _kept_and_columns, PART: _receipts, LOSS: _epoch}
 
 def _compact(document: Record) -> str:
     return json.dumps(document, separators=(",", ":"))
+
+
+def stats_of_rows(rows: Sequence[Record]) -> str:
+    """Delta's statistics of a file with these rows, of which only the indexed columns are read."""
+    known = {n: [row[n] for row in rows if row[n] is not None] for n in INDEXED}
+    low, high = ({n: ends(found) for n, found in known.items() if found} for ends in (min, max))
+    nulls = {name: len(rows) - len(found) for name, found in known.items()}
+    return _compact(
+        {"numRecords": len(rows), "minValues": low, "maxValues": high, "nullCount": nulls}
+    )
 
 
 def stats_of(row: Record, rows: int = 1) -> str:

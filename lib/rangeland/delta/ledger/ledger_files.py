@@ -1,13 +1,14 @@
 """The ledger's files: a small Parquet file for the events of one kind in each commit.
 
 A file's statistics say which event its rows are, so most files are never opened. Files that
-``OPTIMIZE`` has made have many events: those are opened and searched.
+compaction or ``OPTIMIZE`` has made have many events: those are opened and searched.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
 from rangeland.delta.data_files import store_error, sync_file
-from rangeland.delta.ledger.event_rows import SCHEMA, stats_of, to_row
+from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, stats_of, stats_of_rows, to_row
 from rangeland.delta.ledger.events import PLAN, Entry
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_metadata import AddedFile
@@ -24,6 +25,8 @@ from rangeland.model import DataFile
 from rangeland.untrusted import JsonFields, Unreadable
 
 OUR_FILES = "part-ledger-"
+COMPACTED = "compacted-ledger-"
+ROW_GROUP_BYTES = 8 << 20
 _KEY_COLUMNS = ["event", "application", "sequence", "entered", "attempt"]
 
 
@@ -63,6 +66,28 @@ class LedgerFiles:
         stats = stats_of(rows[0], len(rows))
         return DataFile(name, size, len(rows), stats, entries[0].written_at_ms)
 
+    def rewrite(self, paths: Sequence[str]) -> DataFile:
+        """Writes the rows of these files into one."""
+        name = f"{COMPACTED}{uuid.uuid4()}.zstd.parquet"
+        full = f"{self._root}/{name}"
+        keys: list[dict[str, object]] = []
+        try:
+            rows = self._dataset([f"{self._root}/{path}" for path in paths])
+            with self._store.open_output_stream(full) as sink:
+                writer = pq.ParquetWriter(sink, SCHEMA, compression="zstd", store_schema=False)
+                for table in _row_groups(rows):
+                    keys += table.select(INDEXED).to_pylist()
+                    writer.write_table(table)
+                writer.close()
+                size = sink.tell()
+            sync_file(self._store, full)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreadable(f"compacting the ledger {self.path}", error) from error
+        return DataFile(name, size, len(keys), stats_of_rows(keys), time.time_ns() // 1_000_000)
+
+    def _dataset(self, paths: list[str]) -> pds.Dataset:
+        return pds.dataset(paths, schema=SCHEMA, format="parquet", filesystem=self._store)
+
     def remove(self, file: DataFile) -> None:
         self._store.delete_file(f"{self._root}/{file.path}")
 
@@ -73,7 +98,7 @@ class LedgerFiles:
         if file.stats and file.path.startswith(OUR_FILES):
             yield self._key_in(file.stats, file.path)
             return
-        for row in self.read(file.path, _KEY_COLUMNS):
+        for row in self.read(file.path, columns=_KEY_COLUMNS):
             yield key_of(row, file.path)
 
     def _key_in(self, stats: str, path: str) -> EventKey:
@@ -90,27 +115,34 @@ class LedgerFiles:
             ) from error
         return EventKey(event, application, sequence, entered, path, attempt)
 
-    def read(self, path: str, columns: list[str] | None = None) -> list[dict[str, object]]:
+    def rows_of(self, key: EventKey) -> list[dict[str, object]]:
+        """The rows of one event; row groups that cannot have it are not read."""
+        wanted = [(name, "==", getattr(key, name)) for name in ("event", "application", "sequence")]
+        return self.read(key.path, wanted)
+
+    def read(
+        self,
+        path: str,
+        wanted: list[tuple[str, str, object]] | None = None,
+        columns: list[str] | None = None,
+    ) -> list[dict[str, object]]:
         full = f"{self._root}/{path}"
         try:
             rows: list[dict[str, object]] = pq.read_table(
-                full, filesystem=self._store, columns=columns, partitioning=None
+                full, filesystem=self._store, columns=columns, partitioning=None, filters=wanted
             ).to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable(f"reading the ledger file {full}", error) from error
         return rows
 
-    def read_all(self, paths: Iterable[str]) -> list[dict[str, object]]:
-        """The rows of many files, read at once."""
+    def read_all(self, paths: Iterable[str], events: Collection[str]) -> list[dict[str, object]]:
+        """The rows of many files, read at once, that are events of these kinds."""
         full = sorted({f"{self._root}/{path}" for path in paths})
         if not full:
             return []
         try:
-            rows: list[dict[str, object]] = (
-                pds.dataset(full, schema=SCHEMA, format="parquet", filesystem=self._store)
-                .to_table()
-                .to_pylist()
-            )
+            found = self._dataset(full).to_table(filter=pds.field("event").isin([*events]))
+            rows: list[dict[str, object]] = found.to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable(f"reading the ledger {self.path}", error) from error
         return rows
@@ -127,6 +159,18 @@ class LedgerFiles:
 
     def broken(self, why: str) -> Bug:
         return Bug(f"the ledger {self.path} contradicts itself", why=why)
+
+
+def _row_groups(rows: pds.Dataset) -> Iterator[pa.Table]:
+    """Tables that take a bounded amount of memory, however many rows there are."""
+    held: list[pa.RecordBatch] = []
+    for batch in rows.to_batches(batch_readahead=2, fragment_readahead=4):
+        held.append(batch)
+        if sum(one.nbytes for one in held) > ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def key_of(row: dict[str, object], path: str) -> EventKey:

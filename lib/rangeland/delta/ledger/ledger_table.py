@@ -6,8 +6,8 @@ first has entered. Outcomes are prepared once per plan; the first writer wins. D
 share a plan append parts of it first, each after reading all earlier parts.
 
 No Spark job runs here. A row is one small Parquet file, its statistics say which event it is,
-and only the files that are needed are opened. Users may run ``OPTIMIZE``: files with many rows
-are opened and searched.
+and only the files that are needed are opened. ``compact`` moves older rows into larger files, and
+users may run ``OPTIMIZE``: files with many rows are opened and searched.
 """
 
 from __future__ import annotations
@@ -15,10 +15,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from rangeland.delta.arrow_schema import names_in, schema_json
 from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, to_row
+from rangeland.delta.ledger.compaction import is_due, rows_in, to_compact
+from rangeland.delta.ledger.event_rows import (
+    SCHEMA,
+    from_row,
+    is_complete,
+    missing_columns,
+    to_row,
+)
 from rangeland.delta.ledger.events import (
     LOSS,
     OUTCOME,
@@ -36,12 +44,13 @@ from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_
 from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
 from rangeland.delta.table_path import TablePath
 from rangeland.delta.table_snapshot import Committed, Snapshot
-from rangeland.errors import Bug
+from rangeland.errors import Bug, Conflict
 from rangeland.model import DataFile
 
 FOLDER = "_rangeland/ledger"
 PLANS = "rangeland/plans"
 LOSSES = "rangeland/losses"
+COMPACTIONS = "rangeland/compactions"
 logger = logging.getLogger(__name__)
 
 _CONFIGURATION = {
@@ -57,6 +66,24 @@ class _LedgerView:
 
     snapshot: Snapshot
     keys: tuple[EventKey, ...]
+
+    @cached_property
+    def last_attempts(self) -> dict[tuple[str, str, int], EventKey]:
+        """The keys by event, application and sequence; of several attempts the last one."""
+        return {
+            (key.event, key.application, key.sequence): key
+            for key in sorted(self.keys, key=lambda key: key.attempt)
+        }
+
+    @cached_property
+    def live(self) -> list[EventKey]:
+        """The plans without an outcome."""
+        return [
+            key
+            for key in self.keys
+            if key.event == PLAN
+            and (OUTCOME, key.application, key.sequence) not in self.last_attempts
+        ]
 
 
 class Ledger:
@@ -164,9 +191,8 @@ class Ledger:
         outcomes: dict[tuple[str, int], OutcomeEvent] = {}
         plans: dict[tuple[str, int], PlanEvent] = {}
         wanted = (PLAN, OUTCOME)
-        for row in self._files.read_all(k.path for k in self.events() if k.event in wanted):
-            if row["event"] not in wanted:
-                continue
+        paths = (k.path for k in self.events() if k.event in wanted)
+        for row in self._files.read_all(paths, wanted):
             entry = from_row(row)
             key = (entry.application, entry.sequence)
             if isinstance(entry, PlanEvent):
@@ -186,7 +212,7 @@ class Ledger:
         keys = [k for k in self.events() if k.event == LOSS]
         if application:
             keys = [k for k in keys if (k.application, k.sequence) == plan]
-        found = [from_row(r) for r in self._files.read_all(k.path for k in keys) if _is_loss(r)]
+        found = [from_row(r) for r in self._files.read_all((k.path for k in keys), (LOSS,))]
         losses = [one for one in found if isinstance(one, LossEvent) and self._counts(one)]
         if application:
             losses = [one for one in losses if (one.application, one.sequence) == plan]
@@ -200,16 +226,15 @@ class Ledger:
 
     def has_losses(self, application: str, sequence: int) -> bool:
         """Opens no file."""
-        wanted = (LOSS, application, sequence)
-        return any((k.event, k.application, k.sequence) == wanted for k in self.events())
+        return self._key(LOSS, application, sequence) is not None
 
     def live_plans(self) -> list[PlanEvent]:
         """Plans without an outcome, oldest first: still running, or left by a run that died."""
-        return [self._plan_at(key) for key in self._live_keys()]
+        return [self._plan_at(key) for key in self._seen().live]
 
     def live(self) -> list[tuple[str, int]]:
         """(application, sequence) of the plans without an outcome. Opens no file."""
-        return [(key.application, key.sequence) for key in self._live_keys()]
+        return [(key.application, key.sequence) for key in self._seen().live]
 
     def coverage(self) -> Spans:
         """What is landed. Reads the newest plan, and the outcomes of the plans that were live when
@@ -325,6 +350,35 @@ class Ledger:
             return
         self._view = _LedgerView(done.snapshot, in_order([*view.keys, *added]))
 
+    # --- compaction ---------------------------------------------------------------------
+
+    def compact(self) -> bool:
+        """Moves the rows of older files into one, if there are many files. Nothing is lost
+        whatever happens: rows move in one commit, and only if no other commit came between. True
+        if they were moved."""
+        if not is_due({key.path for key in self.events()}):
+            return False
+        self.refresh()
+        snapshot = self._seen().snapshot
+        old = to_compact(list(snapshot.files()))
+        if not old or not is_complete(snapshot.schema_json):
+            return False
+        made = self._files.rewrite([file.path for file in old])
+        if made.rows != sum(map(rows_in, old)):
+            raise self._files.broken(f"{len(old)} of its files have {made.rows} rows")
+        number = (snapshot.transaction_version(COMPACTIONS) or 0) + 1
+        what = ([made], (COMPACTIONS, number), snapshot.version, old)
+        try:
+            self._kernel.append(snapshot, *what, moves_rows=True)
+        except Conflict:
+            logger.info("Did not compact the ledger: another driver came first")
+        self.refresh()
+        if any(file.path == made.path for file in self._seen().snapshot.files()):
+            logger.info("Compacted %d files of the ledger", len(old), extra={"ledger": self.path})
+            return True
+        self._files.remove(made)
+        return False
+
     # --- the view -----------------------------------------------------------------------
 
     def _seen(self) -> _LedgerView:
@@ -341,16 +395,8 @@ class Ledger:
         keys = [key for file in snapshot.files() for key in self._files.keys_of(file)]
         return _LedgerView(snapshot, in_order(keys))
 
-    def _live_keys(self) -> list[EventKey]:
-        done = {(k.application, k.sequence) for k in self.events() if k.event == OUTCOME}
-        return [
-            k for k in self.events() if k.event == PLAN and (k.application, k.sequence) not in done
-        ]
-
     def _key(self, event: str, application: str, sequence: int) -> EventKey | None:
-        wanted = (event, application, sequence)
-        found = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
-        return max(found, key=lambda k: k.attempt, default=None)
+        return self._seen().last_attempts.get((event, application, sequence))
 
     def _plan_at(self, key: EventKey) -> PlanEvent:
         entry = self._entry(key)
@@ -365,15 +411,7 @@ class Ledger:
         return entry
 
     def _entry(self, key: EventKey) -> Entry:
-        for row in self._files.read(key.path):
-            if (row["event"], row["application"], row["sequence"]) == (
-                key.event,
-                key.application,
-                key.sequence,
-            ) and (row["attempt"] or 0) == key.attempt:
+        for row in self._files.rows_of(key):
+            if (row["attempt"] or 0) == key.attempt:
                 return from_row(row)
         raise self._files.broken(f"{key.path} does not hold {key.event} {key.sequence}")
-
-
-def _is_loss(row: dict[str, object]) -> bool:
-    return row["event"] == LOSS
