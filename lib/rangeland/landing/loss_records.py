@@ -14,6 +14,7 @@ from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePa
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.plan import PLAN_JSON, Plan
 from rangeland.planning.policy import WHOLE_LOG, Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
@@ -127,8 +128,9 @@ def _read_with(plan: Plan, loss: Loss) -> list[Interval]:
 def _topic_ids(plan: Plan) -> dict[int, str | None]:
     """The topic id of each slice: a plan may have ranges of several incarnations."""
     found = {}
+    ranges = by_partition(plan.ranges)
     for s in plan.slices:
-        here = [r for r in plan.ranges if r.partition == s.partition]
+        here = ranges.get(s.partition, [])
         holding = [r for r in here if r.from_offset <= s.from_offset < r.until_offset]
         ids = [r.topic_id for r in holding or here]
         found[s.index] = s.topic_id or next(iter(ids), None)

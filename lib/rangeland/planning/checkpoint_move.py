@@ -13,6 +13,7 @@ from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, subtract
+from rangeland.planning.partition_groups import by_partition
 from rangeland.wording import counted
 
 
@@ -53,11 +54,12 @@ def left_behind(
     """The offsets that a plan's checkpoint passes over and that neither it nor any other plan
     lands."""
     found = []
+    planned = by_partition(ranges)
     for partition, mark in sorted(before.items()):
         new = after.get(partition, mark)
         if not _same_life(mark, new.topic_id) or new.until_offset <= mark.until_offset:
             continue
-        mine = [(r.from_offset, r.until_offset) for r in ranges if r.partition == partition]
+        mine = [(r.from_offset, r.until_offset) for r in planned.get(partition, ())]
         there = sorted([*mine, *landed.of(partition, new.topic_id)])
         found += [
             Range(partition, start, end, new.topic_id)

@@ -8,11 +8,12 @@ ends. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from rangeland.model import Leader, Partition, Survey
+from rangeland.model import Leader, Partition, Range, Survey
 from rangeland.planning.incarnation import LogMark, recreated, recreation, since, without_known
 from rangeland.planning.intervals import subtract
+from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
@@ -29,16 +30,18 @@ def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark
         left = subtract((receipt.from_offset, receipt.until_offset), sorted(gone))
         for _, until in left:
             ends[receipt.partition] = max(until, ends.get(receipt.partition, until))
+    ranges = by_partition(plan.ranges)
     return {
-        partition: _mark(until, _id_before(until, plan, partition), plan.checkpoint.get(partition))
+        partition: _mark(
+            until, _id_before(until, ranges.get(partition, ())), plan.checkpoint.get(partition)
+        )
         for partition, until in ends.items()
     }
 
 
-def _id_before(until: int, plan: Plan, partition: Partition) -> str | None:
+def _id_before(until: int, here: Sequence[Range]) -> str | None:
     """The topic id of the range that was read up to there: a plan of missing rows may also have
     ranges of an earlier incarnation, which are lost."""
-    here = [r for r in plan.ranges if r.partition == partition]
     holding = [r for r in here if r.from_offset < until <= r.until_offset]
     return next((r.topic_id for r in holding or here), None)
 

@@ -29,6 +29,7 @@ from rangeland.planning.intervals import subtract
 from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.missing_partitions import not_believed, why_unreachable
+from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.retention_risk import RetentionRisk, at_risk
@@ -305,6 +306,7 @@ def _losses_inside(
     ranges: Sequence[Range], losses: Sequence[Loss], verdicts: Sequence[LossKind]
 ) -> list[Loss]:
     """The losses of these kinds inside the ranges of a plan: part of its proof."""
+    wanted = by_partition(loss for loss in losses if loss.verdict in verdicts)
     return [
         replace(
             loss,
@@ -312,17 +314,16 @@ def _losses_inside(
             until_offset=min(r.until_offset, loss.until_offset),
         )
         for r in ranges
-        for loss in losses
-        if loss.verdict in verdicts
-        and loss.partition == r.partition
-        and max(r.from_offset, loss.from_offset) < min(r.until_offset, loss.until_offset)
+        for loss in wanted.get(r.partition, ())
+        if max(r.from_offset, loss.from_offset) < min(r.until_offset, loss.until_offset)
     ]
 
 
 def _readable(ranges: list[Range], losses: list[Loss]) -> list[Range]:
     left: list[Range] = []
+    at = by_partition(losses)
     for r in ranges:
-        gone = [(x.from_offset, x.until_offset) for x in losses if x.partition == r.partition]
+        gone = [(x.from_offset, x.until_offset) for x in at.get(r.partition, ())]
         for start, end in subtract((r.from_offset, r.until_offset), gone):
             left.append(Range(r.partition, start, end, r.topic_id, share_of(r, start, end)))
     return left

@@ -7,7 +7,7 @@ shortened to what is accounted for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rangeland.errors import ProofFailed
@@ -55,7 +55,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
             )
         _check_receipt(piece, receipt)
     pieces: dict[Partition, list[_Piece]] = {}
-    served: dict[tuple[Partition, int], str] = {}
+    served: dict[Partition, list[tuple[int, str]]] = {}
     not_read: dict[Partition, list[Interval]] = {}
     for piece in plan.slices:
         receipt = receipts[piece.index]
@@ -66,7 +66,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
         entry = (*ends, receipt.counts, receipt.gaps, receipt.offsets)
         pieces.setdefault(piece.partition, []).append(entry)
         if receipt.leader:
-            served[piece.partition, piece.from_offset] = receipt.leader
+            served.setdefault(piece.partition, []).append((piece.from_offset, receipt.leader))
     for loss in plan.losses:
         gone = (loss.from_offset, loss.until_offset)
         entry = (*gone, Counts(lost=loss.width), (gone,), loss.width)
@@ -76,7 +76,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
     return [
         replace(
             _prove_range(r, pieces.get(r.partition, [])),
-            leader=_last_leader(r, served),
+            leader=_last_leader(r, served.get(r.partition, [])),
             in_bytes=r.partition in in_bytes,
         )
         for whole in plan.ranges
@@ -96,12 +96,8 @@ def _accounted(r: Range, not_read: list[Interval]) -> list[Range]:
     ]
 
 
-def _last_leader(r: Range, served: Mapping[tuple[Partition, int], str]) -> str:
-    inside = [
-        (start, leader)
-        for (partition, start), leader in served.items()
-        if partition == r.partition and r.from_offset <= start < r.until_offset
-    ]
+def _last_leader(r: Range, served: Iterable[tuple[int, str]]) -> str:
+    inside = [one for one in served if r.from_offset <= one[0] < r.until_offset]
     return max(inside)[1] if inside else ""
 
 

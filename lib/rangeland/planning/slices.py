@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapreplace
 from itertools import pairwise
 from math import ceil
 
 from rangeland.model import Address, LogState, Partition, Range, Slice
+from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.retention_risk import RetentionRisk
 
 SMALLEST_SLICE_BYTES = 8 << 20
@@ -59,14 +61,16 @@ def cut(
     slices: list[Slice] = []
     for r, count in zip(ranges, pieces, strict=True):
         slices += _cut_one(r, count, len(slices), logs.get(r.partition))
-    return [replace(s, is_urgent=True) if _is_urgent(s, risks) else s for s in slices]
+    at_risk = by_partition(risks)
+    return [
+        replace(s, is_urgent=True) if _is_urgent(s, at_risk.get(s.partition, ())) else s
+        for s in slices
+    ]
 
 
 def _is_urgent(piece: Slice, risks: Sequence[RetentionRisk]) -> bool:
     return any(
-        piece.partition == risk.partition
-        and piece.from_offset < risk.until_offset
-        and risk.from_offset < piece.until_offset
+        piece.from_offset < risk.until_offset and risk.from_offset < piece.until_offset
         for risk in risks
     )
 
@@ -138,9 +142,9 @@ def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list
 
 def _spread(group: Sequence[Slice], count: int) -> list[list[Slice]]:
     tasks: list[list[Slice]] = [[] for _ in range(count)]
-    sizes = [0] * count
+    lightest = [(0, 0, number) for number in range(count)]  # bytes, slices and number: a heap
     for piece in sorted(group, key=lambda s: (not s.is_urgent, -s.estimated_bytes, s.index)):
-        lightest = min(range(count), key=lambda i: (sizes[i], len(tasks[i])))
-        tasks[lightest].append(piece)
-        sizes[lightest] += piece.estimated_bytes
+        held_bytes, held, number = lightest[0]
+        tasks[number].append(piece)
+        heapreplace(lightest, (held_bytes + piece.estimated_bytes, held + 1, number))
     return [sorted(task, key=lambda s: (not s.is_urgent, s.index)) for task in tasks if task]
