@@ -102,8 +102,7 @@ class History:
         elif kind != "vacuum":
             self._change(kind, arg, rng)
         elif not self.displaced.is_open and not self.tables.is_locked(self.judge.table):
-            version = self.tables.newest(self.judge.table)
-            self.store.vacuum(self.judge.table, version.files if version else ())
+            self.table_faults.vacuum()
 
     def _change(self, kind: str, arg: int, rng: random.Random) -> None:
         topic = self.cluster.topics[TOPIC]

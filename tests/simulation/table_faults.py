@@ -43,7 +43,7 @@ class TableFaults:
             return  # what is checked under the lock stays for milliseconds
         files = sorted(version.files)
         match kind:
-            case "optimize":
+            case "optimize" if len(files) > 1:  # else there is nothing to combine
                 self._rewrite(files, self._rows(files), "OPTIMIZE", {})
             case "overwrite":
                 self._undo(self._rows(files))
@@ -63,6 +63,18 @@ class TableFaults:
                 self._restore(rng)
             case "forget-transactions":
                 self._tables.logs[self._table].forget_transactions()
+
+    def vacuum(self) -> None:
+        """It commits its start and its end."""
+        version = self._tables.newest(self._table)
+        if version is None:
+            return
+        self._commit("VACUUM START")
+        self._store.vacuum(self._table, version.files)
+        self._commit("VACUUM END")
+
+    def _commit(self, operation: str) -> None:
+        self._rewrite((), (), operation, {})
 
     def _restore(self, rng: random.Random) -> None:
         log = self._tables.logs[self._table]
