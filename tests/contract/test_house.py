@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import docs
+from tests import check, docs
 
 LIBRARY = docs.ROOT / "lib/rangeland"
 FAMILY = {"jafka", "kafka", "rocketmq", "zookeeper"}
@@ -153,3 +153,14 @@ def test_each_module_that_logs_calls_its_logger_so() -> None:
     names = {p: made.findall(p.read_text(encoding="utf-8")) for p in MODULES}
     assert sum(map(bool, names.values())) > 20
     assert {str(p): found for p, found in names.items() if found not in ([], ["logger"])} == {}
+
+
+def test_the_slow_run_has_the_rings_with_slow_tests() -> None:
+    """A ring that is left out is never run, and pytest fails in one that has none."""
+    mark = re.compile(r"pytest\.mark\.slow")
+    marked = {
+        path.relative_to(docs.ROOT / "tests").parts[0]
+        for path in (docs.ROOT / "tests").rglob("test_*.py")
+        if mark.search(path.read_text(encoding="utf-8"))
+    }
+    assert sorted(check.SLOW_RINGS) == sorted(marked)
