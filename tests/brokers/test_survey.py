@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from rangeland.model import Partition, Survey
 from rangeland.testing.client_library import consumer, library
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
+from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producing import (
     Record,
     create_topic,
@@ -138,7 +140,8 @@ def test_a_thousand_partitions_cost_the_requests_of_ten(
     for count in (10, 1000):
         name = f"{topic}-{count}"
         create_topic(kafka.bootstrap, name, partitions=count)
-        look(settings, topics=(name,), groups=("g",))  # the broker may still be making logs
+        # The broker may still be making logs.
+        look(replace(settings, survey_ms=PATIENCE_S * 1000), topics=(name,), groups=("g",))
         with spied_requests(monkeypatch) as requests:
             started = time.monotonic()
             surveys[count] = look(settings, topics=(name,), times_ms=(0,), groups=("g",))
