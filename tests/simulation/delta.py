@@ -3,7 +3,10 @@
 ``SimulatedKernel`` is the product's ``DeltaKernel`` with the calls to Java replaced; what that
 class itself decides stays the product's own. Commits are blind appends as Kernel makes them: a
 commit on an older version succeeds, unless one of those in between changed the table's metadata or
-has the same transaction.
+has the same transaction or a later one of the same application.
+
+In one way it differs from Kernel: a version that was loaded knows its files and transactions, also
+once its log is gone. Kernel reads them from the log that is at the path when it is asked.
 """
 
 from __future__ import annotations
@@ -239,10 +242,12 @@ class SimulatedKernel(DeltaKernel):
         self._refused("delta.files", f"listing the files of {snapshot.path}")
         yield from snapshot._java.version.files.values()
 
-    def commits(self, path: str, since: int = 0) -> list[CommitMetadata]:
+    def _commits(self, path: str, since: int) -> list[CommitMetadata]:
         self._refused("delta.history", f"reading the history of {path}")
         log = self._tables.logs.get(TablePath.parse(path).key)
-        return [c.metadata for c in log.commits if c.metadata.version >= since] if log else []
+        if log is None:
+            raise java_errors.NoTable("there is no Delta log")
+        return [c.metadata for c in log.commits if c.metadata.version >= since]
 
     # --- writing ------------------------------------------------------------------------
 
@@ -280,7 +285,7 @@ class SimulatedKernel(DeltaKernel):
             raise StorageFailed(f"committing to {snapshot.path}", why="its log is gone")
         if self._tables.needs_lock:
             self._take_time(key, log)
-        self._check(log, snapshot, transaction, expected_version, properties)
+        self._check(log, snapshot, transaction, expected_version)
         actions = [json.loads(line) for line in text.splitlines() if line]
         adds = [added_file({"deletionVector": None, **a["add"]}) for a in actions if "add" in a]
         gone = frozenset(a["remove"]["path"] for a in actions if "remove" in a)
@@ -299,12 +304,14 @@ class SimulatedKernel(DeltaKernel):
         made = CommitMetadata(
             version.number, self._world.clock_ms(), "WRITE", {application: sequence}
         )
-        log.append(version, Commit(made, bool(properties or schema), gone))
+        # Kernel writes no metadata for properties that are set already, as far as it has loaded.
+        is_set = properties.items() <= snapshot._java.version.configuration.items()
+        log.append(version, Commit(made, bool(schema) or not is_set, gone))
         self._world.log(f"committed {application} {sequence} to {key}: {len(adds)} files")
         if found == "lost":
             raise StorageFailed(f"committing to {snapshot.path}", why="the answer was lost")
-        if found == "lost-then-tried-again":
-            raise java_errors.StaleTransaction("its own commit is found at the second try")
+        if found == "lost-then-tried-again":  # it finds its own commit at the second try
+            self._check(log, snapshot, transaction, expected_version)
         last = version.number == snapshot.version + 1
         own = self._snapshot(snapshot.path, version, is_own=True) if last else None
         return Committed(version.number, own)
@@ -323,17 +330,17 @@ class SimulatedKernel(DeltaKernel):
         snapshot: Snapshot,
         transaction: tuple[str, int],
         expected_version: int | None,
-        properties: Mapping[str, str],
     ) -> None:
-        """What Kernel checks of the commits since the snapshot."""
+        """What Kernel checks of each commit since the snapshot, oldest first."""
         since = [c for c in log.commits if c.metadata.version > snapshot.version]
         if since and expected_version is not None:
             raise Conflict(f"committing to {snapshot.path}", why="the table has moved on")
         application, sequence = transaction
-        if any(application in commit.metadata.transactions for commit in since):
-            raise java_errors.StaleTransaction(f"{application} {sequence}")
-        if any(commit.changes for commit in since):
-            raise Conflict(f"committing to {snapshot.path}", why="the metadata was changed")
+        for commit in since:
+            if commit.changes:
+                raise Conflict(f"committing to {snapshot.path}", why="the metadata was changed")
+            if commit.metadata.transactions.get(application, -1) >= sequence:
+                raise java_errors.StaleTransaction(f"{application} {sequence}")
 
     def _check_removed(self, log: DeltaLog, snapshot: Snapshot, gone: frozenset[str]) -> None:
         since = [c for c in log.commits if c.metadata.version > snapshot.version]

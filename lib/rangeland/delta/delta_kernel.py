@@ -143,8 +143,15 @@ class DeltaKernel:
     def commits(self, path: str, since: int = 0) -> list[CommitMetadata]:
         """The entries of the log from version ``since`` on, oldest first, without those that
         the log's retention has removed."""
-        with translated(f"reading the history of {path}"):
-            return self._history.commits(self.engine, path, since)
+        what = f"reading the history of {path}"
+        try:
+            with translated(what):
+                return self._commits(path, since)
+        except java_errors.NoTable:
+            raise _no_table(what) from None
+
+    def _commits(self, path: str, since: int) -> list[CommitMetadata]:
+        return self._history.commits(self.engine, path, since)
 
     # --- writing ------------------------------------------------------------------------
 
@@ -262,11 +269,7 @@ class DeltaKernel:
             return table
         snapshot = self.load(table)
         if snapshot is None:
-            raise TableRefused(
-                f"committing to {table}",
-                why="there is no Delta table",
-                do="Check that nobody has moved or dropped it",
-            )
+            raise _no_table(f"committing to {table}")
         return snapshot
 
     def _append(
@@ -333,6 +336,12 @@ class DeltaKernel:
             except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
                 warnings.append(str(error))
         return warnings
+
+
+def _no_table(what: str) -> TableRefused:
+    return TableRefused(
+        what, why="there is no Delta table", do="Check that nobody has moved or dropped it"
+    )
 
 
 def _moved(where: str, expected: int | None) -> Conflict:

@@ -116,7 +116,11 @@ def land(
     except Conflict:
         theirs = kernel.load(where)
         may_evolve = bool(columns) and not removed
-        if theirs is None or not _may_try_again(theirs, snapshot, to_set, may_evolve=may_evolve):
+        if theirs is None or theirs.table_id != snapshot.table_id:
+            raise
+        has_landed = (theirs.transaction_version(application) or 0) >= sequence
+        may_retry = has_landed or _may_try_again(theirs, snapshot, to_set, may_evolve=may_evolve)
+        if not may_retry:
             raise
         how = (since, removed, properties, columns, checked)
         return land(kernel, theirs, application, sequence, files, *how)
@@ -150,7 +154,7 @@ def _may_try_again(
     a schema that another commit has changed, if the files still fit it."""
     is_set = bool(to_set) and not _to_set(theirs, to_set)
     is_evolved = may_evolve and theirs.schema_json != ours.schema_json
-    return theirs.table_id == ours.table_id and (is_set or is_evolved)
+    return is_set or is_evolved
 
 
 def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:

@@ -1,0 +1,47 @@
+"""What becomes of a landing that Kernel refuses because of commits since its snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rangeland.delta.table_commit import CommittedOutcome, land
+from rangeland.errors import Conflict
+from tests.simulation.delta import SimulatedKernel, Tables
+from tests.simulation.replaced import simulated
+from tests.simulation.world import World
+
+PATH = "mem://lake/orders"
+JOB = "rangeland/a"
+SCHEMA = '{"type": "struct", "fields": []}'
+
+
+@pytest.fixture
+def kernel() -> Iterator[SimulatedKernel]:
+    with simulated() as stage:
+        stage.world = World(0)
+        stage.tables = Tables(stage.world)
+        yield SimulatedKernel(stage)
+
+
+def test_a_plan_that_another_driver_landed_is_found_after_a_change_of_the_table(
+    kernel: SimulatedKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rangeland.delta.table_commit.missing_files", lambda *_: ())
+    old = kernel.create(PATH, SCHEMA)
+    kernel.append(PATH, [], ("people", 1), properties={"note": "x"})
+    assert land(kernel, PATH, JOB, 1, []) == CommittedOutcome(2, is_new=True)
+    assert land(kernel, old, JOB, 1, []) == CommittedOutcome(2, is_new=False)
+    with pytest.raises(Conflict):
+        land(kernel, old, JOB, 2, [])
+
+
+def test_a_later_sequence_lands_on_a_version_before_the_earlier_one(
+    kernel: SimulatedKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rangeland.delta.table_commit.missing_files", lambda *_: ())
+    old = kernel.create(PATH, SCHEMA)
+    assert land(kernel, old, JOB, 1, []) == CommittedOutcome(1, is_new=True)
+    assert land(kernel, old, JOB, 2, []) == CommittedOutcome(2, is_new=True)
+    assert land(kernel, old, JOB, 2, []) == CommittedOutcome(2, is_new=False)
