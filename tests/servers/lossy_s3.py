@@ -11,6 +11,7 @@ import random
 import socket
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from typing import Self
@@ -44,7 +45,8 @@ class Loss(StrEnum):
 class LossyS3(Startable):
     """``port`` is the proxy's. ``share``, from 0 to 1, of the conditional writes lose their answer
     in one of the ways of ``losses``; ``done`` counts how many did. ``claims_all``: a refused
-    one is answered as if the store had ignored its condition."""
+    one is answered as if the store had ignored its condition. ``on_created`` is called with the
+    path of each object that was created, before its writer hears of it."""
 
     def __init__(self, server_port: int, seed: int) -> None:
         self._server = ("127.0.0.1", server_port)
@@ -54,6 +56,7 @@ class LossyS3(Startable):
         self.losses: tuple[Loss, ...] = tuple(Loss)
         self.share = 0.0
         self.claims_all = False
+        self.on_created: Callable[[str], None] | None = None
         self.done: Counter[str] = Counter()
         self.port = 0
 
@@ -111,6 +114,8 @@ class LossyS3(Startable):
         if self.claims_all and answer.startswith(b"HTTP/1.1 412"):
             client.to.sendall(_DONE)
             return False
+        if self.on_created and _is_conditional(head) and answer.startswith(b"HTTP/1.1 200"):
+            self.on_created(head.split(b" ", 2)[1].decode())
         if loss is Loss.FAILED:
             client.to.sendall(_UNAVAILABLE)
         if loss is not None:
@@ -120,11 +125,15 @@ class LossyS3(Startable):
 
     def _loss(self, head: bytes) -> Loss | None:
         with self._lock:
-            if b"\r\nif-none-match: *" not in head.lower():
+            if not _is_conditional(head):
                 return None
             loss = self._chance.choice(self.losses) if self._chance.random() < self.share else None
             self.done["passed on" if loss is None else loss.name] += 1
             return loss
+
+
+def _is_conditional(head: bytes) -> bool:
+    return b"\r\nif-none-match: *" in head.lower()
 
 
 class _Side:

@@ -174,6 +174,49 @@ def test_a_store_that_ignores_the_condition_is_refused_before_anything_is_commit
     assert len(entries(s3, alone)) == 1
 
 
+def test_a_store_whose_objects_are_tidied_away_between_two_requests_is_not_refused(
+    spark: Any, far: str, lossy: LossyS3, s3: S3Server
+) -> None:
+    """The object with a fixed name may be anybody's, so somebody may delete it."""
+    store, deleted = s3.filesystem(), Counter[str]()
+
+    def tidy(path: str) -> None:
+        if path.endswith("/.rangeland-put-if-absent"):
+            store.delete_file(path.lstrip("/"))
+            deleted[path] += 1
+
+    lossy.on_created = tidy
+    assert create(DeltaKernel(spark), far).version == 0
+    assert list(deleted.values()) == [2]
+    left = s3.keys_in(f"{far.removeprefix('s3a://')}/_delta_log")
+    assert not [key for key in left if "put-if-absent" in key]
+
+
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["heeded", "ignored"])
+def test_drivers_that_make_sure_of_the_store_at_once_agree(
+    spark: Any, far: str, lossy: LossyS3, s3: S3Server, is_ignored: bool
+) -> None:
+    """Each is a first driver: the JVM remembers only a store that has heeded the condition."""
+    lossy.claims_all = is_ignored
+    together = threading.Barrier(4)
+    ends: list[object] = []
+
+    def drive(name: str) -> None:
+        kernel = DeltaKernel(spark, name)
+        together.wait(PATIENCE_S)
+        try:
+            ends.append(create(kernel, f"{far}-{name}").version)
+        except TableRefused as refused:
+            ends.append(type(refused))
+
+    drivers = [threading.Thread(target=drive, args=(name,)) for name in "abcd"]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join(PATIENCE_S)
+    assert ends == [TableRefused if is_ignored else 0] * 4
+
+
 # --- races -------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashSet;
 import java.util.Set;
+import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -180,26 +181,50 @@ class ExclusiveFile extends HadoopOutputFile {
 
   /**
    * Makes sure, once per bucket, that the store heeds the condition: some ignore what they do not
-   * know. A fixed object is created; from the second time on the store must refuse it.
+   * know. A store refuses a fixed object to all but its first driver. Whoever may create it twice may
+   * have lost it in between to somebody who tidies up, so an object that nobody else knows decides.
    */
   private void probe(FileSystem store) throws IOException {
     String bucket = store.getUri().toString();
-    Path target = new Path(path.getParent(), PROBE);
+    if (PROBED.contains(bucket)) {
+      return;
+    }
+    if (!refuses(store, new Path(path.getParent(), PROBE))) {
+      Path own = new Path(path.getParent(), PROBE + "-" + UUID.randomUUID());
+      try {
+        if (!refuses(store, own)) {
+          throw new ConditionIgnoredException(bucket);
+        }
+      } finally {
+        deleteIfAllowed(store, own);
+      }
+    }
+    PROBED.add(bucket);
+  }
+
+  /** Whether an object cannot be created twice. */
+  private static boolean refuses(FileSystem store, Path target) throws IOException {
     int created = 0;
-    for (int attempt = 1; !PROBED.contains(bucket); attempt++) {
+    for (int attempt = 1; created < 2; attempt++) {
       try {
         put(store, target, PROBE_CONTENT);
         created++;
       } catch (IOException failure) {
         if (isRefusal(failure)) {
-          PROBED.add(bucket);
-        } else {
-          pauseOrThrow(failure, attempt);
+          return true;
         }
+        pauseOrThrow(failure, attempt);
       }
-      if (created == 2) {
-        throw new ConditionIgnoredException(bucket);
-      }
+    }
+    return false;
+  }
+
+  /** An object that stays does no harm. */
+  private static void deleteIfAllowed(FileSystem store, Path target) {
+    try {
+      store.delete(target, false);
+    } catch (IOException stays) {
+      return;
     }
   }
 
