@@ -5,8 +5,6 @@ The frames of the broker are scripted.
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,14 +18,12 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_login import login
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import JobFileError
-from tests.build_cache import kept, pip_install
-from tests.servers.kerberos import REALM, KeyCenter
+from tests.servers.kerberos import REALM, KeyCenter, gssapi_library
 from tests.unit.test_authentication import SHAKEN, converse, said
 
 pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 
 SERVICE, HOST, USER = "log", "127.0.0.1", "lander"
-GSSAPI = "gssapi==1.12.0"
 
 LogIn = Callable[[KerberosSettings], str]
 
@@ -51,15 +47,7 @@ def service(center: KeyCenter) -> Path:
 @pytest.fixture
 def log_in(center: KeyCenter, service: Path, monkeypatch: pytest.MonkeyPatch) -> LogIn:
     """Logs in, with a library that is built once; returns whom the service has let in."""
-    if shutil.which("krb5-config") is None:
-        pytest.skip("gssapi is built with krb5-config (package libkrb5-dev)")
-    made_of = f"{sys.version_info[:2]} {GSSAPI} with what it needs"
-    place = kept(
-        "packages",
-        made_of,
-        lambda target: pip_install(Path(sys.executable), ["--target", str(target), GSSAPI]),
-    )
-    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.syspath_prepend(str(gssapi_library()))
     for name in ("KRB5_CONFIG", "KRB5_KDC_PROFILE"):
         monkeypatch.setenv(name, center.environment[name])
     monkeypatch.delenv("KRB5CCNAME", raising=False)

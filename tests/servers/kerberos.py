@@ -1,22 +1,29 @@
 """A key distribution center on this machine: MIT Kerberos, as Debian packs it (krb5-kdc).
 
 Realm, database and keytabs are in a folder of its own. Skips the test where it is not installed.
+`KerberosCluster` is a Kafka broker whose second listener lets in nobody without a ticket.
 """
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from rangeland.testing.context_managers import Closing
+from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import PATIENCE_S, Process
+from tests.build_cache import kept, pip_install
 
 REALM = "RANGELAND.TEST"
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
+GSSAPI = "gssapi==1.12.0"
+_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -88,3 +95,45 @@ class KeyCenter(Closing):
             command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+
+
+def gssapi_library() -> Path:
+    """A folder with the package `gssapi`, which is built once."""
+    if shutil.which("krb5-config") is None:
+        pytest.skip("gssapi is built with krb5-config (package libkrb5-dev)")
+    made_of = f"{sys.version_info[:2]} {GSSAPI} with what it needs"
+    return kept(
+        "packages",
+        made_of,
+        lambda target: pip_install(Path(sys.executable), ["--target", str(target), GSSAPI]),
+    )
+
+
+class KerberosCluster(KafkaCluster):
+    """One broker. Its plain listener is for the tests' own writing, ``guarded`` the other."""
+
+    def __init__(self, center: KeyCenter, service: str) -> None:
+        self._center = center
+        self._service = service
+        self._keytab = center.keytab(f"{service}/127.0.0.1")
+        self.guarded = ""
+        super().__init__()
+
+    def _write_config(self, node: int, settings: Mapping[str, object]) -> None:
+        self.guarded = f"127.0.0.1:{free_ports(1)[0]}"
+        principal = f"{self._service}/127.0.0.1@{REALM}"
+        extra: dict[str, object] = {
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+            "GUARDED:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "GSSAPI",
+            "sasl.kerberos.service.name": self._service,
+            "listener.name.guarded.gssapi.sasl.jaas.config": f"{_MODULE} required useKeyTab=true "
+            f'storeKey=true keyTab="{self._keytab}" principal="{principal}";',
+        }
+        for name in ("listeners", "advertised.listeners"):
+            extra[name] = f"{settings[name]},GUARDED://{self.guarded}"
+        super()._write_config(node, {**settings, **extra})
+
+    def _java(self, name: str, heap_mb: int, *arguments: str) -> Process:
+        option = f"-Djava.security.krb5.conf={self._center.krb5_conf}"
+        return super()._java(name, heap_mb, option, *arguments)
