@@ -117,8 +117,8 @@ class Sink(Section):
         default=1,
         ge=-7,
         le=22,
-        description="How hard zstd compresses: higher levels make smaller files and take longer. "
-        "Levels below 0 land faster than snappy and still make smaller files.",
+        description="How hard zstd compresses. Higher levels make smaller files and take longer; "
+        "levels below 0 save time, and their files are larger. Below -3 hardly any time is saved.",
     )
     target_file_bytes: Size = Field(
         default=256 << 20, description="A task starts a new file at about this size."
