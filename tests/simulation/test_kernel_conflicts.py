@@ -37,6 +37,18 @@ def test_a_plan_that_another_driver_landed_is_found_after_a_change_of_the_table(
         land(kernel, old, JOB, 2, [])
 
 
+def test_what_was_landed_in_a_table_that_is_gone_is_not_landed(kernel: SimulatedKernel) -> None:
+    kernel.create(PATH, SCHEMA)
+    kernel.append(PATH, [], (JOB, 1))
+    held = kernel.load(PATH)
+    assert held is not None
+    kernel._tables.logs.clear()
+    kernel.create(PATH, SCHEMA)
+    kernel.append(PATH, [], (JOB, 1))
+    with pytest.raises(Conflict, match="dropped"):
+        land(kernel, held, JOB, 1, [])
+
+
 def test_a_later_sequence_lands_on_a_version_before_the_earlier_one(
     kernel: SimulatedKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,8 @@ def land(
         case Committed(version=version):
             return CommittedOutcome(version, is_new=True, added=tuple(change.added))
         case AlreadyCommitted():
+            # Kernel reads the log that is at the path now, perhaps another table's.
+            refuse_another(kernel, snapshot)
             return CommittedOutcome(
                 landed_at(kernel, where, application, sequence, since), is_new=False
             )
