@@ -80,7 +80,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def start(folder: Path, kafka: KafkaCluster, topic: str) -> Iterator[Start]:
-    """Starts ``rangeland run`` with a topic of nine records."""
+    """Starts ``rangeland run``, or another command, with a topic of nine records."""
     create_topic(kafka.bootstrap, topic, 1)
     add_records(kafka.bootstrap, topic, 1, 9)
     job = {
@@ -91,10 +91,10 @@ def start(folder: Path, kafka: KafkaCluster, topic: str) -> Iterator[Start]:
     (folder / "job.yaml").write_text(json.dumps(job))
     started: list[Process] = []
 
-    def run() -> Started:
+    def run(command: str = "run", *more: str) -> Started:
         temporary = folder / "tmp"
         environment = environment_in(folder, temporary)
-        words = [sys.executable, "-c", COMMAND, "run", str(folder / "job.yaml"), "--json"]
+        words = [sys.executable, "-c", COMMAND, command, str(folder / "job.yaml"), "--json", *more]
         log = folder / f"log-{len(started)}"
         started.append(Process("rangeland run", words, log=log, environment=environment))
         return Started(started[-1], temporary)
@@ -164,6 +164,24 @@ def test_any_moment_of_a_start_will_do(start: Start, number: signal.Signals) -> 
         if not started.process.running:
             continue
         started.interrupt(number)
+
+
+# --- steps ------------------------------------------------------------------------------
+
+
+def test_what_a_command_does_not_need_is_not_started(start: Start) -> None:
+    def steps(command: str) -> list[bool]:
+        started = start(command, "--log-level", "info")
+        assert started.process.wait_for_end(PATIENCE_S) == 0, started.process.log_tail(40)
+        printed = started.process.log.read_text()
+        assert "Connected to the JVM of Spark" in printed
+        return [f"Made the {step}" in printed for step in ("SparkContext", "SparkSession")]
+
+    assert steps("plan") == [False, False]
+    assert steps("run") == [True, False]
+    assert steps("run") == [False, False]
+    assert steps("status") == [False, False]
+    assert steps("verify") == [False, False]
 
 
 # --- jars -------------------------------------------------------------------------------

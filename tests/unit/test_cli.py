@@ -80,7 +80,7 @@ class Runs:
         spark_factory()
         return self._answer("check", job, progress, made.a_check(self.well))
 
-    def open_spark(self, app_name: str, **_: str) -> str:
+    def open_deferred(self, app_name: str, **_: str) -> str:
         self.sparks += 1
         return app_name
 
@@ -93,7 +93,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
         monkeypatch.setitem(sys.modules, f"rangeland.queries.{name}", fake)  # type: ignore[arg-type]
     reachable = SimpleNamespace(refuse_unreachable=lambda job: None)
     monkeypatch.setitem(sys.modules, "rangeland.groups.broker_check", reachable)  # type: ignore[arg-type]
-    session = SimpleNamespace(open_spark=fake.open_spark)
+    session = SimpleNamespace(open_deferred=fake.open_deferred)
     monkeypatch.setitem(sys.modules, "rangeland.spark.spark_session", session)  # type: ignore[arg-type]
     return fake
 
@@ -556,7 +556,7 @@ def test_a_signal_ends_a_process_with_its_sentence(
         "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
         "reachable = types.SimpleNamespace(refuse_unreachable=lambda job: None)\n"
         "sys.modules['rangeland.groups.broker_check'] = reachable\n"
-        "fake = types.SimpleNamespace(open_spark=lambda name, **_: name)\n"
+        "fake = types.SimpleNamespace(open_deferred=lambda name, **_: name)\n"
         "sys.modules['rangeland.spark.spark_session'] = fake\n"
         f"sys.exit(command_line.main(['run', {job!r}, '--json']))\n"
     )

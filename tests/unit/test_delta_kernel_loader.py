@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rangeland.delta import delta_kernel_loader as loader
+from rangeland.jvm.spark_jvm import SparkJvm
 
 
 def test_threads_that_ask_at_once_get_the_same_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,13 +25,12 @@ def test_threads_that_ask_at_once_get_the_same_kernel(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(loader, "_compiled", compile_slowly)
     monkeypatch.setattr(loader, "jar_files", lambda name: ())
-    conf = SimpleNamespace(get=lambda name: None)
-    context = SimpleNamespace(getConf=lambda: conf, _gateway=object())
+    jvm = SparkJvm(gateway=object(), hadoop=None, settings={})
     together = Barrier(8)
 
     def load(_: int) -> Any:
         together.wait()
-        return loader.load_delta_kernel(context)
+        return loader.load_delta_kernel(jvm)
 
     loader._loaded.cache_clear()
     try:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange
-from rangeland.spark.offset_scan import _counted
+from rangeland.spark.offset_runs import counted_ranges
 
 A, B, C = Partition("t", 0, "1"), Partition("t", 0, "2"), Partition("t", 1, "1")
 
@@ -36,18 +36,18 @@ def test_counts_of_several_tasks_are_added_and_offsets_named_once() -> None:
         (A, "duplicate", 9, 5),
         (B, "outside", 3, 1),
     )
-    assert _counted(table, {A: 3, B: 1, C: 2}) == {
+    assert counted_ranges(table, {A: 3, B: 1, C: 2}) == {
         A: CountedRange((0, 7, 0), (7, 9), ()),
         B: CountedRange((100,), (), (3,)),
         C: CountedRange((0, 0), (), ()),
     }
-    assert _counted(counts(), {C: 1}) == {C: CountedRange((0,), (), ())}
+    assert counted_ranges(counts(), {C: 1}) == {C: CountedRange((0,), (), ())}
 
 
 def test_a_thousand_partitions_are_counted_in_one_pass() -> None:
     partitions = [Partition("t", number, "1") for number in range(1_000)]
     table = counts(*((p, "piece", n, 1) for n in range(10) for p in partitions))
     began = time.process_time()
-    found = _counted(table, dict.fromkeys(partitions, 10))
+    found = counted_ranges(table, dict.fromkeys(partitions, 10))
     assert time.process_time() - began < 3, "once per partition it takes far longer"
     assert {counted.rows for counted in found.values()} == {(1,) * 10}

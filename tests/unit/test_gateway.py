@@ -5,6 +5,7 @@ Shells stand in for it here; ``spark/test_session_start.py`` has the real one.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import psutil
 import pytest
 
 from rangeland.spark import gateway
-from rangeland.spark.gateway import DriverJvm
+from rangeland.spark.gateway import DriverJvm, JvmStart
 from rangeland.testing.processes import PATIENCE_S
 
 WITH_A_CHILD = "sleep 60 & echo $! >&2; wait"
@@ -171,3 +172,21 @@ def test_what_fails_while_it_starts_ends_it(spark_home: Path, meanwhile: str, la
         _, told = process.communicate(timeout=PATIENCE_S)
     assert told.splitlines()[-1] == last
     assert is_gone(int(pid.read_text()))
+
+
+def test_what_py4j_logs_of_a_jvm_that_is_being_ended_is_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def log(path: str) -> int:
+        before = len(caplog.records)
+        record = logging.LogRecord("root", logging.ERROR, path, 1, "no answer", (), None)
+        logging.getLogger().handle(record)
+        return len(caplog.records) - before
+
+    with JvmStart() as start:
+        assert log("site-packages/py4j/java_gateway.py") == 1
+        start._received.append(signal.SIGTERM)
+        assert log("site-packages/py4j/java_gateway.py") == 0
+        assert log("rangeland/run.py") == 1
+        start._received.clear()
+    assert log("site-packages/py4j/java_gateway.py") == 1

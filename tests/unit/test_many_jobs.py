@@ -74,7 +74,7 @@ def test_one_bad_file_is_an_error_alone_and_a_failure_among_others(tmp_path: Pat
 def test_where_no_file_can_be_used_spark_is_not_started(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rangeland.spark.spark_session.open_spark", _never)
+    monkeypatch.setattr("rangeland.spark.spark_session.open_deferred", _never)
     bad = [str(write(tmp_path, name)) for name in ("BAD", "WORSE")]
     assert command_line.main(["run", *bad, "--json"]) == 78
     answer = json.loads(capfd.readouterr().out)
@@ -88,7 +88,7 @@ def test_where_no_file_can_be_used_spark_is_not_started(
 def test_a_cluster_that_cannot_be_reached_shows_before_spark_is_started(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rangeland.spark.spark_session.open_spark", _never)
+    monkeypatch.setattr("rangeland.spark.spark_session.open_deferred", _never)
     path = write(tmp_path, "a", "lake/{topic}", "[]")
     text = path.read_text().replace("topics: []", "topic_pattern: t.*")
     path.write_text(text)
@@ -107,7 +107,7 @@ def test_spark_is_not_started_where_no_broker_answers(
     command: str,
     names: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr("rangeland.spark.spark_session.open_spark", _never)
+    monkeypatch.setattr("rangeland.spark.spark_session.open_deferred", _never)
     files = [str(write(tmp_path, name)) for name in names]
     settings = ["--set", "source.timeouts={survey_ms: 300, connect_ms: 200}"]
     assert command_line.main([command, *files, *settings, "--json"]) == 75

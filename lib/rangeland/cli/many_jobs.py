@@ -158,7 +158,7 @@ def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
 def _session(output: CommandOutput, many: ManyJobs) -> Any:
     """One session for all, in which the Spark jobs of different tables share the cores fairly."""
     from rangeland.delta.store_kinds import S3_SCHEMES, scheme_of
-    from rangeland.spark.spark_session import open_spark
+    from rangeland.spark.spark_session import open_deferred
 
     output.progress().step("starting Spark")
     tables = [file.job.sink.table for file in many.files]
@@ -166,6 +166,6 @@ def _session(output: CommandOutput, many: ManyJobs) -> Any:
     names = sorted({file.job.job for file in many.files})
     fair = {"spark.scheduler.mode": "FAIR"}
     app = f"rangeland {', '.join(names)[:100]}"
-    return open_spark(
+    return open_deferred(
         app, fair, table=on_s3, meanwhile=import_commands, makes_archive=output.writes
     )

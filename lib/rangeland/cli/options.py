@@ -143,11 +143,11 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
         output.progress().step(f"asking {job.source.where} for leaders")
         refuse_unreachable(job)
 
-    from rangeland.spark.spark_session import open_spark
+    from rangeland.spark.spark_session import open_deferred
 
     output.progress().step("starting Spark")
     app = f"rangeland {job.job}"
-    return open_spark(
+    return open_deferred(
         app, table=job.sink.table, meanwhile=import_commands, makes_archive=output.writes
     )
 

@@ -41,6 +41,7 @@ from rangeland.delta.table_metadata import (
 )
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
+from rangeland.jvm.spark_jvm import jvm_of
 from rangeland.model import DataFile
 
 ENGINE = "rangeland"
@@ -54,17 +55,17 @@ def _always() -> bool:
 
 
 class DeltaKernel:
-    """Delta Kernel in the JVM of a running Spark session. ``engine_info`` names the writer
-    in every commit."""
+    """Delta Kernel in the JVM of a Spark session. ``engine_info`` names the writer in every
+    commit."""
 
     def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
-        self._gateway = spark.sparkContext._gateway
-        self._jvm = spark.sparkContext._jvm
         self._engine_info = engine_info
         self._maintenance = LogMaintenance()
         with translated("starting Delta Kernel"):
-            self._conf = HadoopConf(spark.sparkContext)
-            self._facade = load_delta_kernel(spark.sparkContext)
+            jvm = jvm_of(spark)
+            self._gateway, self._jvm = jvm.gateway, jvm.classes
+            self._conf = HadoopConf(jvm)
+            self._facade = load_delta_kernel(jvm)
             self._shared = self._facade.engine(self._conf.java)
             alone = self._conf.of_sole_writer()
             self._sole = self._shared if alone is None else self._facade.engine(alone)

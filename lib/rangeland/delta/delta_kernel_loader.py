@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from rangeland.errors import Bug, UsageError
 from rangeland.jvm.jars import jar_files
+from rangeland.jvm.spark_jvm import SparkJvm
 
 KERNEL = "4.4.0"
 """Its internal names are used, also by reflection, so it must be exactly this one."""
@@ -31,14 +32,14 @@ JARS_SETTING = "spark.rangeland.kernelJars"
 _one_at_a_time = Lock()
 
 
-def load_delta_kernel(context: Any) -> Any:
-    """The ``DeltaKernelFacade`` of a SparkContext's JVM, loaded once per JVM. Raises UsageError
+def load_delta_kernel(jvm: SparkJvm) -> Any:
+    """The ``DeltaKernelFacade`` of a driver's JVM, loaded once per JVM. Raises UsageError
     if the jars are of another version, and what ``jar_files`` raises if they cannot be fetched."""
-    folder = context.getConf().get(JARS_SETTING)
+    folder = jvm.settings.get(JARS_SETTING)
     jars = sorted(Path(folder).absolute().glob("*.jar")) if folder else jar_files(KERNEL_JARS)
     # py4j looks methods up by the name of their class: it would mix up classes of two loaders.
     with _one_at_a_time:
-        return _loaded(context._gateway, tuple(jars), folder or "")
+        return _loaded(jvm.gateway, tuple(jars), folder or "")
 
 
 @lru_cache(maxsize=1)

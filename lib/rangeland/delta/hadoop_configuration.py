@@ -15,6 +15,7 @@ from rangeland.delta.store_access import StoreSettings, store_settings
 from rangeland.delta.store_kinds import S3_SCHEMES, is_passed_over, scheme_of, store_capabilities
 from rangeland.delta.table_metadata import StoreCapabilities
 from rangeland.errors import UsageError
+from rangeland.jvm.spark_jvm import SparkJvm
 
 SOLE_WRITER_STORE = "io.delta.storage.LocalLogStore"
 _LOCAL_STORE = "io.delta.kernel.logStore.file.impl"
@@ -26,10 +27,10 @@ _CONDITION = "fs.option.create.conditional.overwrite"
 class HadoopConf:
     """``java`` is Hadoop's own object, with the log stores that are set for Spark's Delta."""
 
-    def __init__(self, context: Any) -> None:
-        self._jvm = context._jvm
-        self.java = self._copy_of(context._jsc.hadoopConfiguration())
-        for name, value in context.getConf().getAll():
+    def __init__(self, jvm: SparkJvm) -> None:
+        self._jvm = jvm.classes
+        self.java = self._copy_of(jvm.hadoop)
+        for name, value in jvm.settings.items():
             if name.startswith("spark.delta.logStore.") and name.endswith(".impl"):
                 self.java.set(name.replace("spark.delta.", "io.delta.kernel."), value)
         for scheme in S3_SCHEMES:

@@ -50,8 +50,8 @@ class TablePath:
 
     @property
     def uri(self) -> str:
-        """With special characters escaped, as a URI requires."""
-        return f"{self.scheme or 'file'}://{self.authority}{quote(self.path)}"
+        """With special characters escaped as Spark does: not ``=``, as in names of partitions."""
+        return f"{self.scheme or 'file'}://{self.authority}{quote(self.path, safe='/=')}"
 
     @property
     def key(self) -> str:

@@ -56,6 +56,7 @@ from rangeland.planning.read_options import (
     refuse_other_options,
 )
 from rangeland.planning.retention_risk import speed_of
+from rangeland.spark.deferred_session import parallelism_of
 from rangeland.survey.cluster_survey import SurveyRequest
 
 logger = logging.getLogger(__name__)
@@ -217,7 +218,7 @@ class Planner:
         slicing = self.job.slicing
         if slicing.min_slices == 0:
             # By default there is work for every core if there are enough bytes.
-            slicing = replace(slicing, min_slices=self._parallelism())
+            slicing = replace(slicing, min_slices=parallelism_of(self.spark))
         return PlanTerms(
             job=self.job.job,
             application=self.job.application,
@@ -299,9 +300,6 @@ class Planner:
         if now is None or not any(one is not None and now.is_other(one) for one in then):
             return now
         return known_as(now, self.target.history.clusters())
-
-    def _parallelism(self) -> int:
-        return int(self.spark.sparkContext.defaultParallelism)
 
     def _refuse_replace(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""

@@ -32,6 +32,7 @@ from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.slices import pack
+from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.python_workers import start_workers
 from rangeland.spark.spark_jobs import TasksStopped, TasksToRun, land_tasks, land_until, translated
@@ -159,7 +160,7 @@ class SliceReader:
         )
         tasks, cluster = self.tasks(slices), self.cluster(plan)
         if rate := self.job.limits.broker_bytes_per_second:
-            cluster = replace(cluster, rates=shared_rates(tasks, self._slots(), rate))
+            cluster = replace(cluster, rates=shared_rates(tasks, parallelism_of(self.spark), rate))
         if not is_new and plan.kind is not PlanKind.REDRIVE:
             tasks = [[replace(piece, leader=None) for piece in task] for task in tasks]
         on_read = self._reporter(plan, before)
@@ -269,8 +270,4 @@ class SliceReader:
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
         """Slices packed by leader: enough tasks for every core, and no more than the bytes need."""
-        return pack(slices, self.job.slices.target_bytes, self._slots())
-
-    def _slots(self) -> int:
-        """How many tasks run at the same time."""
-        return int(self.spark.sparkContext.defaultParallelism)
+        return pack(slices, self.job.slices.target_bytes, parallelism_of(self.spark))

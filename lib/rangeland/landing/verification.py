@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rangeland.decode.columns import LogColumns
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, RangeEntry
 from rangeland.delta.ledger.landed_offsets import without_still_to_come
 from rangeland.delta.table_commit import landing_commit
 from rangeland.errors import Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.table_rows import TableRows, table_rows
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage_rule import common, coverage_of
 from rangeland.planning.plan import Plan
@@ -37,10 +37,7 @@ from rangeland.progress_events import Progress
 from rangeland.results import Finding
 from rangeland.spark.catalog_names import literal
 from rangeland.spark.offset_scan import (
-    files_with,
     has_rows,
-    rows_of_entries,
-    runs_in,
     table_frame,
 )
 
@@ -66,15 +63,13 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
     rows that land meanwhile are in a later one."""
     landings = target.history.landings()
     pieces = in_force(pieces_of(landings, target.history.losses()))
-    path = _path(target)
     by_broker = any(piece.range.partition.broker for piece in pieces)
-    columns = target.table.columns
-    frame = table_frame(spark, path, columns, version=target.table.version)
+    rows = _rows(spark, target)
     in_bytes = pieces_in_bytes(pieces)
-    counted = rows_of_entries(spark, frame, in_bytes, columns) if in_bytes else {}
+    counted = rows.entries(in_bytes) if in_bytes else {}
     # In a table of such logs only, every entry is a run of its own, which is useless.
     dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in pieces})
-    found = runs_in(spark, frame, columns, by_broker=by_broker) if dense else {}
+    found = rows.runs(by_broker=by_broker) if dense else {}
     found = {p: runs for p, runs in found.items() if p not in in_bytes}
     return Verification(
         len(landings),
@@ -204,10 +199,8 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
     landed = target.history.landings()
     partition = _the_one(landed, partition)
     landings = [pair for pair in landed if _holds(pair[1], partition, offset)]
-    path = _path(target)
-    columns = target.table.columns
-    frame = table_frame(spark, path, columns)
-    files = files_with(spark, frame, partition, offset, columns)
+    rows = _rows(spark, target)
+    files = rows.files_with(partition, offset)
     if not landings:
         state = "stranger" if files else "not-landed"
         why = "" if files else _why_not(landed, partition, offset)
@@ -222,12 +215,16 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
     elif any(start <= offset < end for start, end in entry.gaps or ()):
         state = "no-row"
     elif entry.in_bytes:
-        state = "no-row" if _is_whole(spark, frame, entry, columns) else "no-row-or-missing"
+        state = "no-row" if _is_whole(rows, entry) else "no-row-or-missing"
     else:
         whole = entry.counts is not None and entry.counts.landed == entry.range.width
         state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
     commit = landing_commit(
-        target.table.kernel, path, plan.application, plan.sequence, plan.table_version or 0
+        target.table.kernel,
+        target.table.there(),
+        plan.application,
+        plan.sequence,
+        plan.table_version or 0,
     )
     return Finding(
         partition,
@@ -287,12 +284,12 @@ def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
     return f"it has offsets {first} to {until - 1} of {partition}"
 
 
-def _is_whole(spark: Any, frame: Any, entry: RangeEntry, columns: LogColumns) -> bool:
+def _is_whole(rows: TableRows, entry: RangeEntry) -> bool:
     """True if the table has all rows of a range whose offsets are bytes."""
     if entry.counts is None:
         return False
     piece = LandedPiece(entry.range, entry.counts.landed, in_bytes=True)
-    counted = rows_of_entries(spark, frame, {entry.range.partition: [piece]}, columns)
+    counted = rows.entries({entry.range.partition: [piece]})
     return counted[entry.range.partition].rows[0] >= entry.counts.landed
 
 
@@ -304,9 +301,9 @@ def _inside(r: Range, partition: Partition, offset: int) -> bool:
     return r.partition == partition and r.from_offset <= offset < r.until_offset
 
 
-def _path(target: LandingTarget) -> str:
+def _rows(spark: Any, target: LandingTarget) -> TableRows:
     if target.table.path is None or target.table.version is None:
         raise TableRefused(
             f"the table {target.table.name} does not exist", do="land something in it first"
         )
-    return target.table.path
+    return table_rows(spark, target.table)

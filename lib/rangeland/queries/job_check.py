@@ -46,6 +46,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
 
     def start_spark() -> str:
         opened.append(open_spark())
+        _ = opened[0].sparkContext  # without which a run lands nothing
         return f"Spark {opened[0].version} with Delta"
 
     if look("spark", start_spark):

@@ -140,9 +140,9 @@ def without_startup_lines(output: bytes) -> tuple[bytes, bytes]:
 
 
 class JvmStart:
-    """Spark is being started while this context is open. SIGINT and SIGTERM then end the JVM,
-    and with it any wait for it, and are delivered as soon as it is gone: a handler that raised
-    in the middle of a start would leave an unknown JVM behind."""
+    """Spark, or a part of it, is being started while this context is open. SIGINT and SIGTERM then
+    end the JVM, and with it any wait for it, and are delivered as soon as it is gone: a handler
+    that raised in the middle of a start would leave an unknown JVM behind."""
 
     def __init__(self) -> None:
         self._received: list[int] = []
@@ -154,10 +154,15 @@ class JvmStart:
         self._launched_at = 0.0
 
     def __enter__(self) -> Self:
+        logging.getLogger().addFilter(self._is_news)
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             self._listen()
         return self
+
+    def _is_news(self, record: logging.LogRecord) -> bool:
+        """False for what py4j logs about a JVM that is being ended: a call may be under way."""
+        return not (self._received and "py4j" in record.pathname)
 
     def _listen(self) -> None:
         for number, handler in self._before.items():
@@ -215,11 +220,14 @@ class JvmStart:
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
         }
 
-    def connect(self) -> None:
-        """Waits for the JVM and gives it to PySpark. Raises ``JvmExited``."""
+    def connect(self) -> Any:
+        """Waits for the JVM, gives it to PySpark, and returns py4j's gateway to it. Raises
+        ``JvmExited``."""
+        from pyspark import SparkContext
+
         jvm = self._jvm
         if jvm is None:
-            return
+            return SparkContext._gateway
         while jvm.running and not self._received and not self._connection.exists():
             time.sleep(POLL_S)
         if self._received or not self._connection.exists():
@@ -229,11 +237,10 @@ class JvmStart:
         seconds = round(time.monotonic() - self._launched_at, 3)
         logger.info("Connected to the JVM of Spark", extra={"pid": jvm.pid, "seconds": seconds})
 
-        from pyspark import SparkContext
-
         gateway = _connect(*_port_and_secret(self._connection.read_bytes()))
         self._jvm = None
         SparkContext._ensure_initialized(gateway=gateway)
+        return gateway
 
     def context_made(self) -> None:
         """To be called once SparkContext has set its own handler of SIGINT."""
@@ -250,6 +257,7 @@ class JvmStart:
         interrupted = self._received or not (error is None or isinstance(error, Exception))
         if interrupted or self._jvm is not None:
             end_jvm()
+        logging.getLogger().removeFilter(self._is_news)
         if self._folder is not None:  # The JVM may have been about to write there.
             self._folder.cleanup()
         for number, handler in self._before.items():

@@ -1,8 +1,8 @@
 """A Spark session with Delta: the existing one, or a new one.
 
 Under ``spark-submit`` and in notebooks there is a session, or its settings, already: they are
-used unchanged. Otherwise a local session is started. A session of other versions, or without
-Delta, is refused, with what to do.
+used unchanged. Otherwise a local session is started, by a command only as far as it is needed
+(``deferred_session``). A session of other versions, or without Delta, is refused, with what to do.
 """
 
 from __future__ import annotations
@@ -10,22 +10,25 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rangeland.delta.store_kinds import AZURE_SCHEMES, S3_SCHEMES, scheme_of
-from rangeland.errors import StorageFailed, Unreachable, UsageError
-from rangeland.jvm.class_archive import ClassArchive
+from rangeland.errors import RangelandError, StorageFailed, Unreachable, UsageError
+from rangeland.jvm.class_archive import MAKING, ClassArchive
 from rangeland.jvm.jar_sets import JAR_SETS
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import find_java
+from rangeland.spark.deferred_session import DeferredSession, is_local_master
 from rangeland.spark.gateway import JvmExited, JvmStart
 from rangeland.spark.runtime_versions import (
     CATALOG,
     EXTENSION,
     NEWEST,
     InstalledSpark,
+    RuntimeVersions,
     installed_spark,
     refuse_other_delta,
     refuse_other_engine,
@@ -54,34 +57,61 @@ def open_spark(
     settings: Mapping[str, str] | None = None,
     *,
     table: str = "",
-    meanwhile: Callable[[], None] = lambda: None,
     makes_archive: bool = False,
 ) -> Any:
     """The active session, or a new one with ``settings`` over the defaults; for a ``table`` on
-    S3 with the jars for it. A new JVM starts beside ``meanwhile``, and is ended if that fails.
-    ``makes_archive``: the JVM may write an archive of its classes when it ends. Raises UsageError
-    if Java or Delta is missing, and what ``jar_files`` raises if jars cannot be fetched."""
+    S3 with the jars for it. ``makes_archive``: its JVM may write an archive of its classes when it
+    ends. Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if jars
+    cannot be fetched."""
+    found = open_deferred(app_name, settings, table=table, makes_archive=makes_archive)
+    return found.session if isinstance(found, DeferredSession) else found
+
+
+def open_deferred(
+    app_name: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    table: str = "",
+    meanwhile: Callable[[], None] = lambda: None,
+    makes_archive: bool = False,
+) -> Any:
+    """As ``open_spark``, but a new session on this machine is a ``DeferredSession``: what a command
+    does not use is not started. The new JVM starts beside ``meanwhile``, and is ended if that
+    fails."""
     active = _active_session()
     if active is not None:
         return with_delta(active)
     # Otherwise a local worker is the python3 on the PATH, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _submitted():
-        return _started(app_name, {}, lambda: None)
+        return _submitted_session(app_name)
     chosen = {**local_settings(table), **(settings or {})}
     class_path = _class_path(chosen)
     options = _archive_options(chosen, class_path, makes_archive)
     with JvmStart() as starting:
         starting.launch({"spark.app.name": app_name, **chosen}, _home(), options, class_path)
         meanwhile()
-        return _started(app_name, chosen, starting.connect, starting.context_made)
+        with _start_translated():
+            gateway = starting.connect()
+            versions = versions_of(gateway.jvm)
+    _refuse_others(versions)
+    made = DeferredSession(
+        gateway,
+        versions.spark,
+        lambda: _make_context(app_name, chosen),
+        lambda: _make_session(chosen),
+    )
+    archives = any(MAKING in option for option in options)
+    if archives or not is_local_master(chosen["spark.master"]):
+        # An archive shall have all classes; a cluster that is not there shall be noticed at once.
+        _ = made.session
+    return made
 
 
 def _class_path(settings: dict[str, str]) -> list[str]:
     """The session's jars, where its own JVM does all the work. They are taken out of the settings:
     as ``spark.jars`` they would be copied at each start, and their classes never archived."""
-    master = settings["spark.master"]
-    if master != "local" and not master.startswith("local["):
+    if not is_local_master(settings["spark.master"]):
         return []
     return settings.pop("spark.jars").split(",")
 
@@ -126,24 +156,45 @@ def _active_session() -> Any:
     return SparkSession.getActiveSession()
 
 
-def _started(
-    app_name: str,
-    settings: Mapping[str, str],
-    connect: Callable[[], None],
-    context_made: Callable[[], None] = lambda: None,
-) -> Any:
+def _submitted_session(app_name: str) -> Any:
+    with _start_translated():
+        _context(app_name, {})
+        session = _make_session({})
+    return with_delta(session)
+
+
+def _make_context(app_name: str, settings: Mapping[str, str]) -> Any:
+    with JvmStart() as starting, _start_translated():
+        context = _context(app_name, settings)
+        starting.context_made()
+        return context
+
+
+def _context(app_name: str, settings: Mapping[str, str]) -> Any:
     from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf().setAppName(app_name).setAll([*settings.items()])
+    context = SparkContext.getOrCreate(conf)
+    context.setLogLevel("ERROR")
+    return context
+
+
+def _make_session(settings: Mapping[str, str]) -> Any:
     from pyspark.sql import SparkSession
 
+    with _start_translated():
+        return SparkSession.builder.config(map=dict(settings)).getOrCreate()
+
+
+@contextmanager
+def _start_translated() -> Iterator[None]:
+    """What goes wrong as Spark starts, as an error that says what to do."""
     try:
-        connect()
-        SparkContext.getOrCreate(SparkConf().setAppName(app_name).setAll([*settings.items()]))
-        context_made()
-        session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+        yield
+    except RangelandError:
+        raise
     except Exception as error:
         raise _version_mismatch() or _not_started(error) from error
-    session.sparkContext.setLogLevel("ERROR")
-    return with_delta(session)
 
 
 def _submitted() -> bool:
@@ -191,11 +242,14 @@ def _store_jars(scheme: str, spark: InstalledSpark) -> list[str]:
 
 def with_delta(session: Any) -> Any:
     """The session, after checking that its Delta and Spark are supported."""
-    found = versions_of(session._jvm)
+    _refuse_others(versions_of(session._jvm))
+    return session
+
+
+def _refuse_others(found: RuntimeVersions) -> None:
     refuse_others(found)
     fields = {"spark": found.spark, "delta": found.delta, "java": found.java}
-    logger.info("Opened the Spark session", extra=fields)
-    return session
+    logger.info("Spark and Delta are supported", extra=fields)
 
 
 def _version_mismatch() -> UsageError | None:

@@ -1,0 +1,95 @@
+"""Some columns of a small table, read in this process: Spark would take seconds to begin.
+
+Files are read as executors write them, through Arrow's own file systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from rangeland.delta.column_mapping import mapping_mode, stored_column
+from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.table_metadata import AddedFile
+from rangeland.delta.table_snapshot import Snapshot
+from rangeland.untrusted import JsonFields, Unreadable
+
+MOST_FILES = 200
+MOST_ROWS = 2_000_000
+FILE = "file"
+_READERS = 8
+
+
+def small_table(
+    snapshot: Snapshot, store: StoreSettings, wanted: Mapping[str, pa.DataType]
+) -> pa.Table | None:
+    """These top-level columns of all rows, in no particular order, and the column ``file`` with the
+    relative path of a row's file. A column that a file lacks is null; the rows of a file that is
+    gone are left out. None for what Spark must read: a table that is larger than ``MOST_FILES`` or
+    ``MOST_ROWS``, or does not say how large it is; deletion vectors; columns found by number; files
+    of another table; and a file that cannot be read here."""
+    metadata = snapshot.metadata
+    if mapping_mode(metadata) == "id":
+        return None
+    files = list(snapshot.files())
+    if len(files) > MOST_FILES or sum(map(_rows_in, files)) > MOST_ROWS:
+        return None
+    if any(file.has_deletion_vector or ":/" in file.path for file in files):
+        return None
+    columns = {name: stored_column(metadata.schema_json, name) for name in wanted}
+    schema = pa.schema([*wanted.items(), (FILE, pa.string())])
+    try:
+        opened, root = open_store(store)
+        reader = _ColumnReader(opened, root, columns, schema)
+        with ThreadPoolExecutor(_READERS) as pool:
+            return pa.concat_tables([schema.empty_table(), *pool.map(reader.read, files)])
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def _rows_in(file: AddedFile) -> int:
+    """As its statistics say; without them it counts as large."""
+    with suppress(Unreadable):
+        return JsonFields.parse(file.stats or "{}").number("numRecords", default=MOST_ROWS + 1)
+    return MOST_ROWS + 1
+
+
+class _ColumnReader:
+    """``columns`` are the names in files by those in ``schema``, the result's."""
+
+    def __init__(
+        self, store: pafs.FileSystem, root: str, columns: Mapping[str, str], schema: pa.Schema
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._columns = columns
+        self._schema = schema
+
+    def read(self, file: AddedFile) -> pa.Table:
+        try:
+            source = self._store.open_input_file(f"{self._root}/{file.path}")
+        except FileNotFoundError:
+            return self._schema.empty_table()
+        with source, pq.ParquetFile(source) as parquet:
+            # Where files have partition columns at all, the log decides.
+            there = set(parquet.schema_arrow.names) - set(file.partition_values)
+            found = parquet.read([name for name in self._columns.values() if name in there])
+            rows = parquet.metadata.num_rows
+        columns = [self._column(field, file, found, rows) for field in self._schema]
+        return pa.table(columns, schema=self._schema)
+
+    def _column(
+        self, field: pa.Field, file: AddedFile, found: pa.Table, rows: int
+    ) -> pa.ChunkedArray | pa.Array:
+        if field.name == FILE:
+            return pa.repeat(pa.scalar(file.path, pa.string()), rows)
+        stored = self._columns[field.name]
+        if stored in found.column_names:
+            return found.column(stored).cast(field.type)
+        given = file.partition_values.get(stored)
+        return pa.repeat(pa.scalar(given, pa.string()).cast(field.type), rows)

@@ -1,0 +1,142 @@
+"""The rows of a table by their offsets: read by Spark, or in the driver where the table is small
+and no Spark session has been made yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rangeland.decode.columns import LogColumns
+from rangeland.delta.arrow_schema import fields_of
+from rangeland.delta.small_tables import FILE, small_table
+from rangeland.delta.table_path import TablePath
+from rangeland.landing.target_table import TargetTable
+from rangeland.model import Partition
+from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs
+from rangeland.spark.deferred_session import DeferredSession
+from rangeland.spark.offset_runs import (
+    COUNTED,
+    KEYS,
+    borders_of,
+    count_pieces,
+    counted_ranges,
+    runs_by_partition,
+    runs_of_rows,
+)
+from rangeland.spark.offset_scan import (
+    files_with,
+    no_positions,
+    rows_of_entries,
+    runs_in,
+    table_frame,
+)
+
+_TYPES = {
+    "topic": ("string", pa.string()),
+    "partition": ("integer", pa.int32()),
+    "offset": ("long", pa.int64()),
+    "broker": ("string", pa.string()),
+    "position": ("integer", pa.int32()),
+}
+"""The log's columns, as Delta and Arrow name their types."""
+_ALWAYS = ("topic", "partition", "offset")
+
+
+class TableRows(Protocol):
+    """The rows of one version of a table."""
+
+    def runs(self, *, by_broker: bool) -> dict[Partition, Runs]:
+        """See ``offset_scan.runs_in``."""
+
+    def entries(
+        self, pieces: Mapping[Partition, Sequence[LandedPiece]]
+    ) -> dict[Partition, CountedRange]:
+        """See ``offset_scan.rows_of_entries``."""
+
+    def files_with(self, partition: Partition, offset: int) -> list[str]:
+        """See ``offset_scan.files_with``."""
+
+
+def table_rows(spark: Any, table: TargetTable) -> TableRows:
+    """In the version that the table was last seen in. Raises TableRefused if its rows do not say
+    which offset they came from."""
+    if isinstance(spark, DeferredSession) and not spark.has_session:
+        found = _read_here(table)
+        if found is not None:
+            return DriverRows(found, table.there(), table.columns)
+    frame = table_frame(spark, table.there(), table.columns, version=table.version)
+    return SparkRows(spark, frame, table.columns)
+
+
+def _read_here(table: TargetTable) -> pa.Table | None:
+    """None where Spark must read it, or must refuse it."""
+    if table.snapshot is None:
+        return None
+    types = {f["name"].lower(): f["type"] for f in fields_of(table.snapshot.schema_json)}
+    named = {name: table.columns.named(name) for name in _TYPES}
+    fit = [name for name, (kind, _) in _TYPES.items() if types.get(named[name].lower()) == kind]
+    if not set(_ALWAYS) <= set(fit):
+        return None
+    wanted = {named[name]: _TYPES[name][1] for name in fit}
+    found = small_table(table.snapshot, table.storage(), wanted)
+    return None if found is None else found.rename_columns([*fit, FILE])
+
+
+class SparkRows:
+    """The rows of a data frame."""
+
+    def __init__(self, spark: Any, frame: Any, columns: LogColumns) -> None:
+        self._spark = spark
+        self._frame = frame
+        self._columns = columns
+
+    def runs(self, *, by_broker: bool) -> dict[Partition, Runs]:
+        return runs_in(self._spark, self._frame, self._columns, by_broker=by_broker)
+
+    def entries(
+        self, pieces: Mapping[Partition, Sequence[LandedPiece]]
+    ) -> dict[Partition, CountedRange]:
+        return rows_of_entries(self._spark, self._frame, pieces, self._columns)
+
+    def files_with(self, partition: Partition, offset: int) -> list[str]:
+        return files_with(self._spark, self._frame, partition, offset, self._columns)
+
+
+class DriverRows:
+    """The rows of a small table. ``rows`` have the log's columns by their plain names, and their
+    files, relative to ``path``."""
+
+    def __init__(self, rows: pa.Table, path: str, columns: LogColumns) -> None:
+        self._rows = rows
+        self._path = TablePath.parse(path)
+        self._columns = columns
+
+    def runs(self, *, by_broker: bool) -> dict[Partition, Runs]:
+        rows = self._select([*_ALWAYS, *(["broker"] if by_broker else [])])
+        runs = list(runs_of_rows(rows.to_batches()))
+        return runs_by_partition(pa.Table.from_batches(runs)) if runs else {}
+
+    def entries(
+        self, pieces: Mapping[Partition, Sequence[LandedPiece]]
+    ) -> dict[Partition, CountedRange]:
+        rows = self._select(KEYS).filter(pc.field("broker").is_valid())
+        copies = rows.group_by([*KEYS]).aggregate([([], "count_all")]).rename_columns([*KEYS, "n"])
+        counts = count_pieces(copies.to_batches(), borders_of(pieces))
+        table = pa.Table.from_batches(counts, schema=COUNTED)
+        return counted_ranges(table, {partition: len(mine) for partition, mine in pieces.items()})
+
+    def files_with(self, partition: Partition, offset: int) -> list[str]:
+        which = (pc.field("topic") == partition.topic) & (pc.field("offset") == offset)
+        which &= pc.field("partition") == partition.number
+        if partition.broker:
+            which &= pc.field("broker") == partition.broker
+        files = self._rows.filter(which).column(FILE).to_pylist()
+        return sorted(self._path.child(file).uri for file in files)
+
+    def _select(self, names: Sequence[str]) -> pa.Table:
+        if not set(names) <= set(self._rows.column_names):
+            raise no_positions(self._columns)
+        return self._rows.select([*names])

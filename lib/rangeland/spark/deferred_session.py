@@ -1,0 +1,99 @@
+"""A local Spark session that is made in steps, each when something first needs it.
+
+Its JVM runs from the beginning. That is enough for Delta Kernel, and so for every command that
+finds nothing to land. The SparkContext comes with the first tasks, and the rest, which takes
+longest, with the first data frame or statement in SQL: a landing without a transform needs none.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from threading import RLock
+from typing import Any
+
+from rangeland.jvm.spark_jvm import SparkJvm, without_context
+
+logger = logging.getLogger(__name__)
+
+
+class DeferredSession:
+    """Stands for a ``SparkSession`` and becomes one: what it does not have itself is asked of the
+    session. ``make_context`` and ``make_session`` are called once, in this order."""
+
+    def __init__(
+        self,
+        gateway: Any,
+        version: str,
+        make_context: Callable[[], Any],
+        make_session: Callable[[], Any],
+    ) -> None:
+        self.spark_jvm: SparkJvm = without_context(gateway)
+        self.version = version
+        """Spark's."""
+        self._make_context = make_context
+        self._make_session = make_session
+        self._context: Any = None
+        self._session: Any = None
+        self._lock = RLock()
+
+    @property
+    def has_session(self) -> bool:
+        return self._session is not None
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at the same time."""
+        runtime = self.spark_jvm.classes.java.lang.Runtime.getRuntime()
+        return local_parallelism(self.spark_jvm.settings, runtime.availableProcessors)
+
+    @property
+    def sparkContext(self) -> Any:
+        with self._lock:
+            if self._context is None:
+                started = time.monotonic()
+                self._context = self._make_context()
+                seconds = round(time.monotonic() - started, 3)
+                logger.info("Made the SparkContext", extra={"seconds": seconds})
+            return self._context
+
+    @property
+    def session(self) -> Any:
+        """The ``SparkSession`` itself."""
+        with self._lock:
+            if self._session is None:
+                _ = self.sparkContext
+                started = time.monotonic()
+                self._session = self._make_session()
+                seconds = round(time.monotonic() - started, 3)
+                logger.info("Made the SparkSession", extra={"seconds": seconds})
+            return self._session
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # copy, pickle and the like must not make a session
+            raise AttributeError(name)
+        return getattr(self.session, name)
+
+
+def parallelism_of(spark: Any) -> int:
+    """How many tasks of a session run at the same time."""
+    if isinstance(spark, DeferredSession):
+        return spark.parallelism
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def is_local_master(master: str) -> bool:
+    """Whether Spark runs in the driver's JVM alone."""
+    return master == "local" or master.startswith("local[")
+
+
+def local_parallelism(settings: Mapping[str, str], processors: Callable[[], int]) -> int:
+    """Spark's default parallelism with a local master: ``local``, ``local[4]``, ``local[*]``,
+    or one of these with a number of attempts, ``local[4, 2]``."""
+    if given := settings.get("spark.default.parallelism"):
+        return int(given)
+    threads = settings["spark.master"].removeprefix("local").strip("[]").partition(",")[0].strip()
+    if threads == "*":
+        return int(processors())
+    return int(threads or 1)

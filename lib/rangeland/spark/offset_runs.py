@@ -1,0 +1,169 @@
+"""Rows as runs of offsets, and counted by landed piece. Pure: Arrow in, values out.
+
+The log's columns have their plain names here, without a table's prefix. Executors and the driver
+use the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rangeland.model import Partition
+from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs, runs_of
+
+KEYS = ("topic", "partition", "broker", "offset", "position")
+"""What tells one row from another where offsets are bytes."""
+_PIECE, _DUPLICATE, _OUTSIDE = "piece", "duplicate", "outside"
+RUNS = "topic string, partition int, broker string, first bigint, until bigint"
+"""What ``runs_of_rows`` returns, in Spark's words."""
+COUNTS = "topic string, partition int, broker string, kind string, number bigint, n bigint"
+"""What ``count_pieces`` returns."""
+_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("broker", pa.string()),
+        pa.field("first", pa.int64()),
+        pa.field("until", pa.int64()),
+    ]
+)
+COUNTED = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("broker", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("number", pa.int64()),
+        pa.field("n", pa.int64()),
+    ]
+)
+Borders = Mapping[tuple[str, int, str], tuple[list[int], list[int]]]
+"""Starts and ends of the pieces of each topic, partition and broker."""
+
+
+def runs_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The runs of all rows, by partition: eight bytes are held for each row."""
+    seen: dict[tuple[str, int, str], list[np.ndarray]] = {}
+    for batch in batches:
+        for topic, number, broker, offsets in _groups(pa.Table.from_batches([batch])):
+            seen.setdefault((topic, number, broker), []).append(offsets)
+    for (topic, number, broker), parts in seen.items():
+        firsts, untils = runs_of(np.concatenate(parts))
+        count = len(firsts)
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.repeat(pa.scalar(topic, pa.string()), count),
+                pa.repeat(pa.scalar(number, pa.int32()), count),
+                pa.repeat(pa.scalar(broker or None, pa.string()), count),
+                pa.array(firsts, pa.int64()),
+                pa.array(untils, pa.int64()),
+            ],
+            schema=_SCHEMA,
+        )
+
+
+def runs_by_partition(table: pa.Table) -> dict[Partition, Runs]:
+    """The runs that ``runs_of_rows`` has found, wherever it ran."""
+    found: dict[Partition, list[Runs]] = {}
+    for topic, number, broker, firsts, untils in _groups(table):
+        found.setdefault(Partition(topic, number, broker), []).append((firsts, untils))
+    return {
+        partition: (
+            np.concatenate([firsts for firsts, _ in parts]),
+            np.concatenate([untils for _, untils in parts]),
+        )
+        for partition, parts in found.items()
+    }
+
+
+def count_pieces(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterator[pa.RecordBatch]:
+    """Rows (partition, kind, number, n): for a piece, how many distinct rows it has; for an
+    offset, that a row of it is duplicated, or that it is in no piece."""
+    for batch in batches:
+        for topic, number, broker, offsets, _, copies in _groups(pa.Table.from_batches([batch])):
+            if (topic, number, broker) not in borders:
+                continue
+            starts, ends = (np.array(side, np.int64) for side in borders[topic, number, broker])
+            place = np.searchsorted(starts, offsets, side="right") - 1
+            inside = (place >= 0) & (offsets < ends[np.maximum(place, 0)])
+            which, rows = np.unique(place[inside], return_counts=True)
+            found = {
+                _PIECE: (which, rows),
+                _DUPLICATE: np.unique(offsets[inside & (copies > 1)], return_counts=True),
+                _OUTSIDE: np.unique(offsets[~inside], return_counts=True),
+            }
+            for kind, (numbers, counts) in found.items():
+                size = len(numbers)
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.repeat(pa.scalar(topic, pa.string()), size),
+                        pa.repeat(pa.scalar(number, pa.int32()), size),
+                        pa.repeat(pa.scalar(broker, pa.string()), size),
+                        pa.repeat(pa.scalar(kind, pa.string()), size),
+                        pa.array(numbers, pa.int64()),
+                        pa.array(counts, pa.int64()),
+                    ],
+                    schema=COUNTED,
+                )
+
+
+def borders_of(pieces: Mapping[Partition, Sequence[LandedPiece]]) -> Borders:
+    """``pieces`` of each partition are sorted and disjoint."""
+    return {
+        (p.topic, p.number, p.broker): (
+            [piece.range.from_offset for piece in mine],
+            [piece.range.until_offset for piece in mine],
+        )
+        for p, mine in pieces.items()
+    }
+
+
+def counted_ranges(
+    table: pa.Table, pieces: Mapping[Partition, int]
+) -> dict[Partition, CountedRange]:
+    """The sums of what ``count_pieces`` has counted, by partition; ``pieces`` are the numbers of
+    pieces."""
+    rows = {partition: [0] * count for partition, count in pieces.items()}
+    duplicates: dict[Partition, list[int]] = {partition: [] for partition in pieces}
+    outside: dict[Partition, list[int]] = {partition: [] for partition in pieces}
+    keys = ["topic", "partition", "broker", "kind", "number"]
+    summed = table.group_by(keys).aggregate([("n", "sum")]).select([*keys, "n_sum"])
+    columns = [column.to_pylist() for column in summed.columns]
+    for topic, which, broker, kind, number, count in zip(*columns, strict=True):
+        partition = Partition(topic, which, broker)
+        if kind == _PIECE:
+            rows[partition][number] = count
+        else:
+            (duplicates if kind == _DUPLICATE else outside)[partition].append(number)
+    return {
+        p: CountedRange(tuple(rows[p]), tuple(sorted(duplicates[p])), tuple(sorted(outside[p])))
+        for p in pieces
+    }
+
+
+def _groups(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """(topic, partition, broker, *numbers) of each partition in the rows, where the numbers
+    are the columns that are left, as arrays."""
+    names = [name for name in table.column_names if name not in ("topic", "partition", "broker")]
+    keys = [name for name in ("topic", "partition", "broker") if name in table.column_names]
+    whole = table.filter(pc.is_valid(table.column(names[0])))
+    groups = whole.select(keys).group_by(keys).aggregate([]).to_pylist()
+    for group in groups:
+        rows = whole
+        if len(groups) > 1:
+            mask = None
+            for name in keys:
+                column = rows.column(name)
+                value = group[name]
+                same = pc.is_null(column) if value is None else pc.equal(column, value)
+                mask = same if mask is None else pc.and_kleene(mask, same)
+            rows = whole.filter(mask)
+        if group["topic"] is None or group["partition"] is None:
+            continue
+        numbers = [rows.column(name).to_numpy() for name in names]
+        yield (group["topic"], group["partition"], group.get("broker") or "", *numbers)

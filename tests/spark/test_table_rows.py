@@ -1,0 +1,171 @@
+"""Rows by offset: what the driver reads of a small table is what Spark reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rangeland.decode.columns import PLAIN_COLUMNS
+from rangeland.delta import small_tables
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.errors import TableRefused
+from rangeland.landing.table_rows import DriverRows, SparkRows, table_rows
+from rangeland.model import Partition, Range
+from rangeland.planning.table_audit import LandedPiece
+from rangeland.spark.deferred_session import DeferredSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = "topic STRING, partition INT, offset BIGINT, broker STRING, position INT, value STRING"
+VALUES = ", ".join(
+    f"('{topic}', {number}, {offset}, '{broker}', {position}, 'v')"
+    for topic, number, broker in (("a", 0, "b1"), ("a", 0, "b2"), ("a", 1, "b1"), ("x y", 0, "b1"))
+    for offset in (0, 1, 2, 5, 6)
+    for position in range(2 if offset == 5 else 1)
+)
+MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', "
+MAPPED += "'delta.minWriterVersion' = '5'"
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def make(spark: Any, kernel: DeltaKernel, tmp_path: Path) -> Make:
+    """A table of such rows, and an ``INSERT`` of some of them once more, as a target table."""
+
+    def made(
+        *, folder: str = "table", properties: str = "", by: str = "", columns: str = ROWS
+    ) -> Any:
+        path = tmp_path / folder
+        name = f"delta.`{path}`"
+        spark.sql(
+            f"CREATE TABLE {name} ({columns}) USING delta "
+            + (f"PARTITIONED BY ({by}) " if by else "")
+            + (f"TBLPROPERTIES ({properties})" if properties else "")
+        )
+        if columns == ROWS:
+            spark.sql(f"INSERT INTO {name} VALUES {VALUES}")
+            again = "('a', 0, 2, 'b1', 0, 'v'), ('a', 0, NULL, 'b1', 0, 'v')"
+            spark.sql(f"INSERT INTO {name} VALUES {again}, (NULL, 0, 7, 'b1', 0, 'v')")
+        return look(str(path))
+
+    def look(path: str) -> Any:
+        snapshot = kernel.load(path)
+        assert snapshot is not None
+        return SimpleNamespace(
+            snapshot=snapshot,
+            version=snapshot.version,
+            columns=PLAIN_COLUMNS,
+            storage=lambda: kernel.storage(path),
+            there=lambda: kernel.resolve(path),
+            look=lambda: look(path),
+            sql=lambda text: spark.sql(text.format(f"delta.`{path}`")),
+        )
+
+    return made
+
+
+@pytest.fixture
+def unmade(spark: Any, monkeypatch: pytest.MonkeyPatch) -> DeferredSession:
+    """A session that is not made until something asks for it."""
+    monkeypatch.setattr("rangeland.spark.deferred_session.without_context", lambda gateway: None)
+    return DeferredSession(None, "", lambda: spark.sparkContext, lambda: spark)
+
+
+def in_words(rows: Any) -> list[Any]:
+    """All answers, in an order that does not depend on who reads."""
+    found: list[Any] = []
+    for by_broker in (False, True):
+        runs = rows.runs(by_broker=by_broker)
+        pairs = {p: sorted(zip(*(x.tolist() for x in r), strict=True)) for p, r in runs.items()}
+        found.append(sorted(pairs.items()))
+    whole = [Range(Partition("a", 0, "b1"), 0, 5), Range(Partition("a", 0, "b1"), 5, 6)]
+    found.append(rows.entries({whole[0].partition: [LandedPiece(r, 1) for r in whole]}))
+    for partition in (Partition("a", 0), Partition("a", 0, "b2"), Partition("x y", 0)):
+        for offset in (2, 4, 5):
+            files = rows.files_with(partition, offset)
+            # Spark writes the URI of a local file in two ways.
+            found.append([file.replace("file:///", "file:/") for file in files])
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"folder": "a #1%20 b"},
+        {"properties": MAPPED},
+        {"by": "topic, partition"},
+        {"by": "topic", "properties": MAPPED},
+    ],
+    ids=["plain", "odd path", "mapped", "partitioned", "partitioned and mapped"],
+)
+def test_the_driver_reads_what_spark_reads(
+    make: Make, spark: Any, unmade: DeferredSession, kind: dict[str, str]
+) -> None:
+    table = make(**kind)
+    here, there = table_rows(unmade, table), table_rows(spark, table)
+    assert isinstance(here, DriverRows)
+    assert isinstance(there, SparkRows)
+    assert in_words(here) == in_words(there)
+    assert here.runs(by_broker=False)
+    assert not unmade.has_session
+
+
+def test_rows_of_a_file_that_is_gone_are_left_out(
+    make: Make, spark: Any, unmade: DeferredSession, tmp_path: Path
+) -> None:
+    table = make()
+    whole = in_words(table_rows(unmade, table))
+    gone = sorted((tmp_path / "table").glob("*.parquet"))[0]
+    gone.unlink()
+    left = in_words(table_rows(unmade, table))
+    assert left == in_words(table_rows(spark, table))
+    assert left != whole
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["deletion vector", "column ids", "no statistics", "rows", "files", "unreadable"],
+)
+def test_what_is_not_small_and_simple_is_left_to_spark(
+    make: Make,
+    unmade: DeferredSession,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    why: str,
+) -> None:
+    properties = {
+        "deletion vector": "'delta.enableDeletionVectors' = 'true'",
+        "column ids": MAPPED.replace("'name'", "'id'"),
+        "no statistics": "'delta.dataSkippingNumIndexedCols' = '0'",
+    }
+    table = make(properties=properties.get(why, ""))
+    if why == "deletion vector":
+        table.sql("DELETE FROM {} WHERE offset = 1 AND partition = 0")
+    elif why == "no statistics":
+        monkeypatch.setattr(small_tables, "_rows_in", lambda file: small_tables.MOST_ROWS + 1)
+    elif why == "rows":
+        monkeypatch.setattr(small_tables, "MOST_ROWS", 25)
+    elif why == "files":
+        monkeypatch.setattr(small_tables, "MOST_FILES", 1)
+    elif why == "unreadable":
+        sorted((tmp_path / "table").glob("*.parquet"))[0].write_bytes(b"PAR1")
+    assert isinstance(table_rows(unmade, table.look()), SparkRows)
+    assert unmade.has_session
+
+
+def test_rows_without_their_place_are_refused_either_way(
+    make: Make, unmade: DeferredSession, spark: Any
+) -> None:
+    table = make(columns="topic STRING, partition BIGINT, offset BIGINT")
+    with pytest.raises(TableRefused, match="do not say which offset"):
+        table_rows(unmade, table)
+    table = make(folder="other", columns="topic STRING, partition INT, offset BIGINT")
+    pieces = {Partition("a", 0, "b"): [LandedPiece(Range(Partition("a", 0, "b"), 0, 5), 1)]}
+    for rows in (table_rows(unmade, table), table_rows(spark, table)):
+        with pytest.raises(TableRefused, match="which record of an entry"):
+            rows.entries(pieces)
