@@ -25,6 +25,8 @@ MAX_JSON_DEPTH: Final = 64
 SHOWN: Final = 40
 """How many characters of a value an error message repeats."""
 
+MAX_QUOTED: Final = 300
+_PARTS_OF_URL: Final = re.compile(r"//|[@?#=;&%]")
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,19}")
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _REQUIRED: Final = object()
@@ -252,6 +254,12 @@ def parse_address(text: str) -> Address:
     if not host.strip("[]"):
         raise Unreadable(f"{_shown(text)} is not host:port")
     return Address(host.strip("[]"), decimal(port, "the port", 1, MAX_PORT))
+
+
+def is_quotable(address: str) -> bool:
+    """Whether an address that cannot be read may be repeated: it is short, and not a URL or the
+    like, which may hold a password or a token."""
+    return len(address) <= MAX_QUOTED and _PARTS_OF_URL.search(address) is None
 
 
 def _shown(value: object) -> str:

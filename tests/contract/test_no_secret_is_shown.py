@@ -131,6 +131,11 @@ def token(**more: Any) -> dict[str, Any]:
     return a_job(security={"sasl": login})
 
 
+def registry(**more: Any) -> dict[str, Any]:
+    decode = {"value": {"format": "avro"}, "registry": {"url": "http://h:1", **more}}
+    return {**a_job(), "decode": decode}
+
+
 def at(table: str) -> dict[str, Any]:
     return {**a_job(), "sink": {"table": table}}
 
@@ -158,6 +163,26 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "user and password of an endpoint": token(
         endpoint=f"https://me:{SECRET}@h/t", client_id="me", client_secret="${env:X}"
     ),
+    "query of a broker's URL": a_job(servers=[f"https://h:9092/?password={SECRET}"]),
+    "fragment of a broker's URL": a_job(servers=[f"h:9092#{SECRET}"]),
+    "port of a broker": a_job(servers=[f"SASL_SSL://h:{SECRET}"]),
+    "user and password of a broker, escaped": a_job(servers=[f"me%3A{SECRET}%40h:9092"]),
+    "setting beside a broker": a_job(servers=[f"h:9092;password={SECRET}"]),
+    "query of a ZooKeeper": a_job(zookeeper=f"h:2181?password={SECRET}"),
+    "URL of a ZooKeeper": a_job(zookeeper=f"zk://h:{SECRET}"),
+    "user and password of an endpoint, escaped": token(
+        endpoint=f"https://me%3A{SECRET}%40h/t", client_id="me", client_secret="${env:X}"
+    ),
+    "port of an endpoint": token(
+        endpoint="https://h:" + SECRET.replace("/", "") + "/t",
+        client_id="me",
+        client_secret="${env:X}",
+    ),
+    "token of a registry": registry(token=SECRET),
+    "password of a registry": registry(username="me", password=SECRET),
+    "user and password of a registry": registry(url=f"https://me:{SECRET}@h"),
+    "user and password of a registry, escaped": registry(url=f"https://me%3A{SECRET}%40h"),
+    "key of a registry": registry(url=["http://h", f"https://h/?key={SECRET}"]),
     "keys of a table": at(f"s3a://AKIA:{SECRET}@bucket/t"),
     "keys of a table, with a slash": at("s3a://AKIA:" + SECRET + "/more@bucket/t"),
     "keys of a table, one slash": at(f"s3a:/AKIA:{SECRET}@bucket/t"),
@@ -229,6 +254,13 @@ PASSWORD = "source.security.sasl.password"
         f"source.security.sasl={{password: {SECRET}}}",
         f"source.security.acl={{access_key: k, secret_key: {SECRET}}}",
         f"source.servers=[me:{SECRET}@h:1]",
+        f"source.servers=https://h:1/?password={SECRET}",
+        f"decode.registry.token={SECRET}",
+        f"decode.registry.token.x={SECRET}",
+        f"decode.registry.token.{SECRET}=1",
+        f"decode.registry.token!{SECRET}=1",
+        f"decode.registry.token[{SECRET}]=1",
+        f"decode.registry={{url: 'http://h', token: {SECRET}}}",
     ],
 )
 @pytest.mark.parametrize("has_sasl", [True, False])
@@ -243,24 +275,34 @@ def test_a_secret_typed_in_a_flag_is_not_repeated(
     assert_error_is_silent(caught.value)
 
 
+COMMANDS = ["check", "plan", "run", "backfill", "status", "verify", "sample", "apply", "redrive"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     "typed",
     [
-        ["--set", PASSWORD, SECRET],
-        ["--set", PASSWORD, "=", SECRET],
-        [f"{PASSWORD}={SECRET}"],
-        ["--json", SECRET, SECRET],
+        ["JOB", "--set", PASSWORD, SECRET],
+        ["--set", PASSWORD, SECRET, "JOB"],
+        ["JOB", "--set", PASSWORD, "=", SECRET],
+        ["JOB", f"{PASSWORD}={SECRET}"],
+        [f"{PASSWORD}={SECRET}", "JOB"],
+        ["--set", "JOB", f"{PASSWORD}={SECRET}"],
+        ["JOB", f"--{PASSWORD}:{SECRET}"],
+        ["JOB", f"--{PASSWORD}={SECRET}"],
+        ["JOB", f"--set{PASSWORD}={SECRET}"],
     ],
 )
-def test_a_secret_that_is_left_over_on_a_command_line_is_not_repeated(
-    typed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_a_secret_in_a_wrong_place_of_a_command_line_is_not_repeated(
+    command: str, typed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "o.yaml"
     path.write_text(yaml.safe_dump(sasl()))
-    assert main(["check", str(path), *typed]) == 64
+    words = [str(path) if word == "JOB" else word for word in typed]
+    for more in ([], ["--json"]):
+        assert main([command, *words, *more]) == 64
     out, err = capfd.readouterr()
-    assert_silent(out + err)
-    assert "not repeated here" in " ".join((out + err).split())
+    assert_silent("".join(one for one in out + err if one not in " \n\u2502"))
 
 
 # --- looked up ----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from rangeland.delta.data_files import foreign_entries
 from rangeland.delta.store_access import open_store
 from rangeland.delta.table_lock import locked
 from rangeland.delta.table_path import TablePath
-from rangeland.errors import JobFileError
+from rangeland.errors import JobFileError, StorageFailed, TableRefused
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,36 @@ def test_a_path_where_no_folder_can_be_is_not_tried_again(tmp_path: Path) -> Non
     for name in ("file", "x" * 300):
         with pytest.raises(JobFileError, match="cannot be written"):
             foreign_entries(f"file:{tmp_path}/{name}")
+
+
+def test_a_path_where_nothing_can_be_created_is_not_tried_again() -> None:
+    """To create something in /proc fails as if /proc were not there."""
+    for path in ("/proc/table", "/proc/a/table", "file:/proc/table"):
+        with pytest.raises(JobFileError, match="cannot be written"), locked(path):
+            pass
+
+
+def test_a_folder_that_was_removed_meanwhile_may_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(fcntl, "flock", gone)
+    with pytest.raises(StorageFailed), locked(f"{tmp_path}/table"):
+        pass
+    assert os.listdir(tmp_path) == ["table"]
+
+
+@pytest.mark.parametrize("number", [1, 13, 30, 37, 95])
+def test_a_lock_that_is_denied_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Also by a folder that is immutable, on a disk that is read-only, or without locks."""
+
+    def denied(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", denied)
+    with pytest.raises(TableRefused, match=os.strerror(number)), locked(f"{tmp_path}/table"):
+        pass

@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.delta import store_probe
 from rangeland.delta.store_access import StoreSettings
-from rangeland.errors import JobFileError, StorageFailed, TableRefused
+from rangeland.errors import JobFileError, TableRefused
 
 
 def files(folder: Path) -> list[str]:
@@ -58,7 +58,7 @@ def test_one_folder_that_cannot_be_written_is_named(tmp_path: Path, folder: str)
     place = tmp_path / "table" / folder
     place.rename(tmp_path / "aside")
     place.symlink_to("/proc/self/fdinfo")
-    with pytest.raises((TableRefused, StorageFailed), match=folder):
+    with pytest.raises((TableRefused, JobFileError), match=folder):
         store_probe.try_store(table)
 
 
@@ -95,6 +95,12 @@ def test_no_folder_can_be_created_through_a_link_to_nothing(tmp_path: Path, path
     with pytest.raises(JobFileError, match="a link to something that does not exist"):
         store_probe.try_store(StoreSettings(f"file:{tmp_path}/{path}"))
     assert files(tmp_path) == ["link"]
+
+
+def test_a_folder_in_which_nothing_can_be_created_is_a_mistake_in_the_job() -> None:
+    for path in ("/proc/table", "/proc/a/b/table"):
+        with pytest.raises(JobFileError, match="cannot be written"):
+            store_probe.try_store(StoreSettings(f"file:{path}"))
 
 
 def test_a_disk_without_locks_is_not_a_place_for_a_table(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
@@ -169,6 +170,9 @@ def usage_error(mistyped: Any) -> UsageError:
     if "unexpected extra argument" in message:
         # It lists them, and `--set source.security.sasl.password hunter2` leaves a password over.
         message = message.partition(" (")[0] + ", not repeated here"
+    option = str(getattr(mistyped, "option_name", ""))
+    if (name := re.match(r"-*[\w-]*", option)) and name[0] != option:
+        message = f"No such option: {name[0]}..., not repeated here"
     return UsageError(message, do=f"See `{command} --help`")
 
 

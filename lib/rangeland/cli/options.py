@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
@@ -86,10 +87,29 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
         output = ctx.obj
         assert isinstance(output, CommandOutput)
         output.configure_logging(LogSettings(common["log_level"], common["log_format"]))
+        _refuse_mistyped(given)
         work(output, **given)  # type: ignore[call-arg]
 
     run.__signature__ = inspect.Signature([context, *own, *_COMMON.values()])  # type: ignore[attr-defined]
     return run
+
+
+def _refuse_mistyped(given: Mapping[str, Any]) -> None:
+    """Raises UsageError for a malformed --set, and for a setting where a file is expected: to look
+    for that file would repeat its value, which may be a secret."""
+    from rangeland.job.located_values import read_assignment
+
+    for setting in given.get("settings") or ():
+        read_assignment(setting)
+    for value in given.values():
+        for path in value if isinstance(value, list) else [value]:
+            field = re.match(r"[\w-]+(\.[\w-]+)+(?==)", str(path))
+            if isinstance(path, Path) and field is not None and not path.exists():
+                raise UsageError(
+                    f"{field[0]} is given without --set",
+                    why="a file is expected there",
+                    do=f"Write it as --set {field[0]}=..., after the job file",
+                )
 
 
 def load_with_schemas(

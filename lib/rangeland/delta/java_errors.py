@@ -21,7 +21,14 @@ from rangeland.errors import (
 Chain = Sequence[tuple[str, str]]
 
 _FULL = ("no space left on device", "disk quota exceeded", "file too large")
-_DENIED = ("permission denied", "accessdenied", "access denied", "not authorized", "read-only file")
+_DENIED = (
+    "permission denied",
+    "operation not permitted",
+    "accessdenied",
+    "access denied",
+    "not authorized",
+    "read-only file",
+)
 _DENIED_CLASSES = ("AccessControlException", "AccessDeniedException")
 _AMAZON = "software.amazon.awssdk."
 _REFUSED = ("UnsupportedTableFeatureException", "UnsupportedProtocolVersionException")

@@ -18,14 +18,12 @@ from contextlib import contextmanager, suppress
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.data_files import NO_FOLDER, impossible_path, store_error
 from rangeland.delta.store_access import StoreSettings, has_folders
-from rangeland.delta.table_lock import LOCK_PATH
-from rangeland.errors import RangelandError, StorageFailed, TableRefused
+from rangeland.delta.table_lock import LOCK_PATH, folder_error
+from rangeland.errors import StorageFailed
 
 FOLDERS = ("", "_delta_log", "_rangeland", "_rangeland/ledger", "_rangeland/ledger/_delta_log")
 CONTENT = b"rangeland check\n"
-_NEVER = (*NO_FOLDER, errno.EINVAL, errno.EEXIST)
 
 
 def try_store(table: StoreSettings) -> None:
@@ -103,7 +101,7 @@ def _try_lock_file(path: str) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise _error(error, path) from error
+        raise folder_error(error, path, len(CONTENT)) from error
 
 
 @contextmanager
@@ -111,16 +109,4 @@ def _as_own_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _error(error, path) from error
-
-
-def _error(error: OSError, path: str) -> RangelandError:
-    if error.errno in _NEVER:
-        return impossible_path(error, path)
-    if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP):
-        return TableRefused(
-            f"{path} cannot be locked",
-            why=str(error),
-            do="put the table on a disk with file locks, or in an object store",
-        )
-    return store_error(error, path, len(CONTENT))
+        raise folder_error(error, path, len(CONTENT)) from error

@@ -12,15 +12,18 @@ import errno
 import fcntl
 import logging
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from rangeland.delta.data_files import NO_FOLDER, impossible_path
-from rangeland.delta.java_errors import translate
+from rangeland.delta.data_files import NO_FOLDER, impossible_path, store_error
 from rangeland.delta.table_path import TablePath
+from rangeland.errors import RangelandError, TableRefused
 
 LOCK_PATH = "_rangeland/commit.lock"
+_NEVER = (*NO_FOLDER, errno.EINVAL, errno.EEXIST)
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
 logger = logging.getLogger(__name__)
 
 
@@ -34,15 +37,49 @@ def locked(uri: str) -> Iterator[None]:
     lock = folder / LOCK_PATH
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        handle = open(lock, "a")  # noqa: SIM115 - closed below, after the yield
-        _acquire(handle, lock)
+        handle = _locked_file(lock)
     except OSError as error:
-        if error.errno in (*NO_FOLDER, errno.EEXIST):
-            raise impossible_path(error, str(lock)) from error
-        found = translate(f"locking {lock}", [("java.io.IOException", str(error))])
-        raise found from error
+        raise folder_error(error, str(lock)) from error
     with handle:
         yield
+
+
+def folder_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
+    """The error to raise when ``path``, in a table's folder, cannot be written or locked."""
+    if error.errno in _NEVER or (error.errno == errno.ENOENT and _takes_no_folder(path)):
+        return impossible_path(error, path)
+    if error.errno in _NO_LOCKS:
+        return TableRefused(
+            f"{path} cannot be locked",
+            why=str(error),
+            do="put the table on a disk with file locks, or in an object store",
+        )
+    return store_error(error, path, size_bytes)
+
+
+def _takes_no_folder(path: str) -> bool:
+    """Whether the nearest folder above is there, and creating a folder in it fails as if it were
+    not: /proc and its like."""
+    above = next((folder for folder in Path(path).parents if folder.is_dir()), None)
+    if above is None:
+        return False
+    tried = above / f".rangeland-check-{uuid.uuid4()}"
+    try:
+        tried.mkdir()
+        tried.rmdir()
+    except OSError as error:
+        return error.errno == errno.ENOENT and above.is_dir()
+    return False
+
+
+def _locked_file(lock: Path) -> IO[str]:
+    handle = open(lock, "a")  # noqa: SIM115 - closed by the caller
+    try:
+        _acquire(handle, lock)
+    except BaseException:
+        handle.close()
+        raise
+    return handle
 
 
 def _acquire(handle: IO[str], lock: Path) -> None:

@@ -24,8 +24,9 @@ FieldPath = tuple[str | int, ...]
 EXTENDS = "extends"
 MAX_BASES = 20
 """The longest chain of files that extend each other."""
-SECRETS = frozenset(("password", "key_password", "client_secret", "secret_key"))
-"""The fields that refer to secrets. What was written there by mistake is not repeated."""
+SECRETS = ("password", "key_password", "client_secret", "secret_key", "registry.token")
+"""The fields that refer to secrets, by the ends of their paths. What was written there by mistake
+is not repeated."""
 
 _FIELD = re.compile(r"[\w-]+")
 _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
@@ -225,13 +226,14 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
     values = _copy(text.values)
     overridden = set(text.overridden)
     for assignment in assignments:
-        path, value = _assignment(assignment)
+        path, value = read_assignment(assignment)
         _assign(values, path, value)
         overridden.add(path)
     return JobText(text.name, values, text.positions, frozenset(overridden))
 
 
-def _assignment(given: str) -> tuple[FieldPath, Any]:
+def read_assignment(given: str) -> tuple[FieldPath, Any]:
+    """The path and the value of one ``a.b=c``. Raises UsageError, which does not repeat a value."""
     form = "Write it as --set limits.max_records=1000"
     dotted_path, equals, value = given.partition("=")
     path = tuple(dotted_path.split("."))
@@ -287,8 +289,17 @@ def display_path(path: FieldPath) -> str:
     is left out."""
     parts: list[str] = []
     for part in map(str, path):
-        name = next((name for name in SECRETS if part.startswith(name)), "")
+        name = _secret_begun(parts, part)
         if not part or (name and (part != name or len(parts) + 1 < len(path))):
             return ".".join([*parts, *filter(None, [name]), "..."])
         parts.append(part)
     return ".".join(parts)
+
+
+def _secret_begun(section: list[str], part: str) -> str:
+    """The name of a secret with which a part of a path begins; empty if there is none."""
+    for secret in SECRETS:
+        inside, _, name = secret.rpartition(".")
+        if part.startswith(name) and (not inside or section[-1:] == [inside]):
+            return name
+    return ""

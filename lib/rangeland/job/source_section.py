@@ -21,6 +21,7 @@ from rangeland.job.value_parsers import (
 )
 from rangeland.model import Address, Cluster, Isolation
 from rangeland.patterns import check_pattern, matches
+from rangeland.untrusted import is_quotable
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 
@@ -171,8 +172,8 @@ class Source(Section):
                 raise ValueError("host:port without user or password; see source.security")
             try:
                 parse_member(server)
-            except ValueError as error:
-                raise ValueError(f"host:port, not {server!r}") from error
+            except ValueError:
+                raise ValueError(_expected_server(server)) from None
         return servers
 
     @field_validator("zookeeper")
@@ -180,6 +181,8 @@ class Source(Section):
     def _registry(cls, zookeeper: str | None) -> str | None:
         if "@" in (zookeeper or ""):  # What precedes it is not repeated.
             raise ValueError("host:port without user or password")
+        if re.search(r"//|[?#]", zookeeper or ""):
+            raise ValueError("host:port,host:port/path, not a URL (not repeated here)")
         return zookeeper
 
     @field_validator("topic_pattern")
@@ -255,6 +258,12 @@ class Source(Section):
     def members(self) -> tuple[tuple[str, Address], ...]:
         """The servers by name, for dialects that number partitions per broker."""
         return tuple(parse_member(server) for server in self.servers)
+
+
+def _expected_server(given: str) -> str:
+    if is_quotable(given):
+        return f"host:port, not {given!r}"
+    return "host:port, not a URL or the like (not repeated here: it may contain a secret)"
 
 
 def _dialects_with(key: str) -> str:

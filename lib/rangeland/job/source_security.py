@@ -68,7 +68,7 @@ class Token(Section):
     endpoint: str | None = Field(
         default=None,
         repr=False,
-        pattern=r"^https?://[^\s/@?#]+[^\s@]*$",
+        pattern=r"^https?://(\[[^\]\s]+\]|[^\s/@?#%:\[\]]+)(:[0-9]{1,5})?([/?#][^\s@]*)?$",
         json_schema_extra={"examples": ["https://login.example/oauth2/token"]},
         description="The token endpoint of an OAuth 2 server, called with the client credentials "
         "grant. `http` is only allowed to this host.",

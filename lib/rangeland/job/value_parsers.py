@@ -190,7 +190,7 @@ def parse_partition(topic: str, which: object) -> Partition:
 def parse_member(text: str) -> tuple[str, Address]:
     """A broker as ``host:port``, or as ``id:host:port`` if brokers are known by their ids. The
     name is the id, or else the address. Raises ValueError."""
-    found = re.fullmatch(r"(?:([0-9]+):)?((?:\[[^\]]+\]|[^:\[\]]+):[0-9]+)", text)
+    found = re.fullmatch(r"(?:([0-9]+):)?((?:\[[^\]]+\]|[^:/?#%\[\]]+):[0-9]+)", text)
     if found is None:
         raise ValueError(f"{text!r} is not host:port")
     return found[1] or found[2], parse_address(found[2])
@@ -268,7 +268,7 @@ Server = Annotated[
         {
             "title": "host:port",
             "type": "string",
-            "pattern": r"^([0-9]+:)?(\[[^\]@\s]+\]|[^:@\s\[\]]+):[0-9]{1,5}$",
+            "pattern": r"^([0-9]+:)?(\[[^\]@\s]+\]|[^:@/?#%\s\[\]]+):[0-9]{1,5}$",
             "examples": ["broker-1:9092"],
         }
     ),

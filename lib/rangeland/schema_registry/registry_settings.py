@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from rangeland.connection.cluster_settings import TlsSettings
 
-URL_PATTERN: Final = r"https?://[^\s/@?#\\]+(/[^\s@?#\\]*)?"
+URL_PATTERN: Final = r"https?://[^\s/@?#%\\]+(/[^\s@?#\\]*)?"
 
 
 def is_registry_url(url: str) -> bool:

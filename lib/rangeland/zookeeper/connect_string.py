@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rangeland.errors import JobFileError
 from rangeland.model import Address
+from rangeland.untrusted import is_quotable
 
 DEFAULT_PORT = 2181
 _SERVER = re.compile(
@@ -57,6 +58,8 @@ def _read_server(text: str, server: str) -> Address:
 def _unreadable(text: str, why: str) -> JobFileError:
     if "@" in text:  # what precedes it may be a password
         text, why = "the address", "user and password do not belong in it"
+    elif not is_quotable(text):
+        text, why = "the address", "it is not repeated here, since it may contain a secret"
     return JobFileError(
         f"{text} is not the address of a ZooKeeper",
         why=why,
