@@ -31,7 +31,7 @@ from rangeland.planning.slice_receipt import Receipt
 from rangeland.wire.framing import FrameReader
 
 LEADER = Address("broker", 1)
-HASTY = FetchLimits(no_progress_ms=40, backoff_ms=1, max_backoff_ms=2, largest_fetch_bytes=1 << 24)
+HASTY = FetchLimits(no_progress_ms=400, backoff_ms=1, max_backoff_ms=2, largest_fetch_bytes=1 << 24)
 JOINED = 3
 """Entries in one answer."""
 
@@ -201,7 +201,7 @@ class _OfAny(dict[Partition, OffsetAnswer]):
         super().__init__()
         self.answer = answer
 
-    def __missing__(self, key: Partition) -> OffsetAnswer:
+    def get(self, key: Partition, default: Any = None) -> Any:
         return self.answer
 
 

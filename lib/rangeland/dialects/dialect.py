@@ -24,6 +24,7 @@ from rangeland.dialects.fetch_values import (
     FetchOptions,
     Gap,
     PartitionFetch,
+    UnconfirmedGap,
 )
 from rangeland.dialects.protocol_session import Credentials, ProtocolSession, Question
 from rangeland.errors import JobFileError
@@ -154,6 +155,18 @@ class Dialect(ABC):
     ) -> int | None:
         """The offset after the last complete batch or entry that was fetched at ``from_offset``;
         None if none is complete."""
+
+    def first_offset(self, records: memoryview, from_offset: int) -> int:
+        """The first of the offsets from ``from_offset`` on that an intact answer has an entry for;
+        ``from_offset`` if the dialect's brokers say where entries are."""
+        return from_offset
+
+    def unconfirmed_gap(
+        self, records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
+    ) -> UnconfirmedGap | None:
+        """A gap before the last entry that was fetched at ``from_offset``, if only the offset
+        stored in that entry shows it. None if the dialect's brokers say where entries are."""
+        return None
 
     def entry_around(
         self, records: memoryview, from_offset: int, target: int

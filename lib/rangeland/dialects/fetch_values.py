@@ -119,6 +119,16 @@ class Gap:
     next_offset: int
 
 
+class UnconfirmedGap(NamedTuple):
+    """Offsets ``[from_offset, until_offset)`` that are missing before ``entry``, the last of an
+    answer. Nothing after that entry shows that it is where it says. It ends at ``last_offset``."""
+
+    from_offset: int
+    until_offset: int
+    last_offset: int
+    entry: memoryview
+
+
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """A decoded piece of a fetch. The offsets before ``next_offset`` are classed in ``counts``, or

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost, NoAnswer
@@ -24,6 +25,7 @@ from rangeland.dialects.fetch_values import (
     FetchedPartition,
     FetchOptions,
     PartitionFetch,
+    UnconfirmedGap,
 )
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import BadRecord, Unreachable
@@ -31,7 +33,13 @@ from rangeland.fetch.damage_policy import located, passable_until
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece, MemoryBudget
 from rangeland.fetch.leader_lookup import look_up_leaders
-from rangeland.fetch.log_edges import is_inside_entry, log_edge, log_end
+from rangeland.fetch.log_edges import (
+    MAX_WAIT_MS,
+    confirmed_until,
+    is_inside_entry,
+    log_edge,
+    log_end,
+)
 from rangeland.fetch.loop_actions import (
     AllRead,
     FetchLimits,
@@ -42,16 +50,11 @@ from rangeland.fetch.loop_actions import (
     WaitUntil,
 )
 from rangeland.fetch.throttle import Throttle, slowed
-from rangeland.model import (
-    Address,
-    Earliest,
-    Latest,
-    Slice,
-)
+from rangeland.model import Address, Earliest, Latest, Slice
+from rangeland.planning.policy import Action, LossKind
 
 logger = logging.getLogger(__name__)
 
-MAX_WAIT_MS = 500
 PREFETCH_BYTES = 48 << 20
 
 
@@ -80,6 +83,7 @@ class FetchThread:
             tags=settings.tags,
         )
         self._floors = dict(floors or {})
+        self._cut: dict[int, tuple[int, str]] = {}  # by slice: where damage was cut off, and why
         self._members = (
             _named(settings) if self.brokers.dialect.capabilities.numbered_per_broker else {}
         )
@@ -190,7 +194,7 @@ class FetchThread:
                 w.epoch,
                 w.offset,
                 w.max_bytes,
-                self._slices[w.index].until_offset,
+                self._until(w),
             )
             for w in ask.wants
         ]
@@ -230,7 +234,6 @@ class FetchThread:
         self, leader: Address, want: FetchTarget, part: FetchedPartition | None, throttled: bool
     ) -> FetchedPiece | None:
         """Reports to the loop what came for one slice. Returns what there is to decode."""
-        until_offset = self._slices[want.index].until_offset
         if part is None or (part.verdict is ErrorMeaning.OK and part.is_empty):
             if part is None or not self._moves_on(want, part):
                 end = part.readable_end if part is not None else -1
@@ -239,30 +242,13 @@ class FetchThread:
         if part.verdict is not ErrorMeaning.OK:
             self._loop.on_verdict(want, part.verdict, part.code, part.leader_hint)
             return None
-        is_damaged = False
         most = self._settings.max_batch_bytes
         known = replace(part.context, floor=self._floor(leader, want), asked_at=want.offset)
         context = replace(known, max_batch_bytes=most)
-        try:
-            next_offset = self.brokers.dialect.next_offset(part.records, want.offset, context)
-        except BadRecord as error:
-            # Where a broker accounts for the offsets itself, that account is what they contradict.
-            if context.floor and not context.spans and self._is_replaced(leader, want):
-                return None
-            is_damaged, is_replica = True, self._loop.states[want.index].server.may_be_replica
-            next_offset = passable_until(error, want.offset, is_replica=is_replica)
-            if next_offset is None:
-                self._damaged(want, error, leader)
-                return None
-        if next_offset is None:
-            self._loop.on_too_small(want)
+        found = self._readable(leader, want, part, context)
+        if found is None:
             return None
-        if is_damaged:  # damaged bytes do not prove where they end: decoding decides
-            next_offset = min(next_offset, until_offset)
-        elif 0 <= part.readable_end < next_offset:
-            next_offset = self._confirmed_end(leader, want, part, next_offset)
-            if next_offset is None:
-                return None
+        next_offset, is_damaged = found
         is_doubtful = self._loop.is_doubtful(want)
         if not self._advanced(leader, want, next_offset, is_damaged):
             return None
@@ -270,7 +256,7 @@ class FetchThread:
         return FetchedPiece(
             want.index,
             want.offset,
-            min(next_offset, until_offset),
+            min(next_offset, self._until(want)),
             part.records,
             part.aborted,
             str(leader),
@@ -278,6 +264,63 @@ class FetchThread:
             is_doubtful=is_doubtful,
             epoch=want.epoch,
         )
+
+    def _readable(
+        self, leader: Address, want: FetchTarget, part: FetchedPartition, context: FetchContext
+    ) -> tuple[int, bool] | None:
+        """How far an answer can be decoded, and whether it is damaged. None if it cannot be; the
+        loop knows why."""
+        dialect = self.brokers.dialect
+        try:
+            next_offset = dialect.next_offset(part.records, want.offset, context)
+        except BadRecord as error:
+            until = self._passable(leader, want, error, context)
+            # Damaged bytes do not prove where they end: decoding decides.
+            return None if until is None else (min(until, self._until(want)), True)
+        if next_offset is None:
+            self._loop.on_too_small(want)
+            return None
+        if self._is_left_out(leader, want, part):
+            return None
+        if 0 <= part.readable_end < next_offset:
+            next_offset = self._confirmed_end(leader, want, part, next_offset)
+        elif gap := dialect.unconfirmed_gap(part.records, want.offset, context):
+            next_offset = self._confirmed_gap(leader, want, gap)
+        return None if next_offset is None else (next_offset, False)
+
+    def _passable(
+        self, leader: Address, want: FetchTarget, error: BadRecord, context: FetchContext
+    ) -> int | None:
+        # Where a broker accounts for the offsets itself, that account is what they contradict.
+        if context.floor and not context.spans and self._is_replaced(leader, want):
+            return None
+        is_replica = self._loop.states[want.index].server.may_be_replica
+        until = passable_until(error, want.offset, is_replica=is_replica)
+        if until is None:
+            self._damaged(want, error, leader)
+        elif error.damage is not None and error.damage.next_offset is None and not is_replica:
+            self._cut[want.index] = (until, error.why)
+        return until
+
+    def _is_left_out(self, leader: Address, want: FetchTarget, part: FetchedPartition) -> bool:
+        """Whether damaged bytes were cut off at the offset that was asked for, and now the broker
+        leaves them out: by the offset stored in them they are elsewhere. What they held is
+        not compacted. Reports it."""
+        offset, why = self._cut.get(want.index, (-1, ""))
+        if offset != want.offset:
+            return False
+        first = self.brokers.dialect.first_offset(part.records, offset)
+        if first <= offset:
+            return False
+        policy = self._settings.policy.of(LossKind.CORRUPT, want.partition.topic)
+        # Bytes that the broker no longer returns cannot be put into quarantine.
+        facts: dict[str, Any] = {} if policy is Action.QUARANTINE else {"next_offset": first}
+        what = f"the batch at offset {offset} cannot be decoded"
+        self._damaged(want, BadRecord(what, why=why, base_offset=offset, **facts), leader)
+        return True
+
+    def _until(self, want: FetchTarget) -> int:
+        return self._slices[want.index].until_offset
 
     def _advanced(
         self, leader: Address, want: FetchTarget, next_offset: int, is_damaged: bool
@@ -338,6 +381,19 @@ class FetchThread:
         )
         self._damaged(want, error, leader)
         return None
+
+    def _confirmed_gap(self, leader: Address, want: FetchTarget, gap: UnconfirmedGap) -> int | None:
+        try:
+            until = confirmed_until(self.brokers, leader, want, gap)
+        except BadRecord as error:
+            self._damaged(want, error, leader)
+            return None
+        except ConnectionLost as error:
+            self._loop.on_lost(leader, f"{error.what}: {error.why}")
+            return None
+        if until is None:
+            self._loop.on_empty(want, -1, throttled=False)
+        return until
 
     def _damaged(self, want: FetchTarget, error: BadRecord, leader: Address) -> None:
         capabilities = self.brokers.dialect.capabilities

@@ -5,11 +5,19 @@ from __future__ import annotations
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, PartitionFetch
+from rangeland.dialects.fetch_values import (
+    FetchedPartition,
+    FetchOptions,
+    PartitionFetch,
+    UnconfirmedGap,
+)
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import BadRecord
 from rangeland.fetch.loop_actions import FetchTarget
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader
+
+MAX_WAIT_MS = 500
+MIN_FETCH_BYTES = 1 << 16
 
 
 def log_edge(
@@ -61,17 +69,64 @@ def is_inside_entry(
 ) -> bool:
     """Whether one intact entry of the log begins before this offset and ends after it. False also
     if that cannot be seen. Raises ConnectionLost."""
-    dialect, isolation = brokers.dialect, brokers.settings.isolation
-    if dialect.capabilities.offsets_are_bytes:  # nothing can be read before the offset
+    if brokers.dialect.capabilities.offsets_are_bytes:  # nothing can be read before the offset
         return False
-    before = offset - 1
-    asked = [PartitionFetch(want.partition, want.topic_id, want.epoch, before, want.max_bytes)]
-    options = FetchOptions(isolation, 0, want.max_bytes)
+    part = _fetched(brokers, address, want, offset - 1, want.max_bytes, max_wait_ms=0)
+    return part is not None and _has_entry_across(brokers, part, offset)
+
+
+def confirmed_until(
+    brokers: ConnectionPool, address: Address, want: FetchTarget, gap: UnconfirmedGap
+) -> int | None:
+    """How far to read if a gap is shown by the last entry alone: the offset stored in it may be
+    damaged, and the gap full of records that are in the next segment. A broker that is asked for
+    the entry's last offset returns the entry, unless others are there. None if it has to be asked
+    again. Raises BadRecord, ConnectionLost."""
+    is_there = _is_first_at(brokers, address, want, gap.last_offset, gap.entry)
+    if is_there is not False:
+        return gap.last_offset + 1 if is_there else None
+    if gap.from_offset > want.offset:
+        return gap.from_offset  # the entry is asked for again, without those before it
+    if not _is_first_at(brokers, address, want, want.offset, gap.entry):
+        return None  # the cleaner has taken it meanwhile
+    raise BadRecord(
+        f"the batch at offset {want.offset} cannot be decoded",
+        why=f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are",
+        base_offset=want.offset,
+    )
+
+
+def _is_first_at(
+    brokers: ConnectionPool, address: Address, want: FetchTarget, offset: int, entry: memoryview
+) -> bool | None:
+    """Whether a fetch at this offset begins with the entry; None for an answer without records,
+    which proves nothing. Raises ConnectionLost."""
+    max_bytes = max(len(entry), MIN_FETCH_BYTES)
+    # Remote storage needs some time.
+    part = _fetched(brokers, address, want, offset, max_bytes, max_wait_ms=MAX_WAIT_MS)
+    if part is None or not len(part.records):
+        return None
+    return part.records[: len(entry)] == entry
+
+
+def _fetched(
+    brokers: ConnectionPool,
+    address: Address,
+    want: FetchTarget,
+    offset: int,
+    max_bytes: int,
+    *,
+    max_wait_ms: int,
+) -> FetchedPartition | None:
+    """What a leader returns at an offset; None if it answers with an error."""
+    dialect, isolation = brokers.dialect, brokers.settings.isolation
+    asked = [PartitionFetch(want.partition, want.topic_id, want.epoch, offset, max_bytes)]
+    options = FetchOptions(isolation, max_wait_ms, max_bytes)
     answers = brokers.call_all(address, dialect.ask_records(asked, options))
     for part in dialect.read_records(answers, asked, isolation).parts:
         if part.partition == want.partition and part.verdict is ErrorMeaning.OK:
-            return _has_entry_across(brokers, part, offset)
-    return False
+            return part
+    return None
 
 
 def _has_entry_across(brokers: ConnectionPool, part: FetchedPartition, offset: int) -> bool:

@@ -48,6 +48,8 @@ class KafkaDialect(Dialect):
     ask_records = staticmethod(requests.ask_records)
     read_records = staticmethod(requests.read_records)
     next_offset = staticmethod(entry_scan.next_offset)
+    first_offset = staticmethod(entry_scan.first_offset)
+    unconfirmed_gap = staticmethod(entry_scan.unconfirmed_gap)
     cut_out = staticmethod(raw_entries.cut_out)
     aborted_within = staticmethod(aborted_transactions.aborted_within)
     decode_chunks = staticmethod(records.decode_chunks)

@@ -22,7 +22,7 @@ import numpy as np
 
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.batch_table import BatchColumn, Heads
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, UnconfirmedGap
 from rangeland.dialects.kafka.entry_checks import (
     first_inside,
     has_gap,
@@ -31,7 +31,7 @@ from rangeland.dialects.kafka.entry_checks import (
     unrequested_entry,
     with_known_end,
 )
-from rangeland.dialects.kafka.entry_spans import first_and_delta, first_of, spans
+from rangeland.dialects.kafka.entry_spans import MAX_OFFSET, first_and_delta, first_of, spans
 from rangeland.dialects.kafka.log_entries import BatchV2, LogEntry, batch_of
 from rangeland.wire.fixed_layouts import BATCH_V2
 
@@ -156,6 +156,31 @@ def next_offset(
     for entry in entries(records, from_offset, context):
         floor = entry.last_offset + 1
     return floor
+
+
+def first_offset(records: memoryview, from_offset: int) -> int:
+    """The first offset of the entries, or ``from_offset`` if one of them begins before it."""
+    found = (entry for entry in entries(records, from_offset) if entry.last_offset >= from_offset)
+    entry = next(found, None)
+    return from_offset if entry is None else max(from_offset, entry.base_offset)
+
+
+def unconfirmed_gap(
+    records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
+) -> UnconfirmedGap | None:
+    """A gap before the last batch, if not even the beginning of another entry follows it: an answer
+    may end with its segment. Offsets that exclude each other are for ``next_offset``."""
+    run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
+    if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:
+        return None
+    floor = begin = max(context.floor, from_offset)
+    position = end = base = 0
+    for position, end in spans(records):
+        base, delta = first_and_delta(records, position, end)
+        floor, begin = base + delta + 1, max(begin, floor)
+    if base <= begin:
+        return None
+    return UnconfirmedGap(begin, base, floor - 1, records[position:end])
 
 
 def _is_before(records: memoryview, offset: int) -> bool:
