@@ -292,6 +292,15 @@ def test_log_stores_of_users_are_used_and_deltas_own_are_not(
             ],
             TableRefused,
         ),
+        (
+            [
+                (
+                    "java.lang.IllegalArgumentException",
+                    "Must provide maxCatalogVersion for catalogManaged tables",
+                )
+            ],
+            TableRefused,
+        ),
         ([("java.lang.NullPointerException", "")], Bug),
     ],
 )

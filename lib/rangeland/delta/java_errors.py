@@ -36,6 +36,8 @@ _MOVED = ("MetadataChangedException", "ProtocolChangedException")
 _RACED = ("MaxCommitRetryLimitReachedException", "ConcurrentWriteException")
 _LOG_CUT = "should be less than or equal to LogSegment version"
 """What Kernel says of a log whose newest entries are gone, and their checksums are not."""
+_BY_CATALOG = "Must provide maxCatalogVersion"
+"""What Kernel says when a path is all that it knows of a table whose commits a catalog makes."""
 _UNCONDITIONAL = ("ConditionIgnoredException", "AWSUnsupportedFeatureException")
 """The store ignores or refuses If-None-Match."""
 _IO = ("IOException", "FileNotFoundException", "EOFException", "ChecksumException")
@@ -83,6 +85,13 @@ def translate(what: str, chain: Chain) -> Raised:
     if any(name in names for name in _REFUSED):
         return TableRefused(
             what, why=reason, do="Drop the feature from the table, or land in another table"
+        )
+    if _BY_CATALOG in reason:
+        return TableRefused(
+            what,
+            why="it has the feature catalogManaged: commits must go through its catalog, which no "
+            "path names",
+            do="Land in a table without it",
         )
     if any(name in names for name in _MOVED):
         return Conflict(
