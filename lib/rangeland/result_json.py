@@ -56,5 +56,10 @@ class JsonResult:
     __slots__ = ()
     VIEW: ClassVar[str]
 
+    @property
+    def exit_code(self) -> int:
+        """Of the command that returns this result."""
+        return 0
+
     def to_json(self) -> dict[str, Any]:
         return RESULT_JSON.write(self)

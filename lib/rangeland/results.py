@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
+from rangeland.errors import RangeLost
 from rangeland.groups.backend import GroupMember
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
 from rangeland.planning.checkpoint_move import never_landed
@@ -87,7 +88,7 @@ class RunResult(JsonResult):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanPreview:
+class PlanPreview(JsonResult):
     """The result of ``plan``: what a run would do now. ``pending`` are plans that would be finished
     first, ``logs`` what the survey found, ``tasks`` how many Spark tasks would read. ``location``
     is the full URI of the table's path; None for a name in a catalog. ``speed`` is how fast a run
@@ -275,6 +276,10 @@ class VerifyResult(JsonResult):
     def is_well(self) -> bool:
         return self.audit.is_clean and not self.missing_files
 
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.is_well else RangeLost.exit_code
+
 
 @dataclass(frozen=True, slots=True)
 class Finding(JsonResult):
@@ -313,3 +318,7 @@ class Finding(JsonResult):
     @property
     def file(self) -> str | None:
         return self.files[0] if self.files else None
+
+    @property
+    def exit_code(self) -> int:
+        return RangeLost.exit_code if self.state == "missing" else 0

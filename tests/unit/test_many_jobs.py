@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from rangeland.cli import command_line
-from rangeland.cli.many_jobs import ManyJobs, OneJob, load_jobs
+from rangeland.cli.many_jobs import ManyJobs, load_jobs
 from rangeland.errors import JobFileError, Unreachable, UsageError
 from rangeland.fleet import table_jobs
 from rangeland.fleet.table_jobs import job_files
 from rangeland.groups import broker_check
 from rangeland.job.overrides import load_job
+from rangeland.job.topic_tables import TableJob
 
 
 def write(folder: Path, name: str, table: str = "lake/t", topics: str = "[t]") -> Path:
@@ -46,7 +47,7 @@ def test_what_is_not_there_is_refused_without_being_repeated(tmp_path: Path) -> 
 
 def test_one_job_of_one_table_is_what_it_always_was(tmp_path: Path) -> None:
     found = load_jobs([write(tmp_path, "a")], load_job)
-    assert isinstance(found, OneJob)
+    assert isinstance(found, TableJob)
     assert found.job.job == "a"
 
 

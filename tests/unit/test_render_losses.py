@@ -12,8 +12,7 @@ from rangeland.landing.redrive import QuarantinedRange
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
 from rangeland.planning.policy import Action, Loss, LossKind
-from rangeland.render.loss_view import redrive_picture
-from rangeland.render.result_view import result_picture
+from rangeland.render.result_view import redrive_picture, result_picture
 from rangeland.result_json import RESULT_JSON
 from rangeland.results import RunResult
 from tests.unit.test_render import drawn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.many_jobs import (
+    Act,
     JobPaths,
     ManyJobs,
     Parallel,
@@ -20,22 +21,14 @@ from rangeland.cli.many_jobs import (
     load_jobs,
     many_jobs,
 )
-from rangeland.cli.options import (
-    From,
-    Settings,
-    Until,
-    command,
-    load_with_schemas,
-    spark_for,
-    spark_for_rows,
-)
+from rangeland.cli.options import From, Settings, Until, command, load_with_schemas
 from rangeland.errors import Conflict, RangelandError, UsageError
 
 if TYPE_CHECKING:
     from rangeland.fleet.fleet_result import FleetResult
     from rangeland.fleet.fleet_run import JobsProgress, TableJobs
-    from rangeland.fleet.table_jobs import TableJob
     from rangeland.job import Job
+    from rangeland.job.topic_tables import TableJob
     from rangeland.landing.plan_file import ReviewedPlan
     from rangeland.planning.plan import PlanKind
     from rangeland.progress_events import Progress
@@ -72,16 +65,7 @@ def plan(
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: its folder does not exist", do="Create it, or name another")
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound))
-    if isinstance(jobs, ManyJobs):
-        _preview_each(output, jobs, out=out)
-        return
-    preview = _preview(output, jobs.job)
-    if out is not None:
-        from rangeland.landing.plan_file import write_plan_file
-
-        write_plan_file(out, preview, jobs.text)
-        if not output.quiet:
-            print(f"Written to {out}. Do it with: rangeland apply {out}", file=sys.stderr)
+    _preview(output, jobs, out=out)
 
 
 @command
@@ -109,16 +93,14 @@ def run(
     """
     output.writes = True
 
+    def imported() -> Act:
+        from rangeland.render.result_view import result_picture
+        from rangeland.run import run as run_job
+
+        return lambda one, *about: run_job(one.job, *about), result_picture
+
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-
-    if isinstance(jobs, ManyJobs):
-        answer_all(output, jobs, _run_all, asks_brokers=True)
-        return
-    spark = spark_for(output, jobs.job, asks_brokers=True)
-
-    from rangeland.run import run as run_job
-
-    _answer_run(output, run_job(jobs.job, spark, output.progress()))
+    _land(output, jobs, imported)
 
 
 @command
@@ -156,11 +138,11 @@ def apply(
     reviewed = read_plan_file(files[-1])
     job = _job_of_plan(files, reviewed, settings or ())
 
-    spark = spark_for_rows(output, job)
+    from rangeland.job.payload_formats import refuse_unusable_schemas
+    from rangeland.job.topic_tables import TableJob
 
-    from rangeland.run import apply as apply_job
-
-    _answer_run(output, apply_job(job, reviewed.plan, reviewed.seen, spark, output.progress()))
+    refuse_unusable_schemas(job)
+    answer_each(output, TableJob(job, reviewed.text), partial(_applied, {id(job): reviewed}))
 
 
 @command
@@ -209,23 +191,32 @@ def backfill(
     from rangeland.planning.plan import PlanKind
 
     kind = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
-    if isinstance(jobs, ManyJobs):
-        if dry_run:
-            _preview_each(output, jobs, kind)
-            return
-        answer_all(output, jobs, partial(_run_all, kind=kind), asks_brokers=True)
-        return
+
+    def imported() -> Act:
+        from rangeland.render.result_view import result_picture
+        from rangeland.run import backfill as backfill_job
+
+        return lambda one, spark, shown: backfill_job(one.job, spark, shown, kind), result_picture
+
     if dry_run:
-        _preview(output, jobs.job, kind)
-        return
-    spark = spark_for(output, jobs.job, asks_brokers=True)
-
-    from rangeland.run import backfill as backfill_job
-
-    _answer_run(output, backfill_job(jobs.job, spark, output.progress(), kind))
+        _preview(output, jobs, kind)
+    else:
+        _land(output, jobs, imported, kind)
 
 
 # --- shared --------------------------------------------------------------------
+
+
+def _land(
+    output: CommandOutput,
+    jobs: TableJob | ManyJobs,
+    imported: Callable[[], Act],
+    kind: PlanKind | None = None,
+) -> None:
+    if isinstance(jobs, ManyJobs):
+        answer_all(output, jobs, partial(_run_all, kind=kind), asks_brokers=True)
+    else:
+        answer_each(output, jobs, imported, asks_brokers=True)
 
 
 def _run_all(
@@ -237,35 +228,33 @@ def _run_all(
     return run_all(jobs, spark, progress, parallel, kind or PlanKind.RUN)
 
 
-def _preview(output: CommandOutput, job: Job, kind: PlanKind | None = None) -> PlanPreview:
-    spark = spark_for(output, job, asks_brokers=True)
-
-    from rangeland.render.plan_view import plan_picture
-    from rangeland.run import preview
-
-    result = preview(job, spark, output.progress(), kind)
-    output.answer(result.to_json(), plan_picture(result))
-    return result
-
-
-def _preview_each(
-    output: CommandOutput, jobs: ManyJobs, kind: PlanKind | None = None, out: Path | None = None
+def _preview(
+    output: CommandOutput,
+    jobs: TableJob | ManyJobs,
+    kind: PlanKind | None = None,
+    out: Path | None = None,
 ) -> None:
-    """Shows the plans of many tables, and writes each to a file of its own in the folder
-    ``out``."""
-    if out is not None:
+    """Shows the plan and writes it to the file ``out``; those of many tables each to a file of its
+    own in that folder."""
+    are_many = isinstance(jobs, ManyJobs)
+    if out is not None and are_many:
         _make_empty_folder(out)
 
-    def work(one: TableJob, spark: Any, progress: Progress) -> PlanPreview:
+    def imported() -> Act:
         from rangeland.landing.plan_file import write_plan_file
+        from rangeland.render.plan_view import plan_picture
         from rangeland.run import preview
 
-        result = preview(one.job, spark, progress, kind)
-        if out is not None:
-            write_plan_file(out / f"{one.name}.json", result, one.text)
-        return result
+        def work(one: TableJob, spark: Any, progress: Progress) -> PlanPreview:
+            result = preview(one.job, spark, progress, kind)
+            if out is not None:
+                path = out / f"{one.name}.json" if are_many else out
+                write_plan_file(path, result, one.text)
+            return result
 
-    answer_each(output, jobs, work, asks_brokers=True)
+        return work, plan_picture
+
+    answer_each(output, jobs, imported, asks_brokers=True)
     if out is not None and not output.quiet:
         print(f"Written to {out}. Do it with: rangeland apply {out}", file=sys.stderr)
 
@@ -289,7 +278,6 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
     """Applies each plan file of a folder, which ``plan --out`` has written."""
     from rangeland.fleet.table_jobs import FailedFile, LoadedFile, files_in
     from rangeland.landing.plan_file import read_plan_file
-    from rangeland.run import apply as apply_job
 
     files: list[LoadedFile] = []
     failed: list[FailedFile] = []
@@ -303,17 +291,19 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
         except RangelandError as error:
             failed.append(FailedFile(str(path), error))
 
+    answer_each(output, many_jobs(files, failed), partial(_applied, plans))
+
+
+def _applied(plans: Mapping[int, ReviewedPlan]) -> Act:
+    """``plans`` are those of the jobs, by identity."""
+    from rangeland.render.result_view import result_picture
+    from rangeland.run import apply as apply_job
+
     def work(one: TableJob, spark: Any, progress: Progress) -> RunResult:
         reviewed = plans[id(one.job)]
         return apply_job(one.job, reviewed.plan, reviewed.seen, spark, progress)
 
-    answer_each(output, many_jobs(files, failed), work)
-
-
-def _answer_run(output: CommandOutput, result: RunResult) -> None:
-    from rangeland.render.result_view import result_picture
-
-    output.answer(result.to_json(), result_picture(result))
+    return work, result_picture
 
 
 def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:

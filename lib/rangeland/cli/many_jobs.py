@@ -1,7 +1,7 @@
-"""Commands about many tables: several job files, a folder of them, or a table for each topic.
+"""Commands about one table or many: several job files, a folder of them, or a table for each topic.
 
-A command first loads its files: with one job of one table it goes on as it always has. Otherwise
-the same work is done for each table in one Spark session, and the answer lists the jobs.
+A command first loads its files. With one job of one table the answer is its result. Otherwise the
+same work is done for each table in one Spark session, and the answer lists the jobs.
 """
 
 from __future__ import annotations
@@ -9,21 +9,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import import_commands
+from rangeland.cli.options import answer_result, import_commands, spark_for
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from rangeland.fleet.fleet_result import FleetResult
     from rangeland.fleet.fleet_run import JobsProgress, TableJobs
-    from rangeland.fleet.table_jobs import FailedFile, LoadedFile, TableJob
+    from rangeland.fleet.table_jobs import FailedFile, LoadedFile
     from rangeland.job import Job
     from rangeland.job.located_values import JobText
+    from rangeland.job.topic_tables import TableJob
     from rangeland.progress_events import Progress
+
+Act: TypeAlias = "tuple[Callable[[TableJob, Any, Progress], Any], Callable[[Any], RenderableType]]"
+"""What a command does with each table, and what draws the result of one."""
 
 JobPaths = Annotated[
     list[Path],
@@ -46,14 +53,6 @@ INTERRUPTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class OneJob:
-    """The command is about one table."""
-
-    job: Job
-    text: JobText
-
-
-@dataclass(frozen=True, slots=True)
 class ManyJobs:
     """The command is about many tables, or about files of which some cannot be used."""
 
@@ -68,13 +67,15 @@ def load_jobs(
     parallel: int | None = None,
     *,
     asks_cluster: bool = True,
-) -> OneJob | ManyJobs:
+) -> TableJob | ManyJobs:
     """The jobs of a command line. Raises JobFileError for a single file that cannot be used, and
     UsageError for a folder without job files."""
     if len(paths) == 1 and not paths[0].is_dir():
         job, text = load(paths[0])
         if not job.sink.is_per_topic:
-            return OneJob(job, text)
+            from rangeland.job.topic_tables import TableJob
+
+            return TableJob(job, text)
 
     from rangeland.fleet.table_jobs import job_files, loaded
 
@@ -109,33 +110,40 @@ def answer_all(
     progress = LiveJobs(output.progress())
     jobs = jobs_of(many.files, many.failed, spark, progress)
     result = act(jobs, spark, progress, many.parallel)
-    output.answer(result.to_json(), fleet_picture(result))
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
+    answer_result(output, result, fleet_picture(result))
 
 
 def answer_each(
     output: CommandOutput,
-    many: ManyJobs,
-    work: Callable[[TableJob, Any, Progress], Any],
-    exit_code_of: Callable[[Any], int] = lambda _result: 0,
+    jobs: TableJob | ManyJobs,
+    imported: Callable[[], Act],
     *,
     asks_brokers: bool = False,
 ) -> None:
-    """``answer_all`` for a command that does each table by itself."""
+    """Does the work for each table by itself. ``imported`` is called once Spark has been started:
+    the JVM starts while modules are imported."""
+    if isinstance(jobs, ManyJobs):
+        answer_all(output, jobs, partial(_each, imported), asks_brokers=asks_brokers)
+        return
+    spark = spark_for(output, jobs.job, asks_brokers=asks_brokers)
+    work, picture = imported()
+    result = work(jobs, spark, output.progress())
+    answer_result(output, result, picture(result))
 
-    def act(jobs: TableJobs, spark: Any, progress: JobsProgress, parallel: int) -> FleetResult[Any]:
-        from rangeland.fleet.fleet_run import TableProgress, for_each
 
-        return for_each(
-            jobs,
-            lambda one: work(one, spark, TableProgress(one, progress)),
-            progress,
-            parallel,
-            exit_code_of,
-        )
+def _each(
+    imported: Callable[[], Act],
+    jobs: TableJobs,
+    spark: Any,
+    progress: JobsProgress,
+    parallel: int,
+) -> FleetResult[Any]:
+    from rangeland.fleet.fleet_run import TableProgress, for_each
 
-    answer_all(output, many, act, asks_brokers=asks_brokers)
+    work, _ = imported()
+    return for_each(
+        jobs, lambda one: work(one, spark, TableProgress(one, progress)), progress, parallel
+    )
 
 
 def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:

@@ -17,6 +17,9 @@ from rangeland.errors import UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from rangeland.fleet.fleet_result import Answer
     from rangeland.job import Job
     from rangeland.job.located_values import JobText
 
@@ -146,12 +149,11 @@ def write_out(out: Path, text: str) -> None:
         ) from error
 
 
-def spark_for_rows(output: CommandOutput, job: Job) -> Any:
-    """For commands that read records: a schema that cannot be used is refused at once."""
-    from rangeland.job.payload_formats import refuse_unusable_schemas
-
-    refuse_unusable_schemas(job)
-    return spark_for(output, job)
+def answer_result(output: CommandOutput, result: Answer, picture: RenderableType) -> None:
+    """Prints a result, and ends the command with its exit code."""
+    output.answer(result.to_json(), picture)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> Any:

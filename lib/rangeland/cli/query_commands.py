@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import JobPaths, ManyJobs, Parallel, answer_each, load_jobs
-from rangeland.cli.options import JobPath, Settings, Until, command, spark_for
-from rangeland.errors import RangeLost
+from rangeland.cli.many_jobs import Act, JobPaths, ManyJobs, Parallel, answer_each, load_jobs
+from rangeland.cli.options import JobPath, Settings, Until, answer_result, command, spark_for
 
 if TYPE_CHECKING:
-    from rangeland.fleet.table_jobs import TableJob
     from rangeland.job import Job
     from rangeland.job.located_values import JobText
-    from rangeland.progress_events import Progress
-    from rangeland.results import Status, VerifyResult
 
 
 @command
@@ -34,19 +30,15 @@ def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None)
     from rangeland.queries.job_check import check as check_job
     from rangeland.render.status_view import check_picture
 
+    def imported() -> Act:
+        return lambda one, spark, shown: check_job(one.job, lambda: spark, shown), check_picture
+
     if isinstance(jobs, ManyJobs):
-        answer_each(
-            output,
-            jobs,
-            lambda one, spark, progress: check_job(one.job, lambda: spark, progress),
-            lambda found: found.exit_code,
-        )
+        answer_each(output, jobs, imported)
         return
     job = jobs.job
     result = check_job(job, lambda: spark_for(output, job), output.progress())
-    output.answer(result.to_json(), check_picture(result))
-    if not result.is_well:
-        raise typer.Exit(result.exit_code)
+    answer_result(output, result, check_picture(result))
 
 
 @command
@@ -63,18 +55,15 @@ def status(
       rangeland status orders.yaml
       rangeland status orders.yaml --json | tail -n 1 | jq '[.partitions[].lag] | add'
     """
+
+    def imported() -> Act:
+        from rangeland.queries.job_status import status as status_job
+        from rangeland.render.status_view import status_picture
+
+        return lambda one, *about: status_job(one.job, *about), status_picture
+
     jobs = load_jobs(job_files, _load(settings), parallel)
-
-    if isinstance(jobs, ManyJobs):
-        answer_each(output, jobs, _status, asks_brokers=True)
-        return
-    spark = spark_for(output, jobs.job, asks_brokers=True)
-
-    from rangeland.queries.job_status import status as status_job
-    from rangeland.render.status_view import status_picture
-
-    result = status_job(jobs.job, spark, output.progress())
-    output.answer(result.to_json(), status_picture(result))
+    answer_each(output, jobs, imported, asks_brokers=True)
 
 
 @command
@@ -95,22 +84,15 @@ def verify(
       rangeland verify orders.yaml
       rangeland verify orders.yaml --json | tail -n 1 | jq .holes
     """
+
+    def imported() -> Act:
+        from rangeland.queries.table_queries import verify as verify_job
+        from rangeland.render.evidence_view import verify_picture
+
+        return lambda one, *about: verify_job(one.job, *about), verify_picture
+
     jobs = load_jobs(job_files, _load(settings), parallel, asks_cluster=False)
-
-    if isinstance(jobs, ManyJobs):
-        answer_each(
-            output, jobs, _verify, lambda found: 0 if found.is_well else RangeLost.exit_code
-        )
-        return
-    spark = spark_for(output, jobs.job)
-
-    from rangeland.queries.table_queries import verify as verify_job
-    from rangeland.render.evidence_view import verify_picture
-
-    result = verify_job(jobs.job, spark, output.progress())
-    output.answer(result.to_json(), verify_picture(result))
-    if not result.is_well:
-        raise typer.Exit(RangeLost.exit_code)
+    answer_each(output, jobs, imported)
 
 
 @command
@@ -155,9 +137,7 @@ def find(
     from rangeland.render.evidence_view import find_picture
 
     result = find_offset(job, spark, wanted, offset, output.progress())
-    output.answer(result.to_json(), find_picture(result))
-    if result.state == "missing":
-        raise typer.Exit(RangeLost.exit_code)
+    answer_result(output, result, find_picture(result))
 
 
 @command
@@ -192,27 +172,12 @@ def reached(
 
     job, _ = load_job(job_file, settings or (), None, until_bound)
 
-    from rangeland.errors import Unreachable
     from rangeland.queries.reached_check import reached as has_reached
     from rangeland.render.status_view import reach_picture
 
     idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)
     result = has_reached(job, output.progress(), idle_after_ms)
-    output.answer(result.to_json(), reach_picture(result))
-    if not result.is_reached:
-        raise typer.Exit(Unreachable.exit_code)
-
-
-def _status(one: TableJob, spark: Any, progress: Progress) -> Status:
-    from rangeland.queries.job_status import status as status_job
-
-    return status_job(one.job, spark, progress)
-
-
-def _verify(one: TableJob, spark: Any, progress: Progress) -> VerifyResult:
-    from rangeland.queries.table_queries import verify as verify_job
-
-    return verify_job(one.job, spark, progress)
+    answer_result(output, result, reach_picture(result))
 
 
 def _load(settings: list[str] | None) -> Callable[[Path], tuple[Job, JobText]]:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import JobPaths, ManyJobs, answer_each, load_jobs
-from rangeland.cli.options import Settings, command, load_with_schemas, spark_for
+from rangeland.cli.many_jobs import Act, JobPaths, answer_each, load_jobs
+from rangeland.cli.options import Settings, command, load_with_schemas
 from rangeland.errors import UsageError
 
 
@@ -55,16 +55,12 @@ def redrive(
             "it is read",
             do="Leave out one of the two: what the log cannot provide stays in quarantine",
         )
-    jobs = load_jobs(job_files, load_with_schemas(settings))
 
-    from rangeland.render.loss_view import redrive_picture
-    from rangeland.render.result_view import result_picture
-    from rangeland.run import redrive as redrive_job
+    def imported() -> Act:
+        from rangeland.render.result_view import redrive_picture
+        from rangeland.run import redrive as redrive_job
 
-    act = partial(redrive_job, from_log=from_log, dry_run=dry_run)
-    if isinstance(jobs, ManyJobs):
-        answer_each(output, jobs, lambda one, *about: act(one.job, *about))
-        return
-    result = act(jobs.job, spark_for(output, jobs.job), output.progress())
-    done = None if result.done is None else result_picture(result.done)
-    output.answer(result.to_json(), redrive_picture(result, done))
+        act = partial(redrive_job, from_log=from_log, dry_run=dry_run)
+        return lambda one, *about: act(one.job, *about), redrive_picture
+
+    answer_each(output, load_jobs(job_files, load_with_schemas(settings)), imported)

@@ -25,6 +25,8 @@ BY_SEVERITY = (Bug, JobFileError, UsageError, RangeLost, BadRecord, Conflict, Un
 class Answer(Protocol):
     """The result of a command for one job."""
 
+    @property
+    def exit_code(self) -> int: ...
     def to_json(self) -> dict[str, Any]: ...
 
 

@@ -16,10 +16,11 @@ from typing import Any, Protocol, TypeVar
 from rangeland.errors import Conflict, RangelandError
 from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
 from rangeland.fleet.shared_survey import SharedSurveys
-from rangeland.fleet.table_jobs import FailedFile, LoadedFile, TableJob, table_jobs
+from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_now import push_positions
 from rangeland.groups.offset_mirror import positions
 from rangeland.job.connection_settings import cluster_settings
+from rangeland.job.topic_tables import TableJob
 from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
@@ -104,7 +105,6 @@ def for_each(
     work: Callable[[TableJob], A],
     progress: JobsProgress,
     parallel: int,
-    exit_code_of: Callable[[A], int] = lambda _answer: 0,
 ) -> FleetResult[A]:
     """Does the work for every job, ``parallel`` at a time, in the order given."""
     started = time.monotonic()
@@ -116,13 +116,10 @@ def for_each(
     for done, outcome in enumerate(failed, 1):
         progress.job_done(outcome, done, count)
 
-    def do(job: TableJob) -> JobOutcome[A]:
-        return _outcome(job, work, exit_code_of)
-
     pool = ThreadPoolExecutor(max(1, parallel), thread_name_prefix="rangeland-job")
     outcomes: dict[int, JobOutcome[A]] = {}
     try:
-        begun = {pool.submit(do, job): index for index, job in enumerate(jobs.jobs)}
+        begun = {pool.submit(_outcome, job, work): index for index, job in enumerate(jobs.jobs)}
         for future in as_completed(begun):
             outcome = outcomes[begun[future]] = future.result()
             progress.job_done(outcome, len(failed) + len(outcomes), count)
@@ -133,15 +130,12 @@ def for_each(
     return FleetResult(all_of_them, time.monotonic() - started)
 
 
-def _outcome(
-    job: TableJob, work: Callable[[TableJob], A], exit_code_of: Callable[[A], int]
-) -> JobOutcome[A]:
+def _outcome(job: TableJob, work: Callable[[TableJob], A]) -> JobOutcome[A]:
     started = time.monotonic()
     names = (job.job.job, job.job.sink.table)
     try:
         result = work(job)
-        code = exit_code_of(result)
-        return JobOutcome(*names, result, None, code, time.monotonic() - started)
+        return JobOutcome(*names, result, None, result.exit_code, time.monotonic() - started)
     except Exception as error:  # one job's failure is its own, whatever it is
         ours = _ours(error)
         return JobOutcome(*names, None, ours, ours.exit_code, time.monotonic() - started)

@@ -18,26 +18,14 @@ from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import wanted_of
 from rangeland.job.located_values import JobText
-from rangeland.job.topic_tables import is_asked_for, job_of_topic, refuse_shared_tables
+from rangeland.job.topic_tables import (
+    TableJob,
+    is_asked_for,
+    job_of_topic,
+    refuse_shared_tables,
+)
 
 JOB_FILES = (".yaml", ".yml")
-
-
-@dataclass(frozen=True, slots=True)
-class TableJob:
-    """A job that lands in one table. ``template`` is the job of the file, where that names a table
-    for each topic."""
-
-    job: Job
-    text: JobText
-    template: Job | None = None
-
-    @property
-    def name(self) -> str:
-        """The job's name, with its topic where the file has a table for each."""
-        if self.template is None:
-            return self.job.job
-        return f"{self.job.job}.{self.job.source.topics[0]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rangeland.errors import UsageError
+from rangeland.errors import Unreachable, UsageError
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.model import Isolation, Partition, Survey
@@ -35,6 +35,10 @@ class ReachResult(JsonResult):
     @property
     def is_reached(self) -> bool:
         return all(p.state != "waiting" for p in self.partitions)
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.is_reached else Unreachable.exit_code
 
 
 def reached(

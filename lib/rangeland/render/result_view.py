@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rangeland.landing.adoption import AdoptResult
+from rangeland.landing.redrive_result import RedriveResult
 from rangeland.model import COUNT_NAMES, Counts
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.render.loss_view import loss_lines
-from rangeland.render.text_drawing import biggest, listed, named, safe_text, table_of
+from rangeland.render.text_drawing import MAX_ROWS, biggest, listed, named, safe_text, table_of
 from rangeland.results import RunResult, WriterSchema
 from rangeland.wording import counted, duration, number, size
 
@@ -41,6 +42,32 @@ def result_picture(result: RunResult) -> RenderableType:
     parts += listed("held back", held, "red")
     parts += loss_lines(result.losses)
     parts += listed("warning", result.warnings, "yellow")
+    return Group(*parts)
+
+
+def redrive_picture(result: RedriveResult) -> RenderableType:
+    """What was landed, and what is in quarantine: where, since which landing, why, and whether it
+    can be decoded."""
+    parts: list[RenderableType] = []
+    if result.done is not None:
+        parts += [result_picture(result.done), Text()]
+    title = safe_text(result.job, "bold").append_text(safe_text(f": quarantine of {result.table}"))
+    parts.append(title)
+    if not result.left:
+        parts.append(safe_text("Nothing is in quarantine.", "green"))
+        return Group(*parts)
+    table = table_of("partition", ">from", ">until", ">size", ">landing", "decodes", "why")
+    for one in result.left[:MAX_ROWS]:
+        r, batch = one.batch.range, one.batch
+        ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
+        more = [Text(size(batch.size_bytes)), Text(number(batch.sequence))]
+        decodes = Text("yes", "green") if one.decodes else Text("no", "yellow")
+        table.add_row(named(r.partition), *ends, *more, decodes, safe_text(one.why or batch.reason))
+    if len(result.left) > MAX_ROWS:
+        table.add_row(Text(f"+ {number(len(result.left) - MAX_ROWS)} more", "dim"))
+    ready = sum(1 for one in result.left if one.decodes)
+    last = f"{counted(len(result.left), 'piece')}, {number(ready)} can be decoded now"
+    parts += [Text(), table, Text(), Text(last, "bold")]
     return Group(*parts)
 
 
