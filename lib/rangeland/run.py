@@ -41,12 +41,10 @@ from rangeland.landing.plan_conflicts import (
     refuse_outdated,
 )
 from rangeland.landing.planner import Planner, log_made
-from rangeland.landing.redrive import in_quarantine, kept_schema_ids
-from rangeland.landing.redrive_result import RedriveResult
+from rangeland.landing.redrive import RedriveResult, in_quarantine, kept_schema_ids
 from rangeland.landing.run_summary import summed
-from rangeland.landing.schema_refusal import naming_schemas
+from rangeland.landing.schema_refusal import naming_schemas, refuse_unreadable
 from rangeland.landing.slice_reader import SliceReader
-from rangeland.landing.unreadable_schemas import refuse_unreadable
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range, Survey
 from rangeland.planning.checkpoint_move import passing

@@ -17,12 +17,12 @@ import pytest
 
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.group_io import BrokerGroupIO
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
+from rangeland.groups.backend_choice import BrokerGroupIO
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Counts, Isolation, LogState, Range, Slice, Survey
 from rangeland.planning.slice_receipt import Receipt

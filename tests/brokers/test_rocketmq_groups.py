@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.connection.group_io import BrokerGroupIO
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import Fenced, GroupBackend, HeartbeatStatus, JoinRequest, Membership
+from rangeland.groups.backend_choice import BrokerGroupIO
 from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.group_backend import open_backend

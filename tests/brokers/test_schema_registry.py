@@ -38,8 +38,7 @@ from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectW
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
-from rangeland.survey.end_samples import look_at_ends
-from rangeland.survey.seen_schema_ids import seen_schema_ids
+from rangeland.survey.seen_schema_ids import look_at_ends, seen_schema_ids
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.producing import Record, create_topic, produce, produce_transaction

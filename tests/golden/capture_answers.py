@@ -21,8 +21,7 @@ from rangeland.groups.mirror_now import MirroredPartition, MirrorResult
 from rangeland.job.located_values import parse_job_text
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.plan_file import write_plan_file
-from rangeland.landing.redrive import QuarantinedRange
-from rangeland.landing.redrive_result import RedriveResult
+from rangeland.landing.redrive import QuarantinedRange, RedriveResult
 from rangeland.model import (
     Address,
     Cluster,

@@ -23,11 +23,10 @@ from rangeland.dialects.rocketmq import inner_batches
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, fields_of
-from rangeland.dialects.rocketmq.raw_entries import cut_out
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import ask_records, read_records
 from rangeland.dialects.rocketmq.session import RocketmqSession
-from rangeland.dialects.rocketmq.stored_messages import next_offset
+from rangeland.dialects.rocketmq.stored_messages import cut_out, next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.framing import FrameReader

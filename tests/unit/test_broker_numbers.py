@@ -20,7 +20,7 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import SendFetch, WaitUntil
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Address, Leader, LogState, Partition, Range
-from rangeland.planning.byte_estimate import MOST_BYTES, with_estimate
+from rangeland.planning.plan_builder import MOST_BYTES, with_estimate
 from rangeland.planning.slices import MAX_SLICES, Slicing, cut
 from rangeland.untrusted import MAX_INT64
 from rangeland.zookeeper.broker_registry import (

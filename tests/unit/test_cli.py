@@ -19,7 +19,7 @@ import pytest
 from rangeland import errors
 from rangeland.cli import command_line
 from rangeland.job import Job
-from rangeland.landing.redrive_result import RedriveResult
+from rangeland.landing.redrive import RedriveResult
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.testing.processes import PATIENCE_S
 from tests import sample_results as made

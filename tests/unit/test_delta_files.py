@@ -22,7 +22,7 @@ from rangeland.delta.ledger.events import FileEntry
 from rangeland.delta.partition_values import escape, folder
 from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout
 from rangeland.errors import StorageFailed, TableRefused
-from rangeland.landing.untimed_records import without_time
+from rangeland.landing.committer import without_time
 from rangeland.model import DataFile
 
 HEADERS = pa.list_(

@@ -12,9 +12,8 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
 from rangeland.dialects.kafka.compression import mend_lz4
-from rangeland.dialects.kafka.entry_scan import entries, next_offset
+from rangeland.dialects.kafka.entry_scan import cut_out, entries, next_offset
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
-from rangeland.dialects.kafka.raw_entries import cut_out
 from rangeland.dialects.kafka.records import decode_chunk, decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.fetch.simple_consumer import read_slices

@@ -24,7 +24,7 @@ from rangeland.decode.payload.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.decode.payload.schema_ddl import parse_ddl
-from rangeland.schema_registry.registered_formats import MAIN_FILE, registered_format
+from rangeland.schema_registry.table_formats import MAIN_FILE, registered_format
 
 AVRO, JSON, PROTOBUF = SchemaFormat
 ORDER = {

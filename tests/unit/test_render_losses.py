@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine_table import QuarantinedBatch
-from rangeland.landing.redrive import QuarantinedRange
-from rangeland.landing.redrive_result import RedriveResult
+from rangeland.landing.redrive import QuarantinedRange, RedriveResult
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.render.result_view import redrive_picture, result_picture

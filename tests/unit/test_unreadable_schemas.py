@@ -20,7 +20,7 @@ from rangeland.decode.payload.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import TableRefused
-from rangeland.landing.unreadable_schemas import refuse_unreadable, unreadable_schemas
+from rangeland.landing.schema_refusal import refuse_unreadable, unreadable_schemas
 from rangeland.model import Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas

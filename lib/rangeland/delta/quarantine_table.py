@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from rangeland.delta.arrow_schema import schema_json
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.quarantine_schema import RECORD, SCHEMA
-from rangeland.delta.quarantine_writer import prefix_of, size_of
+from rangeland.delta.quarantine_writer import RECORD, SCHEMA, prefix_of, size_of
 from rangeland.delta.schema_evolution import evolved
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_commit import missing_files

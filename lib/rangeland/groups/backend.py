@@ -4,19 +4,21 @@ A *backend* keeps groups: Kafka's coordinator, ZooKeeper, or RocketMQ's brokers.
 is one driver's membership in a group: while it holds, no other member has its partitions.
 Landing each record once never depends on any of it.
 
-The backends of Kafka and RocketMQ have no socket and no clock: they ask through a ``GroupIO``.
+The backends of Kafka and RocketMQ have no socket and no clock: they ask through a ``GroupIO``,
+again and again while brokers are not ready, and share the errors for what brokers refuse.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.protocol_session import Question
-from rangeland.errors import Conflict, JobFileError
+from rangeland.errors import Conflict, JobFileError, RangelandError, Unreachable
 from rangeland.model import Address, Partition
 
 logger = logging.getLogger(__name__)
@@ -172,3 +174,56 @@ class GroupIO(Protocol):
         """A monotonic clock; unrelated to the time of day."""
 
     def close(self) -> None: ...
+
+
+T = TypeVar("T")
+
+
+PAUSE_MS: Final = 250
+
+
+def ask_until_ready(edge: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> T:
+    """What ``attempt`` returns. It is repeated as long as it raises Unreachable, for
+    ``patience_ms``; then that error is raised."""
+    deadline_ms = edge.now_ms() + patience_ms
+    while True:
+        try:
+            return attempt()
+        except Unreachable as error:
+            if edge.now_ms() >= deadline_ms:
+                raise
+            logger.debug("Asking again in %d ms: %s", PAUSE_MS, error)
+        edge.pause(PAUSE_MS)
+
+
+def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unreachable:
+    """``remark``: what the broker itself says of the code."""
+    return Unreachable(
+        f"{who} is not ready",
+        why=f"{code.name}: {remark or code.description}",
+        do="try again in a moment",
+        **facts,
+        code=code.name,
+    )
+
+
+def refusal(
+    code: ErrorCode,
+    group: str,
+    when: str,
+    *,
+    failed: str,
+    remedies: Mapping[str, str],
+    remark: str = "",
+) -> RangelandError:
+    """The error for a code that the caller does not handle: the same request would be refused
+    again, or the brokers have ``failed``, a sentence. ``when`` is a clause for the message.
+    ``remedies`` by the code's name."""
+    why = f"{code.name}: {remark or code.description}, when {when}"
+    facts: dict[str, Any] = {"group": group, "code": code.name}
+    if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
+        remedy = remedies.get(code.name, "check the group and the brokers' settings")
+        return JobFileError(
+            f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts
+        )
+    return Unreachable(failed, why=why, do="try again in a moment", **facts)

@@ -1,17 +1,22 @@
-"""Which backend keeps a job's consumer groups: ZooKeeper, or the dialect's own brokers."""
+"""Which backend keeps a job's consumer groups: ZooKeeper, or the dialect's own brokers; and the
+connections and the clock of the latter."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import cast
+import time
+from collections.abc import Sequence
+from typing import Any, cast
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.group_io import BrokerGroupIO
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError
 from rangeland.groups.backend import GroupBackend
 from rangeland.job import Job
 from rangeland.job.connection_settings import groups_in_zookeeper, zookeeper_access
+from rangeland.model import Address
 
 
 def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
@@ -41,3 +46,30 @@ def broker_groups(settings: ClusterSettings) -> GroupBackend:
         )
     backend = importlib.import_module(f"rangeland.groups.{settings.dialect}.group_backend")
     return cast(GroupBackend, backend.open_backend(BrokerGroupIO(settings)))
+
+
+class BrokerGroupIO:
+    """A ``GroupIO`` with connections of its own, so that a member's heartbeats continue while
+    another thread reads. Not for several threads at once; close it when done."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._brokers = ConnectionPool(settings)
+
+    @property
+    def seeds(self) -> tuple[Address, ...]:
+        return self._brokers.settings.seeds
+
+    def ask(self, address: Address, question: Question) -> Any:
+        return self._brokers.call(address, question)
+
+    def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return self._brokers.call_all(address, questions)
+
+    def pause(self, pause_ms: int) -> None:
+        time.sleep(pause_ms / 1000)
+
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def close(self) -> None:
+        self._brokers.close()

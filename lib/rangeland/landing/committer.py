@@ -11,7 +11,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangeland.delta.ledger.events import OutcomeEvent
+from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
+from rangeland.delta.partition_values import NULL_FOLDER
 from rangeland.delta.table_commit import (
     CommittedOutcome,
     FilesMissing,
@@ -20,7 +21,7 @@ from rangeland.delta.table_commit import (
     RowsRefused,
     landed_at,
 )
-from rangeland.delta.table_metadata import AddedFile
+from rangeland.delta.table_metadata import AddedFile, Function, TableLayout
 from rangeland.errors import (
     BadRecord,
     Conflict,
@@ -40,7 +41,6 @@ from rangeland.landing.plan_reader import SharedOutcome
 from rangeland.landing.replacement import Replacement, refuse_lost
 from rangeland.landing.slice_reader import PlanReceipts, SliceReader
 from rangeland.landing.task_output import refuse_less
-from rangeland.landing.untimed_records import without_time
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.proof import RangeOutcome, prove
@@ -319,3 +319,19 @@ def _log_committed(outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
     for entry in outcome.ranges:
         where = partition_fields(entry.range.partition, entry.range.from_offset)
         logger.debug("Committed %s with plan %s %d", entry.range, *name, extra=where)
+
+
+def without_time(files: Sequence[FileEntry], layout: TableLayout) -> list[str]:
+    """A warning for each column of days or hours that is null in some records."""
+    found = []
+    for column in layout.partition_by:
+        rows = sum(
+            f.file.rows for f in files if f.file.partition_values.get(column.key, "") is None
+        )
+        if rows and column.function is not Function.VALUE:
+            records = "1 record has" if rows == 1 else f"{rows} records have"
+            found.append(
+                f"{records} no {column.source}, or one outside the years 1 to 9999: landed with "
+                f"{column.name} = NULL (folder {column.name}={NULL_FOLDER})"
+            )
+    return found

@@ -1,4 +1,4 @@
-"""What is in quarantine, and plans that land what can be decoded now.
+"""What is in quarantine, plans that land what can be decoded now, and the result of that.
 
 A batch is in quarantine from the landing that put it there until a later landing has its offsets:
 the order of the ledger decides, so nothing is ever marked or removed. It is decoded again from the
@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.confluent_framing import count_schema_ids
@@ -28,6 +29,8 @@ from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanDraft
 from rangeland.planning.policy import Action, Loss, Policy
+from rangeland.result_json import RESULT_JSON, JsonResult
+from rangeland.results import RunResult
 
 PLAN_BYTES = 64 << 20
 """At most this many kept bytes per plan: they are sent to its tasks."""
@@ -313,3 +316,20 @@ def _of_old_records(row_format: RowFormat | None) -> RowFormat | None:
 
 def _place_of(piece: Range | Slice) -> tuple[Partition, str, int]:
     return piece.partition, piece.topic_id or "", piece.from_offset
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveResult(JsonResult):
+    """``left`` is what is in quarantine now. ``done`` is None for a dry run."""
+
+    VIEW = "job table seconds"
+
+    job: str
+    table: str
+    left: tuple[QuarantinedRange, ...]
+    seconds: float
+    done: RunResult | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        first = RESULT_JSON.write(self) if self.done is None else self.done.to_json()
+        return {**first, "quarantine": [RESULT_JSON.write(one) for one in self.left]}

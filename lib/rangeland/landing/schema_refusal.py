@@ -1,14 +1,21 @@
-"""Which registered schemas are behind rows that a table cannot take."""
+"""Registered schemas that a table cannot take: refused before anything is read, or named where the
+table refuses their rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
+from rangeland.decode.payload.avro_format import AvroFormat
+from rangeland.decode.payload.avro_resolution import Mismatch
 from rangeland.decode.payload.row_format import RowFormat
+from rangeland.decode.payload.schema_catalogue import RecordField, TopicField
 from rangeland.decode.payload.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.model import Slice
+from rangeland.planning.policy import Action, LossKind, Policy
 
 
 @contextmanager
@@ -37,3 +44,75 @@ def _landed_last(target: LandingTarget) -> tuple[int, ...]:
         if outcome.schema_ids:
             return tuple(schema_id for schema_id, _ in outcome.schema_ids)
     return ()
+
+
+IdsIn = Callable[[Sequence[Slice]], Mapping[TopicField, Iterable[int]]]
+
+
+class UnreadableSchema(NamedTuple):
+    """What records of one schema are read as, and the first field that does not fit."""
+
+    of: TopicField
+    schema_id: int
+    subject: str
+    table_id: int | None
+    field: Mismatch
+
+
+def refuse_unreadable(
+    row_format: RowFormat | None, policy: Policy, slices: Sequence[Slice], ids_in: IdsIn
+) -> None:
+    """Raises TableRefused for a schema of records with a field that cannot be read as the table's.
+    All records of that schema would be undecodable: the mistake is in the schema, not in records.
+    Only where the policy keeps such records, they go to quarantine, or are held, like any other.
+    ``ids_in``: which ids the records of slices have; it is only asked where there is a schema that
+    does not fit."""
+    by_topic: dict[str, list[Slice]] = {}
+    for one in slices:
+        if policy.of(LossKind.UNDECODABLE, one.partition.topic) in (Action.FAIL, Action.SKIP):
+            by_topic.setdefault(one.partition.topic, []).append(one)
+    found = {topic: unreadable_schemas(row_format, topic) for topic in sorted(by_topic)}
+    concerned = [one for topic, some in found.items() if some for one in by_topic[topic]]
+    if not concerned:
+        return
+    seen = ids_in(concerned)
+    for schema in (schema for some in found.values() for schema in some):
+        if schema.schema_id in seen.get(schema.of, ()):
+            raise _refused(schema)
+
+
+def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[UnreadableSchema]:
+    """Of the schemas that the driver has looked up."""
+    formats = (row_format.key, row_format.value) if row_format is not None else ()
+    names: tuple[RecordField, ...] = ("key", "value")
+    found = []
+    for name, payloads in zip(names, formats, strict=False):
+        if not isinstance(payloads, SubjectFormats):
+            continue
+        for schema_id in payloads.lookup.seen:
+            subject, form = payloads.format_of(topic, schema_id) or ("", None)
+            if isinstance(form, AvroFormat) and (fields := form.unreadable(schema_id)):
+                of = TopicField(topic, name)
+                found.append(UnreadableSchema(of, schema_id, subject, form.schema_id, fields[0]))
+    return found
+
+
+def _refused(found: UnreadableSchema) -> TableRefused:
+    field, old, new = found.field.path, found.field.writer_type, found.field.reader_type
+    section = f"decode.{found.of.field}.schema"
+    table = f"the schema in {section}"
+    if found.table_id is not None:
+        table = f"schema {found.table_id}, the latest of {found.subject}"
+    ids = [found.schema_id, *([] if found.table_id is None else [found.table_id])]
+    where = f"the {found.of.field}" if not field else f"the field {field}"
+    return TableRefused(
+        f"{where} of records in {found.of.topic} cannot be read as the table's",
+        why=f"it is {old} in schema {found.schema_id}, which they were written with, and {new} in "
+        f"{table}",
+        do=f"name a schema in {section} that can take both, begin after these records (--from), or "
+        "keep them with policy.undecodable: quarantine",
+        field=field,
+        old_type=old,
+        new_type=new,
+        schema_ids=ids,
+    )

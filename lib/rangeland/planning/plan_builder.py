@@ -21,7 +21,6 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest, judge, resolve
-from rangeland.planning.byte_estimate import with_estimate
 from rangeland.planning.checkpoint_move import left_behind, moved_to, passing
 from rangeland.planning.coverage_rule import Coverage, common, leave_out
 from rangeland.planning.incarnation import LogMark
@@ -327,3 +326,22 @@ def _readable(ranges: list[Range], losses: list[Loss]) -> list[Range]:
         for start, end in subtract((r.from_offset, r.until_offset), gone):
             left.append(Range(r.partition, start, end, r.topic_id, share_of(r, start, end)))
     return left
+
+
+ASSUMED_RECORD_BYTES = 1024
+MOST_BYTES = 1 << 50
+"""More than any broker stores: a larger estimate is meaningless."""
+
+
+def with_estimate(r: Range, log: LogState) -> Range:
+    """The range with ``estimated_bytes``, by the size of its log over its width. Where the size is
+    unknown (an old broker, no permission), records are assumed to have ``ASSUMED_RECORD_BYTES``. No
+    proof depends on it: it only decides where slices are cut."""
+    there = log.end_offset - log.start_offset
+    if log.size_bytes is None or there <= 0:
+        return replace(r, estimated_bytes=_within(r.width * ASSUMED_RECORD_BYTES))
+    return replace(r, estimated_bytes=_within(log.size_bytes * r.width // there))
+
+
+def _within(estimate: int) -> int:
+    return max(0, min(estimate, MOST_BYTES))

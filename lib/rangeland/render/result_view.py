@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rangeland.landing.adoption import AdoptResult
-from rangeland.landing.redrive_result import RedriveResult
+from rangeland.landing.redrive import RedriveResult
 from rangeland.model import COUNT_NAMES, Counts
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.render.loss_view import loss_lines

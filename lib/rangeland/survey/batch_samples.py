@@ -6,12 +6,14 @@ not waited for, and never an error.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, PartitionFetch
-from rangeland.errors import RangelandError
+from rangeland.errors import BadRecord, RangelandError
 from rangeland.model import Address, Leader, Partition
 from rangeland.survey.leaders import by_leader
 
@@ -53,3 +55,33 @@ def _answers(
         return tuple(brokers.dialect.read_records(answers, asked, isolation).parts)
     except RangelandError:
         return ()
+
+
+def batch_checksums(
+    brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
+) -> dict[Partition, int]:
+    """Of the batch or entry at the offset of each partition; those that do not arrive complete are
+    left out. They identify logs whose topics have no id: only compaction rewrites batches, so if
+    the bytes at an offset change, the topic was recreated, or its log was truncated and has grown
+    since, or it was compacted; these cannot be distinguished."""
+    is_bytes = brokers.dialect.capabilities.offsets_are_bytes
+
+    def asked_of(partition: Partition, leader: Leader, size: int) -> PartitionFetch:
+        return PartitionFetch(partition, leader.topic_id, None, offsets[partition], size)
+
+    def seen_in(part: FetchedPartition) -> dict[Partition, int]:
+        at = offsets[part.partition]
+        until = at + 1
+        try:
+            end = brokers.dialect.next_offset(part.records, at) if len(part.records) else None
+            if part.verdict is not ErrorMeaning.OK or end is None:
+                return {}
+            if is_bytes:  # then an entry begins there
+                until = brokers.dialect.entry_around(part.records, at, at)[1] or at
+            entry = brokers.dialect.cut_out(part.records, at, at, until)
+        except BadRecord:
+            return {}
+        return {part.partition: zlib.crc32(entry)} if len(entry) else {}
+
+    wanted = {p: leaders[p] for p in offsets if p in leaders}
+    return sample_batches(brokers, wanted, lambda leader: leader, asked_of, seen_in)

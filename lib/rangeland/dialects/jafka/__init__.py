@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.jafka import log_entries, raw_entries, records, requests
+from rangeland.dialects.jafka import log_entries, records, requests
 from rangeland.dialects.jafka.session import JafkaSession
 
 
@@ -27,7 +27,7 @@ class JafkaDialect(Dialect):
     read_records = staticmethod(requests.read_records)
     next_offset = staticmethod(log_entries.next_offset)
     entry_around = staticmethod(log_entries.entry_around)
-    cut_out = staticmethod(raw_entries.cut_out)
+    cut_out = staticmethod(log_entries.cut_out)
     decode_chunks = staticmethod(records.decode_chunks)
 
 

@@ -182,3 +182,15 @@ def is_packed_set(value: memoryview) -> bool:
     except BadRecord:
         return False
     return True
+
+
+def cut_out(
+    records: memoryview,
+    from_offset: int,
+    first: int,
+    until: int,
+    context: FetchContext = NO_CONTEXT,
+) -> memoryview:
+    """The raw bytes at ``[first, until)``, for quarantine. The records begin at ``from_offset``;
+    offsets are positions."""
+    return records[first - from_offset : until - from_offset]

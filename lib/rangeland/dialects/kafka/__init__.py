@@ -9,8 +9,6 @@ from rangeland.dialects.kafka import (
     aborted_transactions,
     entry_scan,
     log_history,
-    open_transactions,
-    raw_entries,
     records,
     requests,
     sasl_login,
@@ -38,8 +36,8 @@ class KafkaDialect(Dialect):
     ask_epochs = staticmethod(log_history.ask_epochs)
     read_epochs = staticmethod(log_history.read_epochs)
     epoch_of = staticmethod(log_history.epoch_of)
-    ask_transactions = staticmethod(open_transactions.ask_transactions)
-    read_transactions = staticmethod(open_transactions.read_transactions)
+    ask_transactions = staticmethod(log_history.ask_transactions)
+    read_transactions = staticmethod(log_history.read_transactions)
     ask_retention = staticmethod(log_history.ask_retention)
     read_retention = staticmethod(log_history.read_retention)
     ask_cleanup = staticmethod(log_history.ask_cleanup)
@@ -50,7 +48,7 @@ class KafkaDialect(Dialect):
     next_offset = staticmethod(entry_scan.next_offset)
     first_offset = staticmethod(entry_scan.first_offset)
     unconfirmed_gap = staticmethod(entry_scan.unconfirmed_gap)
-    cut_out = staticmethod(raw_entries.cut_out)
+    cut_out = staticmethod(entry_scan.cut_out)
     aborted_within = staticmethod(aborted_transactions.aborted_within)
     decode_chunks = staticmethod(records.decode_chunks)
 

@@ -33,6 +33,7 @@ from rangeland.dialects.kafka.entry_checks import (
 )
 from rangeland.dialects.kafka.entry_spans import MAX_OFFSET, first_and_delta, first_of, spans
 from rangeland.dialects.kafka.log_entries import BatchV2, LogEntry, batch_of
+from rangeland.errors import BadRecord
 from rangeland.wire.fixed_layouts import BATCH_V2
 
 HEADS = 1024
@@ -189,3 +190,33 @@ def _is_before(records: memoryview, offset: int) -> bool:
         return False
     base, delta = first_and_delta(records, 0, len(records))
     return base + delta < offset
+
+
+def cut_out(
+    records: memoryview,
+    from_offset: int,
+    first: int,
+    until: int,
+    context: FetchContext = NO_CONTEXT,
+) -> memoryview:
+    """The raw bytes of the complete entries with offsets in ``[first, until)``, for quarantine. A
+    bad entry begins where the one before it ends, so at most its header is needed. ``from_offset``
+    is for dialects whose bytes do not contain their offsets."""
+    begins = ends = _begin(records, first, context)
+    for start, end in spans(records[begins:]):
+        if start > 0 and first_of(records, begins + start) >= until:
+            break
+        ends = begins + end
+    return records[begins:ends]
+
+
+def _begin(records: memoryview, first: int, context: FetchContext) -> int:
+    begins = 0
+    try:
+        for position, end, entry in located(records, first, context, with_runs=False):
+            if entry.last_offset >= first:
+                return position
+            begins = end
+    except BadRecord:  # this is the bad entry
+        pass
+    return begins

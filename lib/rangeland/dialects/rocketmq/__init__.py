@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.rocketmq import queue_sizes, raw_entries, records, requests, stored_messages
+from rangeland.dialects.rocketmq import queue_sizes, records, requests, stored_messages
 from rangeland.dialects.rocketmq.session import RocketmqSession
 
 
@@ -28,7 +28,7 @@ class RocketmqDialect(Dialect):
     ask_records = staticmethod(requests.ask_records)
     read_records = staticmethod(requests.read_records)
     next_offset = staticmethod(stored_messages.next_offset)
-    cut_out = staticmethod(raw_entries.cut_out)
+    cut_out = staticmethod(stored_messages.cut_out)
     decode_chunks = staticmethod(records.decode_chunks)
 
 

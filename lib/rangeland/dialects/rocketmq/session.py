@@ -14,7 +14,10 @@ If a topic stores batches, or may do so, everything is pulled even if tags are r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,12 +42,12 @@ from rangeland.dialects.rocketmq.messages import (
 )
 from rangeland.dialects.rocketmq.missing_messages import ask_follow_ups
 from rangeland.dialects.rocketmq.pull_series import PullPace, PullStride, SentPull, taken_over
-from rangeland.dialects.rocketmq.signing import signed
 from rangeland.dialects.rocketmq.time_lookup import ask_next, settled
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.wire.framing import frame
+from rangeland.wire.primitives import Part
 
 MAX_OPAQUE: Final = 2**31 - 1
 
@@ -250,3 +253,19 @@ class RocketmqSession(ProtocolSession):
 
 def answers_of(sent: Iterable[SentPull]) -> tuple[RemotingResponse, ...]:
     return tuple(one.answer for one in sent if one.answer is not None)
+
+
+ACCESS_KEY = "AccessKey"
+SIGNATURE = "Signature"
+
+
+def signed(fields: Mapping[str, str], body: Part, credentials: Credentials) -> dict[str, str]:
+    """The fields with the access key (``username``) and the signature, made with the secret key
+    (``password``): the Base64 of HMAC-SHA1 over the values of all other fields, in the order of
+    their keys, followed by the body."""
+    named = {**fields, ACCESS_KEY: credentials.username}
+    text = "".join(named[key] for key in sorted(named) if key != SIGNATURE)
+    mac = hmac.new(credentials.password.encode(), digestmod=hashlib.sha1)
+    mac.update(text.encode())
+    mac.update(body)
+    return {**named, SIGNATURE: base64.b64encode(mac.digest()).decode()}

@@ -11,8 +11,8 @@ from typing import Any, Final
 from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
-from rangeland.dialects.rocketmq.log_entries import walk_entries
-from rangeland.dialects.rocketmq.placement import MisplacedMessage, misplaced
+from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
+from rangeland.dialects.rocketmq.placement import MisplacedMessage, misplaced, segments
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.errors import BadRecord
 
@@ -87,3 +87,34 @@ def bad_message_at(offset: int, why: str, **facts: Any) -> BadRecord:
         base_offset=offset,
         **facts,
     )
+
+
+def cut_out(
+    records: memoryview,
+    from_offset: int,
+    first: int,
+    until: int,
+    context: FetchContext = NO_CONTEXT,
+) -> memoryview:
+    """The raw bytes, for quarantine, of messages with offsets in ``[first, until)``, and of batches
+    that contain one of them, up to the first bytes that cannot be walked over. The broker's answer
+    or the messages contain the offsets; ``from_offset`` is for dialects whose bytes do not."""
+    given = pull_result_of(records, context)
+    if not context.spans:
+        return _walked(given.messages, first, until)
+    for part in segments(given):
+        if first < part.until_offset:
+            return _walked(given.messages[part.start : part.end], first, until)
+        one = part.misplaced
+        if one is not None and (one.until_offset is None or first < one.until_offset):
+            return given.messages[one.start : one.end]
+    return given.messages[:0]
+
+
+def _walked(messages: memoryview, first: int, until: int) -> memoryview:
+    begins, ends = 0, 0
+    for entry in EntryTotals(messages).entries(until):
+        if entry.until_offset <= first:
+            begins = entry.end
+        ends = entry.end
+    return messages[begins:ends]

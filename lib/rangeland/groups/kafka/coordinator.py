@@ -15,7 +15,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.groups import refusals, retries
+from rangeland.groups import backend
 from rangeland.groups.backend import GroupIO
 from rangeland.model import Address
 
@@ -47,7 +47,7 @@ class CoordinatorClient:
     ) -> tuple[Any, ErrorCode]:
         """The answer and its code, which is never one that may pass. Raises Unreachable if such
         a code has not passed for ``patience_ms``."""
-        return retries.ask_until_ready(
+        return backend.ask_until_ready(
             self.edge, patience_ms, lambda: self._ask_once(group, question, code_of)
         )
 
@@ -66,7 +66,7 @@ class CoordinatorClient:
         if code.verdict is ErrorMeaning.FIND_LEADER:
             self._known.pop(group, None)
         who = f"the coordinator of group {group} at {address}"
-        raise refusals.not_ready(who, code, group=group, broker=str(address))
+        raise backend.not_ready(who, code, group=group, broker=str(address))
 
     def _find(self, group: str) -> Address:
         """The known coordinator, or the one that the first seed with an answer names. Raises
@@ -108,6 +108,6 @@ _REMEDIES: Final = {
 
 
 def refusal(code: ErrorCode, group: str, when: str) -> RangelandError:
-    """See ``refusals.refusal``."""
+    """See ``backend.refusal``."""
     failed = f"the coordinator of group {group} has failed"
-    return refusals.refusal(code, group, when, failed=failed, remedies=_REMEDIES)
+    return backend.refusal(code, group, when, failed=failed, remedies=_REMEDIES)

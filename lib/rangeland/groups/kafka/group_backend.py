@@ -18,7 +18,14 @@ from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question, UnsupportedRequest
 from rangeland.errors import Conflict, RemoteProtocolError
-from rangeland.groups.backend import GroupIO, GroupMember, GroupView, JoinRequest, Membership
+from rangeland.groups.backend import (
+    PAUSE_MS,
+    GroupIO,
+    GroupMember,
+    GroupView,
+    JoinRequest,
+    Membership,
+)
 from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
 from rangeland.groups.kafka.member import KafkaMember
 from rangeland.groups.kafka.offset_commits import (
@@ -29,7 +36,6 @@ from rangeland.groups.kafka.offset_commits import (
     read_group_offsets,
 )
 from rangeland.groups.kafka.subscriptions import owner_of, read_assignment, read_owner
-from rangeland.groups.retries import PAUSE_MS
 from rangeland.model import Partition
 
 PATIENCE_MS: Final = 30_000

@@ -20,7 +20,7 @@ from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, fenced
+from rangeland.groups.backend import PAUSE_MS, Fenced, HeartbeatStatus, JoinRequest, fenced
 from rangeland.groups.kafka.assignment import Assignment, assign
 from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
 from rangeland.groups.kafka.offset_commits import ask_commit, code_of_commit
@@ -32,7 +32,6 @@ from rangeland.groups.kafka.subscriptions import (
     read_subscription,
     subscription_bytes,
 )
-from rangeland.groups.retries import PAUSE_MS
 from rangeland.model import Partition
 
 logger = logging.getLogger(__name__)

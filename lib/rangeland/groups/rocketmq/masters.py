@@ -19,7 +19,7 @@ from rangeland.dialects.rocketmq.error_codes import SUCCESS, TOPIC_NOT_EXIST, ju
 from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.groups import refusals, retries
+from rangeland.groups import backend
 from rangeland.groups.backend import GroupIO
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.model import Address, Partition
@@ -40,7 +40,7 @@ class MasterBrokers:
     ) -> tuple[m.RemotingResponse, ErrorCode]:
         """The answer and its code, which is never one that may pass. ``topic``: any topic that the
         broker has queues of. Raises Unreachable."""
-        return retries.ask_until_ready(
+        return backend.ask_until_ready(
             self.edge, patience_ms, lambda: self._ask_once(broker, topic, request)
         )
 
@@ -59,7 +59,7 @@ class MasterBrokers:
         if code.verdict is ErrorMeaning.FIND_LEADER:
             self._addresses.pop(broker, None)
         who = f"the master of {broker} at {address}"
-        raise refusals.not_ready(who, code, answer.remark, broker=broker, address=str(address))
+        raise backend.not_ready(who, code, answer.remark, broker=broker, address=str(address))
 
     def ask_each(
         self, requests: Sequence[m.RemotingRequest], patience_ms: int = PATIENCE_MS
@@ -230,6 +230,6 @@ _REMEDIES: Final = {
 
 
 def refusal(code: ErrorCode, remark: str, group: str, when: str) -> RangelandError:
-    """See ``refusals.refusal``."""
+    """See ``backend.refusal``."""
     failed = f"the brokers of group {group} have failed"
-    return refusals.refusal(code, group, when, failed=failed, remedies=_REMEDIES, remark=remark)
+    return backend.refusal(code, group, when, failed=failed, remedies=_REMEDIES, remark=remark)
