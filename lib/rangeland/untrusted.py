@@ -189,12 +189,6 @@ class JsonFields:
         found = self._values.get(name)
         return None if found is None else whole(found, name, low, high)
 
-    def real(self, name: str) -> float:
-        found = self._values.get(name)
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            raise Unreadable(f"{name}: expected a number, not {_shown(found)}")
-        return float(found)
-
     def fields(self, name: str, default: Any = _REQUIRED) -> JsonFields:
         """An object."""
         return JsonFields(self._read(name, Mapping, default))

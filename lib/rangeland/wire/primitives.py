@@ -101,8 +101,6 @@ INT8 = _fixed("int8", "b")
 INT16 = _fixed("int16", "h")
 INT32 = _fixed("int32", "i")
 INT64 = _fixed("int64", "q")
-UINT16 = _fixed("uint16", "H")
-UINT32 = _fixed("uint32", "I")
 BOOL = _fixed("bool", "?")
 
 
@@ -126,42 +124,21 @@ UUID = WireType("uuid", _UUID, _UUID, _UUID, _UUID)
 # --- variable width ---------------------------------------------------------------------
 
 
-def _read_bits(buffer: memoryview, offset: int, bits: int) -> tuple[int, int]:
-    value, shift, start, end = 0, 0, offset, len(buffer)
-    while offset < end:
-        byte = buffer[offset]
-        offset += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >> bits:
-                break
-            return value, offset
-        shift += 7
-        if shift >= bits:
-            break
-    else:
-        raise underflow(buffer, end, 1)
-    why = f"a varint at byte {start} has more than {bits} bits"
-    raise refusal(BAD_LENGTH, why, buffer, start)
-
-
 def read_uvarint(buffer: memoryview, offset: int) -> tuple[int, int]:
     """Unsigned, at most 32 bits in five bytes. A small number may take more bytes than it needs."""
     if offset < len(buffer) and (byte := buffer[offset]) < 0x80:
         return byte, offset + 1
-    return _read_bits(buffer, offset, 32)
-
-
-def read_varint(buffer: memoryview, offset: int) -> tuple[int, int]:
-    """Zigzag, 32 bits: 0, -1, 1, -2 are encoded as 0, 1, 2, 3."""
-    raw, offset = _read_bits(buffer, offset, 32)
-    return (raw >> 1) ^ -(raw & 1), offset
-
-
-def read_varlong(buffer: memoryview, offset: int) -> tuple[int, int]:
-    """Zigzag, 64 bits."""
-    raw, offset = _read_bits(buffer, offset, 64)
-    return (raw >> 1) ^ -(raw & 1), offset
+    value, start = 0, offset
+    for shift in range(0, 35, 7):
+        if offset >= len(buffer):
+            raise underflow(buffer, len(buffer), 1)
+        byte = buffer[offset]
+        offset += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80 and value < 1 << 32:
+            return value, offset
+    why = f"a varint at byte {start} has more than 32 bits"
+    raise refusal(BAD_LENGTH, why, buffer, start)
 
 
 def uvarint_bytes(value: int) -> bytes:
@@ -173,28 +150,6 @@ def uvarint_bytes(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _varint_writer(low: int, high: int, zigzag_bits: int) -> Writer:
-    def write(value: int, parts: list[Part]) -> None:
-        if not low <= value <= high:
-            raise LocalProtocolError(
-                "a varint is out of range", why=f"{value} is not in [{low}, {high}]", value=value
-            )
-        raw = (value << 1) ^ (value >> zigzag_bits) if zigzag_bits else value
-        parts.append(uvarint_bytes(raw))
-
-    return write
-
-
-def _varint(name: str, read: Reader, write: Writer) -> WireType:
-    codec = FieldCodec(read, write, 1)
-    return WireType(name, codec, codec, None, None)
-
-
-UVARINT = _varint("uvarint", read_uvarint, _varint_writer(0, 2**32 - 1, 0))
-VARINT = _varint("varint", read_varint, _varint_writer(-(2**31), 2**31 - 1, 31))
-VARLONG = _varint("varlong", read_varlong, _varint_writer(-(2**63), 2**63 - 1, 63))
 
 
 # --- lengths: legacy and compact ---------------------------------------------------------
