@@ -39,8 +39,7 @@ from rangeland.landing.log_confirmation import LogChange
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_reader import SharedOutcome
 from rangeland.landing.replacement import Replacement, refuse_lost
-from rangeland.landing.slice_reader import PlanReceipts, SliceReader
-from rangeland.landing.task_output import refuse_less
+from rangeland.landing.slice_reader import PlanReceipts, SliceReader, refuse_less
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.proof import RangeOutcome, prove

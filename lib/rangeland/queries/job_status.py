@@ -20,8 +20,7 @@ from rangeland.planning.incarnation import LogMark, recreated
 from rangeland.progress_events import Progress
 from rangeland.results import GroupStatus, PartitionStatus, Status
 from rangeland.survey.cluster_survey import SurveyRequest
-from rangeland.survey.record_ages import FirstRecord, first_times
-from rangeland.survey.transaction_delays import LogEnds, log_ends
+from rangeland.survey.transaction_delays import FirstRecord, LogEnds, first_times, log_ends
 
 RECENT = 5
 LOSSES = 10

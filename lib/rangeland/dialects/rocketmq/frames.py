@@ -10,13 +10,13 @@ what the fields mean.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from rangeland.dialects.rocketmq.header_cache import HeaderTemplate
 from rangeland.errors import LocalProtocolError
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable
 from rangeland.wire.malformed import BAD_LENGTH, BAD_TEXT, negative, refusal, take
@@ -197,3 +197,51 @@ def _text(buffer: memoryview, offset: int, length: struct.Struct) -> tuple[str, 
         return str(buffer[start:end], "utf-8"), end
     except UnicodeDecodeError as bad:
         raise refusal(BAD_TEXT, f"text that is not UTF-8: {bad}", buffer, start) from None
+
+
+_NUMBERS: Final = re.compile(rb'"(opaque|nextBeginOffset|minOffset|maxOffset)":"?(\d+)')
+_NUMBER: Final = rb"(0|[1-9]\d{0,17})"
+_OPAQUE: Final = b"opaque"
+_NAMES: Final = ["maxOffset", "minOffset", "nextBeginOffset", "opaque"]
+_MOST_BYTES: Final = 1 << 10
+"""Longer headers contain more than numbers."""
+
+
+class HeaderTemplate:
+    """The pattern of one connection's headers. Thousands of answers to pulls have headers that
+    differ in a few numbers only. So a header that was parsed as JSON becomes a pattern, and a
+    header that matches the pattern is not parsed as JSON, which takes a third of the time and gives
+    the same values."""
+
+    def __init__(self) -> None:
+        self._pattern: re.Pattern[bytes] | None = None
+        self._names: list[str] = []
+        self._fields: Mapping[str, str] = {}
+
+    def match(self, buffer: memoryview, start: int, end: int) -> tuple[int, dict[str, str]] | None:
+        """The opaque and the fields of a header that matches the pattern; None if it does not."""
+        if self._pattern is None:
+            return None
+        found = self._pattern.fullmatch(buffer, start, end)
+        if found is None:
+            return None
+        numbers = dict(zip(self._names, map(bytes.decode, found.groups()), strict=True))
+        return int(numbers.pop("opaque")), {**self._fields, **numbers}
+
+    def learn(self, header: bytes, fields: Mapping[str, str]) -> None:
+        """Makes the pattern. ``fields`` are those of ``header``, which is complete JSON."""
+        matches = list(_NUMBERS.finditer(header))
+        names = [match[1].decode() for match in matches]
+        self._pattern = None
+        are_fields = all(
+            fields.get(p[1].decode()) == p[2].decode() for p in matches if p[1] != _OPAQUE
+        )
+        if len(header) > _MOST_BYTES or sorted(names) != _NAMES or not are_fields:
+            return
+        pieces, done = [], 0
+        for match in matches:
+            pieces.append(re.escape(header[done : match.start(2)]))
+            done = match.end(2)
+        pieces.append(re.escape(header[done:]))
+        self._names, self._fields = names, fields
+        self._pattern = re.compile(_NUMBER.join(pieces))
