@@ -143,16 +143,15 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
             assert ledger.prepare(outcome(plan(number + 1, start, end)))
     landed = {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(30, 40, "id"))}
     assert (ledger.entered(), ledger.coverage()) == (3, landed)
-    (live,) = ledger.live_plans()
-    assert ([entry.range for entry in live.ranges], live.application, live.sequence) == (
-        [Range(P0, 10, 20, "id")],
-        *(APP, 2),
-    )
+    assert ledger.live() == [(APP, 2)]
+    live = ledger.plan(APP, 2)
+    assert live is not None
+    assert [entry.range for entry in live.ranges] == [Range(P0, 10, 20, "id")]
     with pytest.raises(Bug, match="came too late"):
         ledger.prepare(outcome(plan(2, 10, 20)))
     assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)
     assert ledger.coverage() == landed
-    assert {live.application for live in ledger.live_plans()} == {APP, BACKFILL}
+    assert {application for application, _ in ledger.live()} == {APP, BACKFILL}
 
 
 def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> None:
@@ -162,7 +161,7 @@ def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> 
     assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
     assert ledger.prepare(outcome(plan(1, 90, 99, BACKFILL)))
     assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(90, 99, "id"))}
-    assert ledger.live_plans() == []
+    assert ledger.live() == []
 
 
 def test_the_ledger_is_read_with_sql_and_survives_optimize(
@@ -206,9 +205,9 @@ def test_parts_are_handed_in_one_after_the_other(kernel: DeltaKernel, ledger: Le
 def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger) -> None:
     first, second = plan(1, 0, 10), plan(2, 10, 20)
     assert ledger.enter(first, 0)
-    before = (ledger.coverage(), ledger.live_plans(), ledger.recent())
+    before = (ledger.coverage(), ledger.live(), ledger.recent())
     assert ledger.append_part(part(first, 1, 0, 10))
-    assert (ledger.coverage(), ledger.live_plans(), ledger.recent()) == before
+    assert (ledger.coverage(), ledger.live(), ledger.recent()) == before
     assert ledger.prepared() == []
     assert ledger.prepare(outcome(first))
     assert ledger.enter(second, 1)

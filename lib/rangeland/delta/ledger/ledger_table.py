@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from typing import TypeVar
 
 from rangeland.delta.arrow_schema import names_in, schema_json
 from rangeland.delta.delta_kernel import DeltaKernel
@@ -42,6 +42,7 @@ from rangeland.delta.ledger.events import (
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
 from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
+from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.delta.table_path import TablePath
 from rangeland.delta.table_snapshot import Committed, Snapshot
 from rangeland.errors import Bug, Conflict
@@ -53,37 +54,13 @@ LOSSES = "rangeland/losses"
 COMPACTIONS = "rangeland/compactions"
 logger = logging.getLogger(__name__)
 
+E = TypeVar("E", bound=Entry)
+
 _CONFIGURATION = {
     "delta.appendOnly": "true",
     "delta.checkpointInterval": "20",
     "delta.dataSkippingStatsColumns": "event,application,job,sequence,entered,attempt,plan",
 }
-
-
-@dataclass(frozen=True)
-class _LedgerView:
-    """One version of the ledger, and the keys of its events."""
-
-    snapshot: Snapshot
-    keys: tuple[EventKey, ...]
-
-    @cached_property
-    def last_attempts(self) -> dict[tuple[str, str, int], EventKey]:
-        """The keys by event, application and sequence; of several attempts the last one."""
-        return {
-            (key.event, key.application, key.sequence): key
-            for key in sorted(self.keys, key=lambda key: key.attempt)
-        }
-
-    @cached_property
-    def live(self) -> list[EventKey]:
-        """The plans without an outcome."""
-        return [
-            key
-            for key in self.keys
-            if key.event == PLAN
-            and (OUTCOME, key.application, key.sequence) not in self.last_attempts
-        ]
 
 
 class Ledger:
@@ -94,8 +71,8 @@ class Ledger:
         self._kernel = kernel.as_sole_writer()
         self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
         self._files = LedgerFiles(self.path, kernel.storage(self.path))
-        self._view: _LedgerView | None = None
-        self._stale: _LedgerView | None = None  # still valid if nothing was written since
+        self._view: LedgerView | None = None
+        self._stale: LedgerView | None = None  # still valid if nothing was written since
         self._newest: tuple[EventKey, PlanEvent] | None = None
 
     def open_or_create(self) -> Ledger:
@@ -131,11 +108,11 @@ class Ledger:
 
     def plan(self, application: str, sequence: int) -> PlanEvent | None:
         key = self._key(PLAN, application, sequence)
-        return None if key is None else self._plan_at(key)
+        return None if key is None else self._at(key, PlanEvent)
 
     def outcome(self, application: str, sequence: int) -> OutcomeEvent | None:
         key = self._key(OUTCOME, application, sequence)
-        return None if key is None else self._outcome_at(key)
+        return None if key is None else self._at(key, OutcomeEvent)
 
     def parts(self, application: str, sequence: int) -> list[PartEvent]:
         """The parts of a shared plan that drivers have written, by number."""
@@ -150,7 +127,7 @@ class Ledger:
     def plans(self, application: str | None = None) -> Iterator[PlanEvent]:
         """All plans, or those of one application, newest first, each read on demand."""
         return (
-            self._plan_at(key)
+            self._at(key, PlanEvent)
             for key in reversed(self.events())
             if key.event == PLAN and application in (None, key.application)
         )
@@ -159,7 +136,7 @@ class Ledger:
         """All outcomes of one application, newest first, each read on demand."""
         mine = [k for k in self.events() if (k.event, k.application) == (OUTCOME, application)]
         mine.sort(key=lambda key: key.sequence, reverse=True)
-        return (self._outcome_at(key) for key in mine)
+        return (self._at(key, OutcomeEvent) for key in mine)
 
     def newest(self) -> PlanEvent | None:
         """The plan that was entered last, of any job."""
@@ -167,7 +144,7 @@ class Ledger:
         if not plans:
             return None
         if self._newest is None or self._newest[0] != plans[-1]:
-            self._newest = (plans[-1], self._plan_at(plans[-1]))
+            self._newest = (plans[-1], self._at(plans[-1], PlanEvent))
         return self._newest[1]
 
     def last_sequence(self, application: str) -> int:
@@ -183,7 +160,7 @@ class Ledger:
             for key in self.events()
             if key.event == PLAN and f"{key.application}/".startswith(f"{own}/")
         ]
-        return self._plan_at(mine[-1]) if mine else None
+        return self._at(mine[-1], PlanEvent) if mine else None
 
     def prepared(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans that have an outcome, in the order they were entered, each with its last
@@ -228,12 +205,9 @@ class Ledger:
         """Opens no file."""
         return self._key(LOSS, application, sequence) is not None
 
-    def live_plans(self) -> list[PlanEvent]:
-        """Plans without an outcome, oldest first: still running, or left by a run that died."""
-        return [self._plan_at(key) for key in self._seen().live]
-
     def live(self) -> list[tuple[str, int]]:
-        """(application, sequence) of the plans without an outcome. Opens no file."""
+        """(application, sequence) of the plans without an outcome, oldest first: still running, or
+        left by a run that died. Opens no file."""
         return [(key.application, key.sequence) for key in self._seen().live]
 
     def coverage(self) -> Spans:
@@ -343,12 +317,12 @@ class Ledger:
         logger.info("Found this ledger entry written by another driver", extra=fields)
         return False
 
-    def _advance(self, view: _LedgerView, done: Committed, added: Sequence[EventKey]) -> None:
+    def _advance(self, view: LedgerView, done: Committed, added: Sequence[EventKey]) -> None:
         """Updates the view without listing the ledger again, if our commit is all that is new."""
         if done.snapshot is None or done.version != view.snapshot.version + 1:
             self.refresh()
             return
-        self._view = _LedgerView(done.snapshot, in_order([*view.keys, *added]))
+        self._view = LedgerView(done.snapshot, in_order([*view.keys, *added]))
 
     # --- compaction ---------------------------------------------------------------------
 
@@ -381,7 +355,7 @@ class Ledger:
 
     # --- the view -----------------------------------------------------------------------
 
-    def _seen(self) -> _LedgerView:
+    def _seen(self) -> LedgerView:
         if self._view is None:
             snapshot = self._kernel.load(self.path)
             if snapshot is None:
@@ -389,25 +363,20 @@ class Ledger:
             self._view = self._view_of(snapshot)
         return self._view
 
-    def _view_of(self, snapshot: Snapshot) -> _LedgerView:
+    def _view_of(self, snapshot: Snapshot) -> LedgerView:
         if self._stale and self._stale.snapshot.version == snapshot.version:
             return self._stale
         keys = [key for file in snapshot.files() for key in self._files.keys_of(file)]
-        return _LedgerView(snapshot, in_order(keys))
+        return LedgerView(snapshot, in_order(keys))
 
     def _key(self, event: str, application: str, sequence: int) -> EventKey | None:
         return self._seen().last_attempts.get((event, application, sequence))
 
-    def _plan_at(self, key: EventKey) -> PlanEvent:
+    def _at(self, key: EventKey, kind: type[E]) -> E:
         entry = self._entry(key)
-        if not isinstance(entry, PlanEvent):
-            raise self._files.broken(f"{key.path} should hold a plan")
-        return entry
-
-    def _outcome_at(self, key: EventKey) -> OutcomeEvent:
-        entry = self._entry(key)
-        if not isinstance(entry, OutcomeEvent):
-            raise self._files.broken(f"{key.path} should hold an outcome")
+        if not isinstance(entry, kind):
+            what = "a plan" if kind is PlanEvent else "an outcome"
+            raise self._files.broken(f"{key.path} should hold {what}")
         return entry
 
     def _entry(self, key: EventKey) -> Entry:
