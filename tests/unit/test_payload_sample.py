@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.cli.sample_command import write_schema
+from rangeland.cli.query_commands import write_schema
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat

@@ -16,13 +16,10 @@ from typing import Annotated
 import typer
 
 from rangeland.cli import (
-    adopt_command,
     demo_command,
     landing_commands,
-    mirror_command,
     query_commands,
-    redrive_command,
-    sample_command,
+    repair_commands,
     schema_command,
     submit_commands,
 )
@@ -111,18 +108,18 @@ def rangeland(
 
 
 app.command(short_help="Check everything that a run needs. Writes nothing.")(query_commands.check)
-app.command(short_help="Look at the newest records: formats, fields.")(sample_command.sample)
+app.command(short_help="Look at the newest records: formats, fields.")(query_commands.sample)
 app.command(short_help="Show what a run would land now. Writes nothing.")(landing_commands.plan)
 app.command(short_help="Land what is new, and nothing twice.")(landing_commands.run)
 app.command(short_help="Land exactly what is in a reviewed plan file.")(landing_commands.apply)
 app.command(short_help="Land a range of your choice, beside the runs.")(landing_commands.backfill)
-app.command(short_help="Land quarantined records that can now be decoded.")(redrive_command.redrive)
+app.command(short_help="Land quarantined records that can now be decoded.")(repair_commands.redrive)
 app.command(short_help="Show how far a job is: checkpoint, end, lag.")(query_commands.status)
 app.command(short_help="Prove that each landed offset is in the table once.")(query_commands.verify)
 app.command(short_help="Show which run landed an offset, and its file.")(query_commands.find)
-app.command(short_help="Accept a table that disagrees with its ledger.")(adopt_command.adopt)
+app.command(short_help="Accept a table that disagrees with its ledger.")(repair_commands.adopt)
 app.command(short_help="Commit the checkpoint as the offsets of the job's group.")(
-    mirror_command.mirror
+    repair_commands.mirror
 )
 app.command(short_help="Check whether the logs have reached the end of a range.")(
     query_commands.reached

@@ -1,4 +1,5 @@
-"""The command that lands quarantined records."""
+"""The commands that repair: land what was quarantined, accept a table as it is, and commit what a
+group should have."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import typer
 
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.many_jobs import Act, JobPaths, answer_each, load_jobs
-from rangeland.cli.options import Settings, command, load_with_schemas
+from rangeland.cli.options import JobPath, Settings, command, load_with_schemas, spark_for
 from rangeland.errors import UsageError
 
 
@@ -64,3 +65,54 @@ def redrive(
         return lambda one, *about: act(one.job, *about), redrive_picture
 
     answer_each(output, load_jobs(job_files, load_with_schemas(settings)), imported)
+
+
+@command
+def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
+    """Accept the table as it is, once you know why it and its ledger disagree.
+
+    Rows of the job's topics that are not in the ledger count as landed from now on, and the
+    checkpoint moves past them; what the ledger lists as landed stays landed. Nothing is read from
+    the log. Rows that are in the ledger but not in the table can be landed again afterwards.
+
+    \b
+    Examples:
+      rangeland adopt orders.yaml
+      rangeland backfill orders.yaml --missing     land what the table lacks
+    """
+    output.writes = True
+
+    from rangeland.job.overrides import load_job
+
+    job, _ = load_job(job_file, settings or ())
+
+    from rangeland.render.result_view import adopt_picture
+    from rangeland.run import adopt as adopt_table
+
+    result = adopt_table(job, spark_for(output, job), output.progress())
+    output.answer(result.to_json(), adopt_picture(result))
+
+
+@command
+def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
+    """Commit the checkpoint as the offsets of the job's group, where other tools look for it.
+
+    Every run does this at its end. Use this command if a run could not reach the group, or if
+    somebody has changed its offsets. Exit 73 if the group has live members.
+
+    \b
+    Example:
+      rangeland mirror orders.yaml
+    """
+    output.writes = True
+
+    from rangeland.job.overrides import load_job
+
+    job, _ = load_job(job_file, settings or ())
+
+    from rangeland.groups.mirror_now import group_of, push
+    from rangeland.render.group_view import mirror_picture
+
+    group_of(job)
+    result = push(job, spark_for(output, job), output.progress())
+    output.answer(result.to_json(), mirror_picture(result))
