@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -229,162 +229,78 @@ def test_a_partition_that_appears_after_the_first_landing_is_read_from_its_begin
 CHECKPOINTED = request(FromCheckpoint(), Latest())
 
 
-# (request, log, checkpoint, the loss, the range that is left under skip)
-LOSSES = [
-    pytest.param(
-        request(AtOffset(3), Latest()), log(), {}, (3, 10, LossKind.EXPIRED), (3, 100), id="below"
-    ),
-    pytest.param(
-        request(AtOffset(3), AtOffset(8)),
-        log(),
-        {},
-        (3, 8, LossKind.EXPIRED),
-        (3, 8),
-        id="all-gone",
-    ),
-    pytest.param(
-        CHECKPOINTED,
-        log(),
-        {P0: LogMark(4, "A")},
-        (4, 10, LossKind.EXPIRED),
-        (4, 100),
-        id="expired",
-    ),
-    pytest.param(
-        CHECKPOINTED,
-        log(start=50, end=50),
-        {P0: LogMark(4, "A")},
-        (4, 50, LossKind.EXPIRED),
-        (4, 50),
-        id="expired-and-empty",
-    ),
-    pytest.param(
-        request(GroupOffset("g"), Latest()),
-        log(start=50),
-        {},
-        (42, 50, LossKind.EXPIRED),
-        (42, 100),
-        id="group-expired",
-    ),
-    pytest.param(
-        request(AtOffset(90), AtOffset(130)),
-        log(),
-        {},
-        (100, 130, LossKind.TRUNCATED),
-        (90, 100),
-        id="until-beyond",
-    ),
-    pytest.param(
-        request(AtOffset(110), AtOffset(130)),
-        log(),
-        {},
-        (110, 130, LossKind.TRUNCATED),
-        (110, 110),
-        id="all-beyond",
-    ),
-    pytest.param(
-        request(AtOffset(110), Latest()),
-        log(),
-        {},
-        (100, 110, LossKind.TRUNCATED),
-        (110, 110),
-        id="from-beyond",
-    ),
-    pytest.param(
-        CHECKPOINTED,
-        log(),
-        {P0: LogMark(120, "A")},
-        (100, 120, LossKind.TRUNCATED),
-        (120, 120),
-        id="truncated",
-    ),
-    pytest.param(
-        request(FromCheckpoint(), AtOffset(110)),
-        log(),
-        {P0: LogMark(120, "A")},
-        (100, 120, LossKind.TRUNCATED),
-        (120, 120),
-        id="truncated-until-passed",
-    ),
-    pytest.param(
-        request(FromCheckpoint(), AtOffset(120)),
-        log(),
-        {P0: LogMark(120, "A")},
-        (100, 120, LossKind.TRUNCATED),
-        (120, 120),
-        id="truncated-until-reached",
-    ),
-    pytest.param(
-        CHECKPOINTED,
-        log(topic_id="B"),
-        {P0: LogMark(60, "A")},
-        (60, 60, LossKind.RECREATED),
-        (10, 100),
-        id="recreated",
-    ),
-    pytest.param(
-        CHECKPOINTED,
-        log(start=0, end=5, topic_id="B"),
-        {P0: LogMark(60, "A")},
-        (60, 60, LossKind.RECREATED),
-        (0, 5),
-        id="recreated-and-shorter",
-    ),
-]
+class Case(NamedTuple):
+    """A request that loses offsets of P0, and the range that is left of it under skip."""
+
+    asked: RangeRequest
+    loss: tuple[int, int, LossKind]
+    left: tuple[int, int]
+    log: LogState = log()
+    mark: int | None = None
+
+    @property
+    def checkpoint(self) -> dict[Partition, LogMark]:
+        return {} if self.mark is None else {P0: LogMark(self.mark, "A")}
+
+    def resolved(self, action: Action, *others: LogState) -> ResolvedRange:
+        asked = self.asked
+        policy = Policy(**{self.loss[2].value: action})
+        lower = Bounds(asked.from_bounds.default, {one.partition: Earliest() for one in others})
+        upper = Bounds(asked.until_bounds.default, {one.partition: Latest() for one in others})
+        whole = RangeRequest(lower, upper, asked.first_run, policy)
+        return resolved(whole, self.log, *others, checkpoint=self.checkpoint, groups=GROUPS)
 
 
-def _with(asked: RangeRequest, verdict: LossKind, action: Action) -> RangeRequest:
-    policy = Policy(**{verdict.value: action})
-    return RangeRequest(asked.from_bounds, asked.until_bounds, asked.first_run, policy)
+EXPIRED, TRUNCATED, RECREATED = LossKind.EXPIRED, LossKind.TRUNCATED, LossKind.RECREATED
+BY_GROUP = request(GroupOffset("g"), Latest())
+LOSSES = {
+    "below": Case(request(AtOffset(3), Latest()), (3, 10, EXPIRED), (3, 100)),
+    "all-gone": Case(request(AtOffset(3), AtOffset(8)), (3, 8, EXPIRED), (3, 8)),
+    "expired": Case(CHECKPOINTED, (4, 10, EXPIRED), (4, 100), mark=4),
+    "expired-and-empty": Case(CHECKPOINTED, (4, 50, EXPIRED), (4, 50), log(P0, 50, 50), mark=4),
+    "group-expired": Case(BY_GROUP, (42, 50, EXPIRED), (42, 100), log(start=50)),
+    "until-beyond": Case(request(AtOffset(90), AtOffset(130)), (100, 130, TRUNCATED), (90, 100)),
+    "all-beyond": Case(request(AtOffset(110), AtOffset(130)), (110, 130, TRUNCATED), (110, 110)),
+    "from-beyond": Case(request(AtOffset(110), Latest()), (100, 110, TRUNCATED), (110, 110)),
+    "truncated": Case(CHECKPOINTED, (100, 120, TRUNCATED), (120, 120), mark=120),
+    "truncated-until-passed": Case(
+        request(FromCheckpoint(), AtOffset(110)), (100, 120, TRUNCATED), (120, 120), mark=120
+    ),
+    "truncated-until-reached": Case(
+        request(FromCheckpoint(), AtOffset(120)), (100, 120, TRUNCATED), (120, 120), mark=120
+    ),
+    "recreated": Case(CHECKPOINTED, (60, 60, RECREATED), (10, 100), log(topic_id="B"), mark=60),
+    "recreated-and-shorter": Case(
+        CHECKPOINTED, (60, 60, RECREATED), (0, 5), log(P0, 0, 5, "B"), mark=60
+    ),
+}
+each_loss = pytest.mark.parametrize("case", LOSSES.values(), ids=LOSSES)
 
 
-@pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
-def test_a_loss_under_fail_names_partition_offsets_cause_and_remedy(
-    asked: RangeRequest,
-    state: LogState,
-    checkpoint: dict[Partition, LogMark],
-    loss: tuple[int, int, LossKind],
-    left: tuple[int, int],
-) -> None:
+@each_loss
+def test_a_loss_under_fail_names_partition_offsets_cause_and_remedy(case: Case) -> None:
     with pytest.raises(RangeLost) as caught:
-        resolved(asked, state, checkpoint=checkpoint, groups=GROUPS)
-    start, end, verdict = loss
+        case.resolved(Action.FAIL)
+    start, end, verdict = case.loss
     assert caught.value.what == f"t/0 [{start}, {end}) {verdict.value}"
-    assert verdict.value in caught.value.do or verdict is LossKind.TRUNCATED
+    assert verdict.value in caught.value.do or verdict is TRUNCATED
     fact = caught.value.facts["losses"][0]
     assert (fact["from_offset"], fact["until_offset"], fact["verdict"]) == (start, end, verdict)
     assert fact["evidence"]
 
 
-@pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
-def test_a_loss_under_skip_is_reported_beside_the_range(
-    asked: RangeRequest,
-    state: LogState,
-    checkpoint: dict[Partition, LogMark],
-    loss: tuple[int, int, LossKind],
-    left: tuple[int, int],
-) -> None:
-    skipping = _with(asked, loss[2], Action.SKIP)
-    result = resolved(skipping, state, checkpoint=checkpoint, groups=GROUPS)
-    assert lost(result.losses) == [(0, *loss)]
-    assert offsets(result) == [(0, *left)]
+@each_loss
+def test_a_loss_under_skip_is_reported_beside_the_range(case: Case) -> None:
+    result = case.resolved(Action.SKIP)
+    assert lost(result.losses) == [(0, *case.loss)]
+    assert offsets(result) == [(0, *case.left)]
     assert result.held == ()
 
 
-@pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
-def test_a_loss_under_hold_leaves_that_partition_and_keeps_the_others(
-    asked: RangeRequest,
-    state: LogState,
-    checkpoint: dict[Partition, LogMark],
-    loss: tuple[int, int, LossKind],
-    left: tuple[int, int],
-) -> None:
-    holding = _with(asked, loss[2], Action.HOLD)
-    wide = Bounds(holding.from_bounds.default, {P1: Earliest()})
-    until = Bounds(holding.until_bounds.default, {P1: Latest()})
-    both = RangeRequest(wide, until, holding.first_run, holding.policy)
-    result = resolved(both, state, log(P1), checkpoint=checkpoint, groups=GROUPS)
-    assert lost(result.held) == [(0, *loss)]
+@each_loss
+def test_a_loss_under_hold_leaves_that_partition_and_keeps_the_others(case: Case) -> None:
+    result = case.resolved(Action.HOLD, log(P1))
+    assert lost(result.held) == [(0, *case.loss)]
     assert result.losses == ()
     assert offsets(result) == [(1, 10, 100)]
 
