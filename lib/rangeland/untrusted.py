@@ -185,9 +185,9 @@ class JsonFields:
             return int(default)
         return whole(found, name, low, high)
 
-    def number_or_none(self, name: str, low: int = 0, high: int = MAX_INT64) -> int | None:
+    def number_or_none(self, name: str) -> int | None:
         found = self._values.get(name)
-        return None if found is None else whole(found, name, low, high)
+        return None if found is None else whole(found, name)
 
     def fields(self, name: str, default: Any = _REQUIRED) -> JsonFields:
         """An object."""
@@ -197,8 +197,8 @@ class JsonFields:
         """A list of objects."""
         return [JsonFields(entry) for entry in self.values(name, default)]
 
-    def texts(self, name: str, default: Any = _REQUIRED) -> tuple[str, ...]:
-        found = self.values(name, default)
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = self.values(name)
         if not all(isinstance(one, str) for one in found):
             raise Unreadable(f"{name}: expected a list of texts")
         return tuple(found)

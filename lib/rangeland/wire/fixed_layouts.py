@@ -22,20 +22,20 @@ I64 = Annotated[int, "q"]
 
 
 class StructLayout(Generic[T]):
-    """The byte layout of the NamedTuple ``fields``. ``order`` is a ``struct`` byte order."""
+    """The byte layout of the NamedTuple ``fields``, big-endian."""
 
-    def __init__(self, fields: type[T], order: str = ">") -> None:
+    def __init__(self, fields: type[T]) -> None:
         codes = {
             name: hint.__metadata__[0]
             for name, hint in get_type_hints(fields, include_extras=True).items()
         }
-        self._struct = struct.Struct(order + "".join(codes.values()))
+        self._struct = struct.Struct(">" + "".join(codes.values()))
         self._make: Any = fields._make  # type: ignore[attr-defined]
         self._positions: dict[str, int] = {}
         position = 0
         for name, code in codes.items():
             self._positions[name] = position
-            position += struct.calcsize(order + code)
+            position += struct.calcsize(">" + code)
         self.size = self._struct.size
         self.unpack_from = self._struct.unpack_from
 

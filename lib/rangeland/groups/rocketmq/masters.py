@@ -62,7 +62,7 @@ class MasterBrokers:
         raise backend.not_ready(who, code, answer.remark, broker=broker, address=str(address))
 
     def ask_each(
-        self, requests: Sequence[m.RemotingRequest], patience_ms: int = PATIENCE_MS
+        self, requests: Sequence[m.RemotingRequest]
     ) -> list[tuple[m.RemotingResponse, ErrorCode]]:
         """As ``ask``, for requests about queues: those of one broker in one round. A request that
         fails there is sent again alone. Raises Unreachable."""
@@ -80,7 +80,7 @@ class MasterBrokers:
                 if not code.verdict.may_pass:
                     settled[index] = answer, code
         return [
-            settled.get(index) or self._ask_alone(request, patience_ms)
+            settled.get(index) or self._ask_alone(request, PATIENCE_MS)
             for index, request in enumerate(requests)
         ]
 
