@@ -463,17 +463,18 @@ def test_an_interruption_says_what_was_written(runs: Runs, job: str, called: Cal
 
 
 @pytest.mark.parametrize("command", ["run", "backfill", "redrive", "adopt", "mirror"])
+@pytest.mark.parametrize("module", ["rangeland.job.overrides", "rangeland.job.located_values"])
 def test_an_interruption_before_the_job_is_read_is_not_called_read_only(
-    job: str, called: Called, monkeypatch: pytest.MonkeyPatch, command: str
+    job: str, called: Called, monkeypatch: pytest.MonkeyPatch, command: str, module: str
 ) -> None:
     class Interrupted:
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "rangeland.job.overrides":
+            if name == module:
                 raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "rangeland.job.overrides", raising=False)
+    monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
-    code, out, _ = called(command, job, "--json")
+    code, out, _ = called(command, job, "--set", "job=a", "--json")
     message = json.loads(out)["message"]
     assert code == 130
     assert "nothing was landed" in message

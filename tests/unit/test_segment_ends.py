@@ -28,7 +28,18 @@ class Segments(KafkaServing):
     """A broker chooses a segment by its first offset, and in it the first batch that does not say
     that it ends before the offset."""
 
+    spoilt = 0
+    """How many answers are damaged on their way."""
+
     def answer(self, request: Any) -> Any:
+        found = self.found(request)
+        if isinstance(found, memoryview) and Segments.spoilt:
+            Segments.spoilt -= 1
+            (_, _, last), place = self.log.entries[LAST], bytes(found)
+            return memoryview(place.replace(last, bytes(8) + last[8:]))
+        return found
+
+    def found(self, request: Any) -> Any:
         if not isinstance(request, PartitionFetch):
             return self.log.begins if isinstance(request, Earliest) else self.log.ends
         segments = self.log.entries[: len(FIRST)], self.log.entries[len(FIRST) :]
@@ -74,6 +85,11 @@ def test_a_batch_that_says_it_is_before_others_is_damaged_though_it_is_not_found
 ) -> None:
     with pytest.raises(BadRecord, match="it comes after offset 23, and says that it is at 8"):
         read(8, action)
+
+
+def test_what_was_damaged_on_its_way_once_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Segments, "spoilt", 1)
+    assert read(40).receipt.counts == WHOLE
 
 
 def test_the_end_of_such_a_batch_is_where_the_next_segment_begins() -> None:

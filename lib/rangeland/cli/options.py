@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.command_output import CommandOutput, interruption_message
 from rangeland.errors import UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 
@@ -90,7 +90,9 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
         output = ctx.obj
         assert isinstance(output, CommandOutput)
         output.configure_logging(LogSettings(common["log_level"], common["log_format"]))
+        output.when_interrupted = interruption_message(writes=True, plans=())
         _refuse_mistyped(given)
+        output.when_interrupted = ""
         work(output, **given)  # type: ignore[call-arg]
 
     run.__signature__ = inspect.Signature([context, *own, *_COMMON.values()])  # type: ignore[attr-defined]
@@ -100,10 +102,11 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
 def _refuse_mistyped(given: Mapping[str, Any]) -> None:
     """Raises UsageError for a malformed --set, and for a setting where a file is expected: to look
     for that file would repeat its value, which may be a secret."""
-    from rangeland.job.located_values import read_assignment
+    if settings := given.get("settings"):
+        from rangeland.job.located_values import read_assignment
 
-    for setting in given.get("settings") or ():
-        read_assignment(setting)
+        for setting in settings:
+            read_assignment(setting)
     for value in given.values():
         for path in value if isinstance(value, list) else [value]:
             field = re.match(r"[\w-]+(\.[\w-]+)+(?==)", str(path))

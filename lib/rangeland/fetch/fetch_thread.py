@@ -37,6 +37,7 @@ from rangeland.fetch.log_edges import (
     MAX_WAIT_MS,
     confirmed_until,
     is_inside_entry,
+    is_still_damaged,
     log_edge,
     log_end,
 )
@@ -312,6 +313,12 @@ class FetchThread:
         first = self.brokers.dialect.first_offset(part.records, offset)
         if first <= offset:
             return False
+        try:
+            if not is_still_damaged(self.brokers, leader, want):
+                return False
+        except ConnectionLost as error:
+            self._loop.on_lost(leader, f"{error.what}: {error.why}")
+            return True
         policy = self._settings.policy.of(LossKind.CORRUPT, want.partition.topic)
         # Bytes that the broker no longer returns cannot be put into quarantine.
         facts: dict[str, Any] = {} if policy is Action.QUARANTINE else {"next_offset": first}

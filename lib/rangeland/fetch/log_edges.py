@@ -6,6 +6,7 @@ from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
+    FetchContext,
     FetchedPartition,
     FetchOptions,
     PartitionFetch,
@@ -73,6 +74,20 @@ def is_inside_entry(
         return False
     part = _fetched(brokers, address, want, offset - 1, want.max_bytes, max_wait_ms=0)
     return part is not None and _has_entry_across(brokers, part, offset)
+
+
+def is_still_damaged(brokers: ConnectionPool, address: Address, want: FetchTarget) -> bool:
+    """Whether what follows the entry before the requested offset is damaged, as it was in an
+    earlier answer. True also if only that entry was returned. Raises ConnectionLost."""
+    before = want.offset - 1
+    part = _fetched(brokers, address, want, before, want.max_bytes, max_wait_ms=MAX_WAIT_MS)
+    if part is None or not len(part.records):
+        raise ConnectionLost(f"{address} returned no records of {want.partition} at {before}")
+    try:
+        end = brokers.dialect.next_offset(part.records, before, FetchContext(asked_at=before))
+    except BadRecord:
+        return True
+    return end is None or end <= want.offset
 
 
 def confirmed_until(
