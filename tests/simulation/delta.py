@@ -331,11 +331,14 @@ class SimulatedKernel(DeltaKernel):
         transaction: tuple[str, int],
         expected_version: int | None,
     ) -> None:
-        """What Kernel checks of each commit since the snapshot, oldest first."""
+        """What Kernel checks of the snapshot, and then of each commit since, oldest first."""
         since = [c for c in log.commits if c.metadata.version > snapshot.version]
         if since and expected_version is not None:
             raise Conflict(f"committing to {snapshot.path}", why="the table has moved on")
         application, sequence = transaction
+        known = snapshot.transaction_version(application)
+        if known is not None and known >= sequence:
+            raise java_errors.StaleTransaction(f"{application} {sequence}")
         for commit in since:
             if commit.changes:
                 raise Conflict(f"committing to {snapshot.path}", why="the metadata was changed")
