@@ -29,6 +29,7 @@ from rangeland.landing import (
     landing_target,
     replacement,
     slice_reader,
+    table_rows,
     target_ledger,
     target_table,
     verification,
@@ -185,7 +186,8 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     for module in (product, slice_reader):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
-        (verification, ("table_frame", "has_rows", "runs_in", "rows_of_entries")),
+        (verification, ("table_frame", "has_rows")),
+        (table_rows, ("table_frame", "runs_in", "rows_of_entries")),
         (replacement, ("table_frame", "has_rows", "prepared_frame", "compare")),
         (adoption, ("table_frame", "runs_in")),
     ):
