@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from rangeland.testing.processes import PATIENCE_S
+
 
 @contextmanager
 def guarded(
@@ -26,7 +28,7 @@ def guarded(
                 self._answer(401, b'{"error_code": 40101, "message": "who are you?"}')
                 return
             try:
-                with urlopen(Request(url + self.path), timeout=10) as answer:
+                with urlopen(Request(url + self.path), timeout=PATIENCE_S) as answer:
                     self._answer(answer.status, answer.read())
             except HTTPError as error:
                 with error:

@@ -57,7 +57,7 @@ class Started:
     def interrupt(self, number: signal.Signals) -> dict[str, Any]:
         """Signals it and returns its answer; when it has ended nothing of it may be left."""
         os.kill(self.process.pid, number)
-        code = self.process.wait_for_end(60)
+        code = self.process.wait_for_end(PATIENCE_S)
         left = [command_of(p)[:300] for p in members_of(self.process)]
         printed = self.process.log.read_text()
         assert not left, f"{left}\n{printed}"

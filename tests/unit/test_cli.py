@@ -567,7 +567,7 @@ def test_a_signal_ends_a_process_with_its_sentence(
         while not ready.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         child.send_signal(number)
-        out, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == code
     assert json.loads(out)["exit"] == code
     assert b"Traceback" not in err

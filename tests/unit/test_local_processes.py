@@ -16,7 +16,12 @@ import pytest
 
 from rangeland.errors import Unreachable, UsageError
 from rangeland.testing.ports import free_ports, is_free, is_listening, take
-from rangeland.testing.processes import Process, remove_directory, temporary_directory
+from rangeland.testing.processes import (
+    PATIENCE_S,
+    Process,
+    remove_directory,
+    temporary_directory,
+)
 
 SLEEPER = ["sleep", "300"]
 
@@ -186,7 +191,7 @@ def orphaning(then: str) -> tuple[subprocess.Popen[str], int, Path]:
 )
 def test_nothing_is_left_when_python_ends(then: str) -> None:
     parent, pid, folder = orphaning(then)
-    parent.wait(timeout=30)
+    parent.wait(timeout=PATIENCE_S)
     assert eventually(lambda: not alive(pid))
     assert eventually(lambda: not folder.exists())
 
@@ -196,7 +201,7 @@ def test_nothing_is_left_when_python_is_killed(number: signal.Signals) -> None:
     parent, pid, folder = orphaning("time.sleep(300)")
     assert alive(pid)
     parent.send_signal(number)
-    parent.wait(timeout=30)
+    parent.wait(timeout=PATIENCE_S)
     assert eventually(lambda: not alive(pid))
     assert eventually(lambda: not folder.exists())
 
@@ -205,7 +210,7 @@ def test_nothing_is_left_when_python_is_killed_later() -> None:
     parent, pid, folder = orphaning("time.sleep(300)")
     assert not eventually(lambda: not alive(pid), timeout_s=1.2), "the guard is not too eager"
     parent.kill()
-    parent.wait(timeout=30)
+    parent.wait(timeout=PATIENCE_S)
     assert eventually(lambda: not alive(pid))
     assert eventually(lambda: not folder.exists())
 
@@ -214,7 +219,7 @@ def test_a_forked_child_that_outlives_python_does_not_hold_the_guard_back() -> N
     fork = "import os\nif os.fork() == 0: os.close(1); time.sleep(8); os._exit(0)\ntime.sleep(300)"
     parent, pid, folder = orphaning(fork)
     parent.kill()
-    parent.wait(timeout=30)
+    parent.wait(timeout=PATIENCE_S)
     assert eventually(lambda: not alive(pid), timeout_s=6)
     assert eventually(lambda: not folder.exists(), timeout_s=6)
 
