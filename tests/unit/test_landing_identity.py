@@ -12,8 +12,8 @@ from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
-    changed_options,
     known_as,
+    refuse_changed_options,
     refuse_other_cluster,
     refuse_other_options,
 )
@@ -84,12 +84,14 @@ def test_what_an_earlier_version_did_not_write_down_is_not_a_difference() -> Non
     refuse_other_options("lake/t", [LandedRead(R, now, "rangeland/job", 1)], then)
 
 
-def test_a_run_that_goes_on_with_other_options_says_what_it_does_not_land() -> None:
+def test_a_checkpoint_that_was_reached_with_other_options_is_a_conflict() -> None:
     then = ReadOptions(COMMITTED, frozenset({"A"}), None)
-    assert changed_options(then, then) == []
-    (warning,) = changed_options(then, ReadOptions(COMMITTED, frozenset({"A", "B"}), None))
-    assert warning.startswith("the tags were A and are A, B now: what is before the checkpoint")
-    assert "backfill JOB.yaml --replace" in warning
+    refuse_changed_options("lake/t", then, then)
+    with pytest.raises(Conflict, match="the checkpoint in lake/t was reached with") as caught:
+        refuse_changed_options("lake/t", then, ReadOptions(COMMITTED, frozenset("AB"), None))
+    assert caught.value.why.startswith("the tags were A and are A, B now; ")
+    for remedy in ("another table", "adopt JOB.yaml", "backfill JOB.yaml --replace"):
+        assert remedy in caught.value.do
 
 
 def test_a_topic_of_another_cluster_was_not_deleted_and_created_again() -> None:

@@ -50,8 +50,8 @@ from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
-    changed_options,
     known_as,
+    refuse_changed_options,
     refuse_other_cluster,
     refuse_other_options,
 )
@@ -156,13 +156,13 @@ class Planner:
         while True:
             survey = self._surveyed(standing)
             self._refuse_other_cluster(standing, survey)
+            self._refuse_changed_options(standing)
             try:
                 about = (self._terms(), survey, standing, self._damaged(standing, survey))
                 found = draft(*about)
                 landed = self._refuse_other_options(found.already, survey.cluster)
                 if losses := self._overwritten(landed, survey, standing):
                     found = draft(*about, losses)
-                found = replace(found, notes=(*self._changed_options(standing), *found.notes))
                 if self.kind is PlanKind.REPLACE:
                     self._refuse_replace(found.plan)
                 beside = [x for x in (*found.passed, *found.held) if _is_beyond(x, survey)]
@@ -248,12 +248,13 @@ class Planner:
         has_transactions = load_dialect(self.job.source.dialect).capabilities.has_transactions
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
-    def _changed_options(self, standing: JobPosition) -> list[str]:
+    def _refuse_changed_options(self, standing: JobPosition) -> None:
         if standing.read_filter is None or self.kind is not PlanKind.RUN:
-            return []
+            return
         source = self.job.source
         now = self._options(source.isolation, source.tags, None)
-        return changed_options(self._options(*standing.read_filter, None), now)
+        then = self._options(*standing.read_filter, None)
+        refuse_changed_options(self.job.sink.table, then, now)
 
     def _refuse_other_options(
         self,

@@ -82,15 +82,19 @@ def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOpti
         )
 
 
-def changed_options(then: ReadOptions, now: ReadOptions) -> list[str]:
-    """The warning about a run that goes on from its checkpoint with other options than before."""
+def refuse_changed_options(table: str, then: ReadOptions, now: ReadOptions) -> None:
+    """Raises Conflict where a checkpoint was reached with other options: what those left out would
+    never land."""
     differences = then.differences(now)
-    if not differences:
-        return []
-    return [
-        f"{'; '.join(differences)}: what is before the checkpoint stays as it was landed, and no "
-        f"run lands it again; to do so, {_INSTEAD}"
-    ]
+    if differences:
+        raise Conflict(
+            f"the checkpoint in {table} was reached with other options than this job asks for",
+            why=f"{'; '.join(differences)}; a run would go on from the checkpoint, and what the "
+            "former options left out before it would never land",
+            do=f"{_ELSEWHERE}; or accept what has landed with `rangeland adopt JOB.yaml`, after "
+            f"which runs go on from the checkpoint; then you may {_INSTEAD}",
+            differences=differences,
+        )
 
 
 def refuse_other_cluster(table: str, standing: JobPosition, survey: Survey, now: Cluster) -> None:
