@@ -126,8 +126,10 @@ class Tables:
         removed: Collection[str],
         added: Sequence[AddedFile],
         made: CommitMetadata,
+        like: Version | None = None,
     ) -> None:
-        """A commit of Spark's. ``excused`` and ``foreign`` remember what the ledger does not."""
+        """A commit of Spark's, after which the table has the schema and properties of ``like``.
+        ``excused`` and ``foreign`` remember what the ledger does not."""
         log = self.logs[key]
         now, gone = log.newest, frozenset(removed)
         files = {path: file for path, file in now.files.items() if path not in gone}
@@ -135,11 +137,21 @@ class Tables:
         files |= {file.path: file for file in added}
         self.excused |= gone
         self.excused -= {file.path for file in added}
-        version = replace(now, number=now.number + 1, files=files, transactions=transactions)
-        log.append(version, Commit(made, False, gone))
+        like = like or now
+        columns, properties = like.schema_json, like.configuration
+        version = replace(
+            now,
+            number=now.number + 1,
+            files=files,
+            transactions=transactions,
+            schema_json=columns,
+            configuration=properties,
+        )
+        is_changed = (columns, properties) != (now.schema_json, now.configuration)
+        log.append(version, Commit(made, is_changed, gone))
 
     def restore(self, key: str, number: int) -> None:
-        """Spark's RESTORE to a version: rows go back, transactions stay."""
+        """Spark's RESTORE to a version: rows, schema and properties go back, transactions stay."""
         log = self.logs[key]
         then, now = log.versions[number], log.newest
         gone = [path for path in now.files if path not in then.files]
@@ -148,7 +160,7 @@ class Tables:
         made = CommitMetadata(
             now.number + 1, self.world.clock_ms(), "RESTORE", {}, number, parameters, True
         )
-        self.change(key, removed=gone, added=back, made=made)
+        self.change(key, removed=gone, added=back, made=made, like=then)
 
 
 @dataclass(frozen=True)
