@@ -119,8 +119,7 @@ def land(
         if theirs is None or theirs.table_id != snapshot.table_id:
             raise
         has_landed = (theirs.transaction_version(application) or 0) >= sequence
-        may_retry = has_landed or _may_try_again(theirs, snapshot, to_set, may_evolve=may_evolve)
-        if not may_retry:
+        if not (has_landed or _may_try_again(theirs, snapshot, to_set, may_evolve=may_evolve)):
             raise
         how = (since, removed, properties, columns, checked)
         return land(kernel, theirs, application, sequence, files, *how)
