@@ -19,11 +19,7 @@ from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs, runs
 KEYS = ("topic", "partition", "broker", "offset", "position")
 """What tells one row from another where offsets are bytes."""
 _PIECE, _DUPLICATE, _OUTSIDE = "piece", "duplicate", "outside"
-RUNS = "topic string, partition int, broker string, first bigint, until bigint"
-"""What ``runs_of_rows`` returns, in Spark's words."""
-COUNTS = "topic string, partition int, broker string, kind string, number bigint, n bigint"
-"""What ``count_pieces`` returns."""
-_SCHEMA = pa.schema(
+RUNS = pa.schema(
     [
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
@@ -32,6 +28,7 @@ _SCHEMA = pa.schema(
         pa.field("until", pa.int64()),
     ]
 )
+"""What ``runs_of_rows`` returns."""
 COUNTED = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -42,6 +39,7 @@ COUNTED = pa.schema(
         pa.field("n", pa.int64()),
     ]
 )
+"""What ``count_pieces`` returns."""
 Borders = Mapping[tuple[str, int, str], tuple[list[int], list[int]]]
 """Starts and ends of the pieces of each topic, partition and broker."""
 
@@ -63,7 +61,7 @@ def runs_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 pa.array(firsts, pa.int64()),
                 pa.array(untils, pa.int64()),
             ],
-            schema=_SCHEMA,
+            schema=RUNS,
         )
 
 

@@ -19,7 +19,7 @@ from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs
 from rangeland.spark.arrow_frames import collected
 from rangeland.spark.offset_runs import (
-    COUNTS,
+    COUNTED,
     KEYS,
     RUNS,
     borders_of,
@@ -61,7 +61,9 @@ def runs_in(
     ours."""
     names = [*_NEEDED, *(["broker"] if by_broker else [])]
     with _passing_over_missing_files(spark):
-        table = collected(_plain(frame, names, columns).mapInArrow(runs_of_rows, RUNS))
+        table = collected(
+            _plain(frame, names, columns).mapInArrow(runs_of_rows, _spark_schema(RUNS))
+        )
     return runs_by_partition(table)
 
 
@@ -86,8 +88,14 @@ def rows_of_entries(
     with _passing_over_missing_files(spark):
         plain = _plain(frame, KEYS, columns)
         rows = plain.where(f.col("broker").isNotNull()).groupBy(*KEYS).agg(f.count("*").alias("n"))
-        table = collected(rows.mapInArrow(count, COUNTS))
+        table = collected(rows.mapInArrow(count, _spark_schema(COUNTED)))
     return counted_ranges(table, {partition: len(mine) for partition, mine in pieces.items()})
+
+
+def _spark_schema(schema: pa.Schema) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
 
 
 def no_positions(columns: LogColumns) -> TableRefused:
