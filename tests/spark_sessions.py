@@ -20,7 +20,7 @@ from typing import Any
 
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import SMALL_JVM
-from rangeland.spark.runtime_versions import CATALOG, EXTENSION, installed_spark
+from rangeland.spark.supported_versions import CATALOG, EXTENSION, installed_spark
 
 SPARK_JAVA_HOME = "RANGELAND_SPARK_JAVA_HOME"
 """The variable that names a Java for sessions alone: brokers need a newer one than Spark 3.5."""

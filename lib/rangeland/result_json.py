@@ -12,10 +12,10 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.groups.backend import GroupMember
 from rangeland.model import Partition, Range
+from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
-from rangeland.planning.reached import PartitionReach
 from rangeland.planning.table_audit import LandedPiece
 from rangeland.record_codec import AS_IT_IS, ColumnType, RecordCodec
 

@@ -27,7 +27,6 @@ from rangeland.job.payload_formats import row_format_of
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.adoption import adopt as adopt_table
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
-from rangeland.landing.early_survey import EarlySurvey, SurveyOf, early_survey
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
@@ -40,6 +39,7 @@ from rangeland.landing.plan_conflicts import (
     refuse_other_job,
     refuse_outdated,
 )
+from rangeland.landing.plan_survey import PlanSurvey, SurveyOf, plan_survey
 from rangeland.landing.planner import Planner, log_made
 from rangeland.landing.redrive import RedriveResult, in_quarantine, kept_schema_ids
 from rangeland.landing.run_summary import summed
@@ -154,12 +154,12 @@ class Runner:
         self.committer = PlanCommitter(context, self.reading)
         self.planner = Planner(context, kind, self.committer.replacement, survey, ahead)
 
-    def _row_format(self, survey: SurveyOf) -> tuple[RowFormat | None, EarlySurvey | None]:
+    def _row_format(self, survey: SurveyOf) -> tuple[RowFormat | None, PlanSurvey | None]:
         """And the survey that showed which schemas the records have, for the first plan."""
         kept = kept_schema_ids(self.job, self.target) if self.kind is PlanKind.REDRIVE else {}
         if kept or not self.job.decode.registered:
             return row_format_of(self.job, kept), None
-        ahead = early_survey(self.job, self.target, survey)
+        ahead = plan_survey(self.job, self.target, survey)
         return row_format_of(self.job, schema_ids_in_logs(self.job, ahead.survey)), ahead
 
     def draft(self) -> tuple[PlanDraft, Survey]:

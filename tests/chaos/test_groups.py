@@ -10,7 +10,7 @@ import pytest
 
 from rangeland import Job
 from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.mirror_now import push
+from rangeland.groups.mirror_command import push
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress

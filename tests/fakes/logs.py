@@ -242,8 +242,8 @@ def read_log(
         serving = SERVINGS[dialect](log, chosen, settings)
         if isinstance(serving, RocketmqServing):
             serving.tags = dict(tags)
-        fetcher = FetchThread(slices, settings, HASTY, **more)
-        fetcher.brokers = cast(ConnectionPool, serving)
+        brokers = cast(ConnectionPool, serving)
+        fetcher = FetchThread(slices, settings, HASTY, **more, brokers=brokers)
         leaders = {partition: Leader(LEADER)}
         fetcher._find = lambda step: fetcher._loop.on_leaders(leaders)  # type: ignore[method-assign]
         return fetcher

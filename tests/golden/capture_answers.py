@@ -17,7 +17,7 @@ from typing import Any
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.groups.backend import GroupMember
-from rangeland.groups.mirror_now import MirroredPartition, MirrorResult
+from rangeland.groups.mirror_command import MirroredPartition, MirrorResult
 from rangeland.job.located_values import parse_job_text
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.plan_file import write_plan_file
@@ -33,11 +33,11 @@ from rangeland.model import (
     Range,
 )
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome
-from rangeland.planning.reached import PartitionReach
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
 from rangeland.queries.payload_sample import SampleResult

@@ -16,7 +16,7 @@ from rangeland.jvm.java import find_java, java_version
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.queries import table_queries
-from rangeland.spark.runtime_versions import SUPPORTED, versions_of
+from rangeland.spark.supported_versions import SUPPORTED, versions_of
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.spark.damage import is_proved

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Message
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.mirror_now import push
+from rangeland.groups.mirror_command import push
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition

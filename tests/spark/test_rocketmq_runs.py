@@ -18,7 +18,7 @@ from rangeland import run
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.mirror_now import push
+from rangeland.groups.mirror_command import push
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.located_values import parse_job_text

@@ -23,7 +23,7 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 
 from rangeland.jvm.java import SMALL_JVM
-from rangeland.spark.runtime_versions import installed_spark
+from rangeland.spark.supported_versions import installed_spark
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S, Process, remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic

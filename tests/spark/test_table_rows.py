@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rangeland.decode.columns import PLAIN_COLUMNS
-from rangeland.delta import small_tables
+from rangeland.delta import local_scan
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.errors import TableRefused
 from rangeland.landing.table_rows import DriverRows, SparkRows, table_rows
@@ -147,11 +147,11 @@ def test_what_is_not_small_and_simple_is_left_to_spark(
     if why == "deletion vector":
         table.sql("DELETE FROM {} WHERE offset = 1 AND partition = 0")
     elif why == "no statistics":
-        monkeypatch.setattr(small_tables, "_rows_in", lambda file: small_tables.MOST_ROWS + 1)
+        monkeypatch.setattr(local_scan, "_rows_in", lambda file: local_scan.MOST_ROWS + 1)
     elif why == "rows":
-        monkeypatch.setattr(small_tables, "MOST_ROWS", 25)
+        monkeypatch.setattr(local_scan, "MOST_ROWS", 25)
     elif why == "files":
-        monkeypatch.setattr(small_tables, "MOST_FILES", 1)
+        monkeypatch.setattr(local_scan, "MOST_FILES", 1)
     elif why == "unreadable":
         sorted((tmp_path / "table").glob("*.parquet"))[0].write_bytes(b"PAR1")
     assert isinstance(table_rows(unmade, table.look()), SparkRows)

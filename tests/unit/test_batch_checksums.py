@@ -12,7 +12,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.model import Address, Leader, Partition
-from rangeland.survey import batch_samples as room
+from rangeland.survey import batch_fetch as room
 from tests.jafka_entries import entry
 from tests.record_batches import Batch, Record, encode
 from tests.rocketmq_messages import messages

@@ -224,15 +224,15 @@ def taken(
 ) -> tuple[FetchedPiece | None, Edges, FetchThread]:
     piece = Slice(0, P, 0, 12, leader=B1)
     settings = ClusterSettings("kafka", (B1,), isolation=isolation)
-    fetcher = FetchThread([piece], settings, FetchLimits())
     edges = Edges(end)
-    fetcher.brokers = cast(ConnectionPool, edges)
     monkeypatch.setattr(edges, "dialect", _Dialect(edges.dialect))
+    brokers = cast(ConnectionPool, edges)
+    fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
     fetcher._loop.states[0].server.is_confirmed = True  # metadata has named it
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), readable_end)
-    return fetcher._take(B1, ask.wants[0], part, False), edges, fetcher
+    return fetcher._answers.read(B1, ask.wants[0], part, False), edges, fetcher
 
 
 class _Dialect:
@@ -352,14 +352,14 @@ def read_through(action: Action, *answers: bytes, until: int = 12) -> list[Slice
     """As a task reads: each answer through the fetcher and the decoder."""
     piece = Slice(0, P, 0, until, leader=B1)
     settings = ClusterSettings("kafka", (B1,), policy=Policy(corrupt=action))
-    fetcher = FetchThread([piece], settings, FetchLimits())
-    fetcher.brokers = cast(ConnectionPool, Silent())
+    brokers = cast(ConnectionPool, Silent())
+    fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
     pieces: list[FetchedPiece] = []
     for stored in answers:
         ask = fetcher._loop.next(0)
         assert isinstance(ask, SendFetch), ask
         part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(stored), 1 << 30)
-        taken_one = fetcher._take(B1, ask.wants[0], part, False)
+        taken_one = fetcher._answers.read(B1, ask.wants[0], part, False)
         assert taken_one is not None
         pieces.append(replace(taken_one, is_doubtful=False))
     reader = _SliceReader(load_dialect("kafka"), settings)
@@ -381,12 +381,13 @@ def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
     found = chunks(Action.FAIL, four(0), until=4)
     assert offsets(found) == [0, 1, 2, 3]
     piece = Slice(0, P, 2, 8, leader=B1)
-    fetcher = FetchThread([piece], ClusterSettings("kafka", (B1,)), FetchLimits())
-    fetcher.brokers = cast(ConnectionPool, Edges(None))
+    settings = ClusterSettings("kafka", (B1,))
+    brokers = cast(ConnectionPool, Edges(None))
+    fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(four(0) + four(4)), 8)
-    taken_one = fetcher._take(B1, ask.wants[0], part, False)
+    taken_one = fetcher._answers.read(B1, ask.wants[0], part, False)
     assert taken_one is not None
     assert (taken_one.from_offset, taken_one.until_offset) == (2, 8)
 

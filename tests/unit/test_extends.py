@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
-from rangeland.job.located_values import read_job_text
+from rangeland.job.extends import read_job_text
 from rangeland.job.overrides import load_job, require_closed_range
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import AtOffset, Partition

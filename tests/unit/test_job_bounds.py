@@ -10,7 +10,8 @@ import pytest
 
 from rangeland.errors import JobFileError, RangelandError, UsageError
 from rangeland.job import Job
-from rangeland.job.located_values import override, parse_job_text, read_job_text
+from rangeland.job.extends import read_job_text
+from rangeland.job.located_values import override, parse_job_text
 from rangeland.job.yaml_loader import MAX_BYTES, MAX_DEPTH, MAX_VALUES, load
 
 LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.located_values import override, parse_job_text, read_job_text, with_value
+from rangeland.job.extends import read_job_text
+from rangeland.job.located_values import override, parse_job_text, with_value
 
 TEXT = """\
 job: orders

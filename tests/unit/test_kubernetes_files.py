@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from rangeland.jvm.jar_sets import JAR_SETS
-from rangeland.spark.runtime_versions import CATALOG, EXTENSION, NEWEST
+from rangeland.spark.supported_versions import CATALOG, EXTENSION, NEWEST
 from tests import docs
 
 FOLDER = docs.ROOT / "jobs" / "kubernetes"

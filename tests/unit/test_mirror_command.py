@@ -13,7 +13,12 @@ from rich.console import RenderableType
 from rangeland.cli.command_line import main
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupMember, GroupView
-from rangeland.groups.mirror_now import MirroredPartition, MirrorResult, group_of, refuse_members
+from rangeland.groups.mirror_command import (
+    MirroredPartition,
+    MirrorResult,
+    group_of,
+    refuse_members,
+)
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.render.group_view import group_lines, mirror_picture

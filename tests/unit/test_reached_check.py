@@ -15,7 +15,7 @@ from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.job.value_parsers import parse_bounds
 from rangeland.model import Address, Leader, LogState, Partition, Survey
-from rangeland.planning.reached import can_be_awaited, reach, times_awaited
+from rangeland.planning.log_reach import can_be_awaited, reach, times_awaited
 from rangeland.progress_events import NoProgress
 from rangeland.queries import reached_check
 

@@ -10,7 +10,7 @@ from rangeland.errors import Unreachable
 from rangeland.fleet.shared_survey import SharedSurveys, merged, part_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import wanted_of
-from rangeland.landing.early_survey import FRESH_SECONDS
+from rangeland.landing.plan_survey import FRESH_SECONDS
 from rangeland.model import Address, Leader, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.survey.cluster_survey import SurveyRequest

@@ -23,8 +23,8 @@ from rangeland.errors import JobFileError, StorageFailed, Unreachable, UsageErro
 from rangeland.job import Job
 from rangeland.jvm.java import find_java
 from rangeland.spark import python_workers, spark_session
-from rangeland.spark.runtime_versions import NEWEST, RuntimeVersions, refuse_others
-from rangeland.submit import package_zip, packed_environment
+from rangeland.spark.supported_versions import NEWEST, RuntimeVersions, refuse_others
+from rangeland.submit import packed_environment, shipped_files
 from rangeland.submit.submission import (
     ShippedFiles,
     Submission,
@@ -57,7 +57,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_the_zip_holds_the_package_and_its_kernel(out: Path) -> None:
-    names = zipfile.ZipFile(package_zip.make_zip(out)).namelist()
+    names = zipfile.ZipFile(shipped_files.make_zip(out)).namelist()
     assert f"rangeland/decode/native/{native_library.library_name()}" in names
     assert {"rangeland/spark/executor_tasks.py", "pyspark_rangeland.py"} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.endswith(".c")]
@@ -65,29 +65,29 @@ def test_the_zip_holds_the_package_and_its_kernel(out: Path) -> None:
 
 
 def test_the_zip_of_the_same_files_has_the_same_bytes(out: Path) -> None:
-    first = package_zip.make_zip(out).read_bytes()
-    assert package_zip.make_zip(out).read_bytes() == first
+    first = shipped_files.make_zip(out).read_bytes()
+    assert shipped_files.make_zip(out).read_bytes() == first
     assert [path.name for path in out.iterdir()] == ["rangeland-0.1.0.zip"]
 
 
 def test_a_package_without_kernel_is_not_shipped(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(package_zip, "library_name", lambda: "_kernel-plan9-sparc.so")
+    monkeypatch.setattr(shipped_files, "library_name", lambda: "_kernel-plan9-sparc.so")
     with pytest.raises(UsageError, match="no compiled kernel"):
-        package_zip.make_zip(out)
+        shipped_files.make_zip(out)
     assert not out.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "dist").write_text("a file")
     with pytest.raises(StorageFailed, match="--out"):
-        package_zip.make_zip(tmp_path / "dist")
+        shipped_files.make_zip(tmp_path / "dist")
 
 
 def test_the_kernel_loads_from_a_zip_where_an_executor_has_it(out: Path, tmp_path: Path) -> None:
     """Spark puts the archive on the path as ``FOLDER/./rangeland.zip``."""
-    archive = package_zip.make_zip(out)
+    archive = shipped_files.make_zip(out)
     code = (
         f"import sys; sys.path.insert(0, {str(archive.parent)!r} + '/./' + {archive.name!r})\n"
         "from rangeland.decode.native import native_library\n"
@@ -132,7 +132,7 @@ def test_jars_that_spark_has_in_any_version_are_not_shipped(tmp_path: Path) -> N
             "jackson-datatype-jdk8-2.13.5.jar",
         )
     ]
-    assert package_zip.jars_beyond(tmp_path, jars) == [jars[0], jars[3]]
+    assert shipped_files.jars_beyond(tmp_path, jars) == [jars[0], jars[3]]
 
 
 # --- a transform's module ---------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_jars_that_spark_has_in_any_version_are_not_shipped(tmp_path: Path) -> N
 
 def test_a_transforms_module_is_found_beside_the_job(tmp_path: Path, out: Path) -> None:
     (tmp_path / "my_shape.py").write_text("raise SystemExit('it is not to be imported')")
-    files = package_zip.transform_files("my_shape:of", [tmp_path], out)
+    files = shipped_files.transform_files("my_shape:of", [tmp_path], out)
     assert files == [tmp_path / "my_shape.py"]
 
 
@@ -149,17 +149,17 @@ def test_a_transforms_package_is_zipped_whole(tmp_path: Path, out: Path) -> None
         path = tmp_path / "shapes" / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    (found,) = package_zip.transform_files("shapes.inner:of", [tmp_path], out)
+    (found,) = shipped_files.transform_files("shapes.inner:of", [tmp_path], out)
     assert zipfile.ZipFile(found).namelist() == ["shapes/__init__.py", "shapes/inner/__init__.py"]
 
 
 def test_an_installed_transform_is_not_shipped(out: Path) -> None:
-    assert package_zip.transform_files("pytest:main", [], out) == []
+    assert shipped_files.transform_files("pytest:main", [], out) == []
 
 
 def test_a_transform_that_is_nowhere_is_reported(tmp_path: Path, out: Path) -> None:
     with pytest.raises(JobFileError, match="my_shape"):
-        package_zip.transform_files("my_shape:of", [tmp_path], out)
+        shipped_files.transform_files("my_shape:of", [tmp_path], out)
 
 
 # --- an environment ---------------------------------------------------------------------

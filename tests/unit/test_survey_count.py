@@ -15,7 +15,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dataframe import reader
 from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.job import Job
-from rangeland.landing import early_survey, planner, redrive
+from rangeland.landing import plan_survey, planner, redrive
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
@@ -59,7 +59,7 @@ class Cluster:
         self.known: object = None
         self.clock = Clock()
         monkeypatch.setattr(planner, "time", self.clock)
-        monkeypatch.setattr(early_survey, "time", self.clock)
+        monkeypatch.setattr(plan_survey, "time", self.clock)
         monkeypatch.setattr(run, "survey_of", self.survey)
         monkeypatch.setattr(run, "claimed", self.join)
 
@@ -161,7 +161,7 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
     drivers: Drivers, cluster: Cluster
 ) -> None:
-    cluster.joining_s = early_survey.FRESH_SECONDS + 1.0
+    cluster.joining_s = plan_survey.FRESH_SECONDS + 1.0
     driver = Grouped(drivers.another())
     driver.run()
     assert (cluster.looks, driver.ends) == (2, [20])

@@ -110,7 +110,7 @@ def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
 
     job, _ = load_job(job_file, settings or ())
 
-    from rangeland.groups.mirror_now import group_of, push
+    from rangeland.groups.mirror_command import group_of, push
     from rangeland.render.group_view import mirror_picture
 
     group_of(job)

@@ -20,7 +20,7 @@ from rangeland.errors import UsageError
 if TYPE_CHECKING:
     from rangeland.job import Job
     from rangeland.job.located_values import JobText
-    from rangeland.spark.runtime_versions import InstalledSpark
+    from rangeland.spark.supported_versions import InstalledSpark
     from rangeland.submit.submission import ShippedFiles, Submission, SubmitChoices
 
 LANDING_SCRIPT = '''"""Lands a job as `rangeland run` does; written by `rangeland submit`."""
@@ -126,7 +126,7 @@ def submit(
     from rangeland.delta.delta_kernel_loader import KERNEL_JARS
     from rangeland.job.overrides import load_job
     from rangeland.jvm.jars import fetch_jars
-    from rangeland.spark.runtime_versions import installed_spark
+    from rangeland.spark.supported_versions import installed_spark
     from rangeland.submit.submission import PYTHON, SubmitChoices, refuse_impossible, submission
 
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
@@ -178,7 +178,7 @@ def _ships_jars(delta: str) -> bool:
 
 def _delta_jars(spark: InstalledSpark) -> tuple[Path, ...]:
     from rangeland.jvm.jars import jar_files
-    from rangeland.submit.package_zip import jars_beyond
+    from rangeland.submit.shipped_files import jars_beyond
 
     return tuple(jars_beyond(Path(spark.home, "jars"), jar_files(spark.delta.jars)))
 
@@ -194,7 +194,7 @@ def _shipped(
     from rangeland.delta.delta_kernel_loader import KERNEL_JARS
     from rangeland.job.connection_settings import tls_files
     from rangeland.jvm.jars import jar_files
-    from rangeland.submit import package_zip, packed_environment
+    from rangeland.submit import packed_environment, shipped_files
     from rangeland.submit.submission import ShippedFiles
 
     if entry is not None and not entry.is_file():
@@ -202,19 +202,19 @@ def _shipped(
     modules: list[Path] = []
     if job.sink.transform is not None:
         beside = (Path.cwd(), job_file.absolute().parent)
-        modules = package_zip.transform_files(job.sink.transform, beside, out)
+        modules = shipped_files.transform_files(job.sink.transform, beside, out)
     if choices.env == "zip":
-        package = package_zip.make_zip(out)
+        package = shipped_files.make_zip(out)
     else:
         package = packed_environment.pack_environment(out, only)
     if entry is None:
-        entry = package_zip.write_text(out / "land.py", LANDING_SCRIPT)
+        entry = shipped_files.write_text(out / "land.py", LANDING_SCRIPT)
     kernel = None
     if choices.deploy_mode == "cluster":
-        kernel = package_zip.make_kernel_zip(out, KERNEL_JARS, jar_files(KERNEL_JARS))
+        kernel = shipped_files.make_kernel_zip(out, KERNEL_JARS, jar_files(KERNEL_JARS))
     here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return ShippedFiles(
-        package, entry, tuple(modules), tuple(package_zip.kernel_platforms()), here, kernel
+        package, entry, tuple(modules), tuple(shipped_files.kernel_platforms()), here, kernel
     )
 
 
@@ -222,7 +222,7 @@ def _whole(job: Job, text: JobText, out: Path) -> Path:
     """The job with everything that it extends as one file, which is easier to ship."""
     import yaml
 
-    from rangeland.submit.package_zip import write_text
+    from rangeland.submit.shipped_files import write_text
 
     return write_text(
         out / f"{job.job}.whole.yaml", yaml.safe_dump(dict(text.values), sort_keys=False)

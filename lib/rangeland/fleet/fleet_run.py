@@ -17,7 +17,7 @@ from rangeland.errors import Conflict, RangelandError
 from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
 from rangeland.fleet.shared_survey import SharedSurveys
 from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
-from rangeland.groups.mirror_now import push_positions
+from rangeland.groups.mirror_command import push_positions
 from rangeland.groups.offset_mirror import positions
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.topic_tables import TableJob

@@ -21,7 +21,7 @@ from rangeland.errors import RangelandError
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
-from rangeland.landing.early_survey import FRESH_SECONDS, SurveyOf
+from rangeland.landing.plan_survey import FRESH_SECONDS, SurveyOf
 from rangeland.model import Partition, Survey
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey.cluster_survey import SurveyRequest

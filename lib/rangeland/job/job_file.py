@@ -20,8 +20,9 @@ from rangeland.delta.schema_evolution import Evolution
 from rangeland.delta.table_path import TablePath
 from rangeland.dialects.dialect import load_dialect
 from rangeland.job.decode_section import Decode
+from rangeland.job.extends import read_job_text
 from rangeland.job.job_errors import JobFileMistake, job_file_error, mistakes_of
-from rangeland.job.located_values import JobText, override, parse_job_text, read_job_text
+from rangeland.job.located_values import JobText, override, parse_job_text
 from rangeland.job.policy_section import PolicySpec
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.source_section import Source

@@ -1,9 +1,8 @@
 """The text of a job file as plain values, each with its position in a file.
 
 One parse of the YAML gives both values and positions, so that an error can name file, line and
-field. A file with ``extends`` is merged over the files it names, field by field; each value keeps
-the position it came from. Overrides (``--set a.b=c``) are applied last. What the fields mean is
-left to ``job_file``.
+field. ``extends`` merges the text of several files; each value keeps the position it came from.
+Overrides (``--set a.b=c``) are applied last. What the fields mean is left to ``job_file``.
 """
 
 from __future__ import annotations
@@ -11,19 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.yaml_loader import MAX_BYTES, NotYaml, TooLarge, load
+from rangeland.job.yaml_loader import NotYaml, TooLarge, load
 
 FieldPath = tuple[str | int, ...]
 
 EXTENDS = "extends"
-MAX_BASES = 20
-"""The longest chain of files that extend each other."""
 SECRETS = ("password", "key_password", "client_secret", "secret_key", "registry.token")
 """The fields that refer to secrets, by the ends of their paths. What was written there by mistake
 is not repeated."""
@@ -81,68 +77,15 @@ class JobText:
         return str(self.position_of(path) or self.name)
 
 
-def read_job_text(path: Path) -> JobText:
-    """The file with all that it extends. Raises JobFileError when one of them cannot be read,
-    is not a YAML mapping, or extends itself."""
-    return _read(path, (), {})
-
-
 def parse_job_text(text: str, name: str) -> JobText:
     """Text that is not in a file; messages call it ``name``."""
-    found = _parse(text, name)
+    found = parse_text(text, name)
     if EXTENDS in found.values:
-        _raise_bad_extends(found, "a whole job, since text that is not in a file cannot extend one")
+        raise_bad_extends(found, "a whole job, since text that is not in a file cannot extend one")
     return found
 
 
-def _read(
-    path: Path,
-    chain: tuple[Path, ...],
-    known: dict[Path, JobText],
-    asked: str = "the job file",
-) -> JobText:
-    """``chain`` are the files that led here, each extending the next; ``asked`` says where the
-    last of them did. ``known`` are the files read so far: one that many extend is read once."""
-    if (real := path.resolve()) not in known:
-        known[real] = _read_file(path, chain, known, asked)
-    return known[real]
-
-
-def _read_file(
-    path: Path, chain: tuple[Path, ...], known: dict[Path, JobText], asked: str
-) -> JobText:
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise JobFileError(
-            f"{asked} {path} cannot be read", why=why or str(error), do="name a YAML file"
-        ) from error
-    own = _parse(text, str(path))
-    if EXTENDS not in own.values:
-        return own
-    chain = (*chain, path)
-    if len(chain) > MAX_BASES:
-        _raise_bad_extends(own, f"{MAX_BASES} files that extend each other at most")
-    found = JobText(own.name, {})
-    for base in [path.parent / name for name in _extended(own)]:
-        if any(base.resolve() == one.resolve() for one in chain):
-            circle = " extends ".join(str(one) for one in (*chain, base))
-            _raise_bad_extends(own, f"no circle of files, but {circle}")
-        found = _merged(found, _read(base, chain, known, f"{own.where((EXTENDS,))}: {EXTENDS}:"))
-    return _merged(found, own)
-
-
-def _extended(text: JobText) -> list[str]:
-    given = text.values[EXTENDS]
-    names: list[Any] = given if isinstance(given, list) else [given]
-    if not names or not all(isinstance(name, str) and name for name in names):
-        _raise_bad_extends(text, "a file beside this one, or a list of them")
-    return names
-
-
-def _raise_bad_extends(text: JobText, expected: str) -> NoReturn:
+def raise_bad_extends(text: JobText, expected: str) -> NoReturn:
     raise JobFileError(
         f"{text.where((EXTENDS,))}: {EXTENDS}: expected {expected}",
         do="correct the job file",
@@ -152,42 +95,13 @@ def _raise_bad_extends(text: JobText, expected: str) -> NoReturn:
     )
 
 
-def _merged(base: JobText, over: JobText) -> JobText:
-    """Mappings are merged; everything else is replaced by what ``over`` has."""
-    values = _copy(base.values)
-    replaced: list[FieldPath] = []
-    own = {key: value for key, value in over.values.items() if key != EXTENDS}
-    _merge(values, own, (), replaced)
-    kept = {
-        path: place
-        for path, place in base.positions.items()
-        if not any(path[: len(gone)] == gone for gone in replaced)
-    }
-    new = {path: place for path, place in over.positions.items() if path[0] != EXTENDS}
-    return JobText(over.name, values, kept | new)
-
-
-def _merge(
-    values: dict[Any, Any], over: Mapping[Any, Any], path: FieldPath, replaced: list[FieldPath]
-) -> None:
-    same = {_path_part(key): key for key in values}
-    for key, value in over.items():
-        here = (*path, _path_part(key))
-        old = same.get(_path_part(key), key)
-        if isinstance(value, dict) and isinstance(values.get(old), dict):
-            _merge(values[old], value, here, replaced)
-            continue
-        replaced.append(here)
-        values.pop(old, None)
-        values[key] = _copy(value)
-
-
-def _path_part(key: Any) -> Any:
+def path_part(key: Any) -> Any:
     """A key as part of a path: partition 0 is the same whether it is quoted or not."""
     return int(key) if isinstance(key, str) and key.isdecimal() else key
 
 
-def _parse(text: str, name: str) -> JobText:
+def parse_text(text: str, name: str) -> JobText:
+    """One text, without what it extends; messages call it ``name``. Raises JobFileError."""
     try:
         values, node = load(text)
     except NotYaml as error:
@@ -209,7 +123,7 @@ def _note_positions(
 ) -> None:
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
-            here = (*path, _path_part(key_node.value))
+            here = (*path, path_part(key_node.value))
             positions[here] = SourcePosition(file, key_node.start_mark.line + 1)
             _note_positions(value_node, here, file, positions)
     elif isinstance(node, yaml.SequenceNode):
@@ -223,7 +137,7 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
 
     Raises UsageError for malformed assignments, JobFileError for a path through a value that is
     not a mapping. Whether such a field exists is not checked here."""
-    values = _copy(text.values)
+    values = separate_copy(text.values)
     overridden = set(text.overridden)
     for assignment in assignments:
         path, value = read_assignment(assignment)
@@ -261,7 +175,7 @@ def read_assignment(given: str) -> tuple[FieldPath, Any]:
 
 def with_value(text: JobText, path: FieldPath, value: Any) -> JobText:
     """The text with one value set, as ``override`` does with a value that is parsed already."""
-    values = _copy(text.values)
+    values = separate_copy(text.values)
     _assign(values, path, value)
     return JobText(text.name, values, text.positions, text.overridden | {path})
 
@@ -278,10 +192,11 @@ def _assign(values: dict[str, Any], path: FieldPath, value: Any) -> None:
     place[path[-1]] = value
 
 
-def _copy(value: Any) -> Any:
+def separate_copy(value: Any) -> Any:
+    """A deep copy in which values that YAML's aliases shared are separate."""
     if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
+        return {key: separate_copy(item) for key, item in value.items()}
+    return [separate_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def display_path(path: FieldPath) -> str:

@@ -22,7 +22,7 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.read_options import known_as
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.survey.batch_samples import batch_checksums
+from rangeland.survey.batch_fetch import batch_checksums
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
 

@@ -18,10 +18,10 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings, exposed, with_cleanup
-from rangeland.landing.early_survey import EarlySurvey, survey_request
 from rangeland.landing.held_partitions import damaged
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
+from rangeland.landing.plan_survey import PlanSurvey, survey_request
 from rangeland.landing.redrive import (
     HOLD_ALL,
     ReadFilter,
@@ -36,7 +36,7 @@ from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Surv
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.overwritten import in_earlier_epochs, marks_of_landed, overwritten
+from rangeland.planning.overwrite_check import in_earlier_epochs, marks_of_landed, overwritten
 from rangeland.planning.plan import Plan, PlanKind, renumbered
 from rangeland.planning.plan_builder import (
     JobPosition,
@@ -73,7 +73,7 @@ class Planner:
         kind: PlanKind,
         replacement: Replacement,
         survey_of: Callable[[Job, SurveyRequest], Survey],
-        ahead: EarlySurvey | None = None,
+        ahead: PlanSurvey | None = None,
     ) -> None:
         self.spark, self.job, self.target, self.progress, self.warn, self._row_format = context
         self.kind = kind
@@ -95,7 +95,7 @@ class Planner:
         if self._ahead is None or not self._ahead.is_fresh:
             at = time.monotonic()
             survey = self.survey(self.target.history.standing(self.job.application))
-            self._ahead = EarlySurvey(at, survey)
+            self._ahead = PlanSurvey(at, survey)
         self.logs = self._ahead.survey.logs
         return self._ahead.survey
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from rangeland.decode.columns import LogColumns
 from rangeland.delta.arrow_schema import fields_of
-from rangeland.delta.small_tables import FILE, small_table
+from rangeland.delta.local_scan import FILE, small_table
 from rangeland.delta.table_path import TablePath
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Partition

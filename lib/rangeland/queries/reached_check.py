@@ -15,7 +15,7 @@ from rangeland.errors import Unreachable, UsageError
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.model import Isolation, Partition, Survey
-from rangeland.planning.reached import PartitionReach, can_be_awaited, reach, times_awaited
+from rangeland.planning.log_reach import PartitionReach, can_be_awaited, reach, times_awaited
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
 from rangeland.survey.cluster_survey import SurveyRequest

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rangeland.groups.mirror_now import MirrorResult
+from rangeland.groups.mirror_command import MirrorResult
 from rangeland.render.text_drawing import biggest, named, safe_text, table_of
 from rangeland.results import GroupStatus
 from rangeland.wording import counted, duration, number

@@ -23,7 +23,7 @@ from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import find_java
 from rangeland.spark.deferred_session import DeferredSession, is_local_master
 from rangeland.spark.gateway import JvmExited, JvmStart
-from rangeland.spark.runtime_versions import (
+from rangeland.spark.supported_versions import (
     CATALOG,
     EXTENSION,
     NEWEST,

@@ -17,7 +17,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from rangeland.errors import UsageError
-from rangeland.submit.package_zip import package_files, placed
+from rangeland.submit.shipped_files import package_files, placed
 
 ENVIRONMENT = "environment"
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"

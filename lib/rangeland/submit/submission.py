@@ -1,7 +1,7 @@
 """The spark-submit command of a job as a value, with the reason for each flag.
 
-Pure: paths and choices in, a command out. ``package_zip`` and ``packed_environment`` make the files
-to ship. What a cluster manager cannot do is refused here, before anything is built.
+Pure: paths and choices in, a command out. ``shipped_files`` and ``packed_environment`` make the
+files to ship. What a cluster manager cannot do is refused here, before anything is built.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rangeland.delta.table_path import TablePath
 from rangeland.errors import UsageError
 from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages, tls_files
-from rangeland.spark.runtime_versions import CATALOG, EXTENSION
+from rangeland.spark.supported_versions import CATALOG, EXTENSION
 from rangeland.submit.packed_environment import ENVIRONMENT
 
 NOT_AGAIN = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")

@@ -14,7 +14,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import LogState, Partition
-from rangeland.survey.batch_samples import sample_batches
+from rangeland.survey.batch_fetch import sample_batches
 from rangeland.survey.leaders import by_leader
 
 

@@ -14,7 +14,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, Gap, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import Leader, Partition, Slice
-from rangeland.survey.batch_samples import sample_batches
+from rangeland.survey.batch_fetch import sample_batches
 
 
 def seen_schema_ids(
@@ -46,7 +46,7 @@ Look = Callable[[Partition, pa.RecordBatch], None]
 def look_at_ends(brokers: ConnectionPool, slices: Iterable[Slice], look: Look) -> None:
     """Calls ``look`` with rows of each partition, as its decoder returns them, that are within the
     slices. One request per leader for the beginnings, one for the ends; more only where a batch is
-    large. What does not arrive is left out, as in ``batch_samples``."""
+    large. What does not arrive is left out, as in ``batch_fetch``."""
     first: dict[Partition, Slice] = {}
     last: dict[Partition, Slice] = {}
     for one in sorted(slices, key=lambda one: (one.partition, one.from_offset)):

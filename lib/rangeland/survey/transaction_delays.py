@@ -24,7 +24,7 @@ from rangeland.model import (
     OpenTransaction,
     Partition,
 )
-from rangeland.survey.batch_samples import sample_batches
+from rangeland.survey.batch_fetch import sample_batches
 from rangeland.survey.leaders import by_leader
 
 

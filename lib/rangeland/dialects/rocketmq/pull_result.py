@@ -3,7 +3,7 @@
 A broker finds messages by its own index and reports which offsets its answer accounts for. So if no
 offset is missing, the position of each message is certain, whatever offset is stored in it; if
 messages are missing, the others must still be within the answer. None of this is in the bytes of
-the messages, and no checksum covers their stored offsets (``placement``).
+the messages, and no checksum covers their stored offsets (``offset_checks``).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from rangeland.dialects.rocketmq.error_codes import (
     judge_pull,
 )
 from rangeland.dialects.rocketmq.missing_messages import compacted_until, found_at
-from rangeland.dialects.rocketmq.placement import before_gap, is_complete, misplaced
+from rangeland.dialects.rocketmq.offset_checks import before_gap, is_complete, misplaced
 from rangeland.dialects.rocketmq.pull_result import PullResult, messages_from
 from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.dialects.rocketmq.routes import (

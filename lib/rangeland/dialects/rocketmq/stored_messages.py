@@ -12,7 +12,7 @@ from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
-from rangeland.dialects.rocketmq.placement import MisplacedMessage, misplaced, segments
+from rangeland.dialects.rocketmq.offset_checks import MisplacedMessage, misplaced, segments
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.errors import BadRecord
 

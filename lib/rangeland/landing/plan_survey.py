@@ -20,7 +20,7 @@ FRESH_SECONDS = 10
 SurveyOf = Callable[[Job, SurveyRequest], Survey]
 
 
-class EarlySurvey(NamedTuple):
+class PlanSurvey(NamedTuple):
     """``at``: when it began, by the monotonic clock."""
 
     at: float
@@ -31,12 +31,12 @@ class EarlySurvey(NamedTuple):
         return time.monotonic() - self.at < FRESH_SECONDS
 
 
-def early_survey(job: Job, target: LandingTarget, survey_of: SurveyOf) -> EarlySurvey:
+def plan_survey(job: Job, target: LandingTarget, survey_of: SurveyOf) -> PlanSurvey:
     """Raises what ``survey_of`` raises."""
     at = time.monotonic()
     standing = target.history.standing(job.application)
     speed = speed_of(target.history.pace(job.application))
-    return EarlySurvey(at, survey_of(job, survey_request(job, standing, speed)))
+    return PlanSurvey(at, survey_of(job, survey_request(job, standing, speed)))
 
 
 def survey_request(job: Job, standing: JobPosition, speed: ReadSpeed) -> SurveyRequest:
