@@ -29,9 +29,10 @@ from tests.bench.peers import BareProcesses
 from tests.bench.pulling import pull
 from tests.bench.report import show
 from tests.bench.session import open_session, prepare_environment
+from tests.bench.shapes import shapes
 from tests.bench.typed_part import FORMATS, typed
 
-PARTS = ("survey", "fixed", "warm", "typed", "cold", "cores", "memory", "pull")
+PARTS = ("survey", "fixed", "warm", "shapes", "typed", "cold", "cores", "memory", "pull")
 QUICK_RECORDS, QUICK_ROUNDS = 200_000, 2
 RECORDS, ROUNDS = 4_000_000, 5
 PARTITIONS = 4
@@ -96,7 +97,7 @@ def _measure(bench: Bench, chosen: argparse.Namespace, found: dict[str, Any]) ->
         found["cores"] = parts.cores(bench, bench.ground("lz4", 1))
     if "memory" in wanted:
         found["memory"] = parts.memory(bench, bench.ground("none", 1))
-    if {"warm", "fixed", "typed"} & set(wanted):
+    if {"warm", "shapes", "fixed", "typed"} & set(wanted):
         spark = open_session(f"local[{CORES}]", bench.folder)
         bare = BareProcesses(CORES)
         try:
@@ -104,6 +105,8 @@ def _measure(bench: Bench, chosen: argparse.Namespace, found: dict[str, Any]) ->
                 found["fixed"] = parts.fixed(bench, spark)
             if "warm" in wanted:
                 found["warm"] = by_codec(parts.warm, bench, codecs, spark=spark, bare=bare)
+            if "shapes" in wanted:
+                found["shapes"] = shapes(bench, spark)
             if "typed" in wanted:
                 found["typed"] = typed(bench, spark, chosen.formats)
         finally:

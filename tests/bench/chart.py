@@ -19,6 +19,8 @@ OURS, THEIRS, LIGHT = "#1b6ca8", "#9a9a9a", "#bcd4e6"
 PHASE_COLORS = ("#d9d9d9", "#8dd3c7", "#fdb462", "#1b6ca8", "#bebada", "#fb8072", "#b3de69")
 OUR_SIDES = frozenset({"rangeland", "snappy", "process", "frame"})
 
+WHISKER = {"ecolor": "#333", "capsize": 3}
+
 Panel = tuple[str, Callable[[Any], None], int]
 
 
@@ -59,6 +61,9 @@ def _panels(found: Mapping[str, Any]) -> list[Panel]:
     for codec, part in found.get("warm", {}).items():
         title = f"Warm, codec {codec}: seconds"
         panels.append((title, _painter(_paint_warm, part), len(part["samples"]) + 1))
+    if "shapes" in found:
+        title = "Logs of other shapes, warm: how many times as long Spark's source takes"
+        panels.append((title, _painter(_paint_shapes, found["shapes"]), len(found["shapes"]) + 1))
     for codec, part in found.get("cold", {}).items():
         title = f"Fresh Spark process, codec {codec}: seconds"
         panels.append((title, _painter(_paint_cold, part), 3))
@@ -84,6 +89,15 @@ def _paint_warm(axis: Any, part: Mapping[str, Any]) -> None:
     _paint_samples(axis, part["samples"], labels, first_of_group)
 
 
+def _paint_shapes(axis: Any, part: Mapping[str, Any]) -> None:
+    for row, found in enumerate(part.values()):
+        times = ratio(found["samples"]["spark"], found["samples"]["rangeland"])
+        whiskers = [[max(times.middle - times.low, 0)], [max(times.high - times.middle, 0)]]
+        axis.barh(row, times.middle, color=OURS, xerr=whiskers, error_kw=WHISKER)
+        _beside(axis, times.high, row, f"{times.middle:.1f}x")
+    axis.set_yticks(range(len(part)), list(part), fontsize=8)
+
+
 def _paint_pull(axis: Any, part: Mapping[str, Any]) -> None:
     _paint_samples(axis, part["samples"], LABELS, lambda name: OURS_PULLING)
 
@@ -98,20 +112,17 @@ def _paint_samples(
         middle = median(taken)
         whiskers = [[middle - min(taken)], [max(taken) - middle]]
         color = OURS if name in OUR_SIDES else THEIRS
-        axis.barh(
-            row, middle, color=color, xerr=whiskers, error_kw={"ecolor": "#333", "capsize": 3}
-        )
+        axis.barh(row, middle, color=color, xerr=whiskers, error_kw=WHISKER)
         ours = compared_with(name)
         times = "" if name == ours else f"   {ratio(taken, samples[ours]).middle:.1f}x"
-        axis.annotate(
-            f"{middle:.2f} s{times}",
-            (max(taken), row),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-        )
+        _beside(axis, max(taken), row, f"{middle:.2f} s{times}")
     axis.set_yticks(range(len(samples)), [labels[name] for name in samples], fontsize=8)
+
+
+def _beside(axis: Any, right: float, row: int, text: str) -> None:
+    axis.annotate(
+        text, (right, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8
+    )
 
 
 def _paint_cold(axis: Any, part: Mapping[str, Any]) -> None:

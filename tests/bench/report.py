@@ -27,6 +27,7 @@ def show(found: Mapping[str, Any], console: Console) -> None:
     )
     shown = {
         "warm": _show_warm,
+        "shapes": _show_shapes,
         "typed": _show_typed,
         "cold": _show_cold,
         "cores": _show_cores,
@@ -69,6 +70,20 @@ def _show_warm(part: Mapping[str, Any], console: Console) -> None:
     labels = {name: side.label for name, side in SIDES.items()}
     for codec, found in part.items():
         _show_landings(f"Warm, codec {codec}", found, labels, first_of_group, console)
+
+
+def _show_shapes(part: Mapping[str, Any], console: Console) -> None:
+    """A row for each shape; sizes beside seconds, since one can be bought with the other."""
+    loads = [found["load"] for found in part.values()]
+    columns = ("log", "s", "Spark's source, s", "times ours", "CPU times ours", "MB", "Spark's MB")
+    table = _table("Logs of other shapes", [loads[0][0], loads[-1][-1]], *columns)
+    for label, found in part.items():
+        samples, cpu = found["samples"], found["cpu"]
+        cells = [spread(samples["rangeland"]), spread(samples["spark"])]
+        cells += [str(ratio(taken["spark"], taken["rangeland"])) for taken in (samples, cpu)]
+        cells += [f"{found['bytes'][name] / 1e6:.0f}" for name in ("rangeland", "spark")]
+        table.add_row(label, *cells)
+    console.print(table)
 
 
 def _show_typed(part: Mapping[str, Any], console: Console) -> None:

@@ -271,9 +271,11 @@ def spread(
     *,
     codec: str = "lz4",
     version: str = "",
+    batch_records: int = 10_000,
 ) -> int:
-    """Writes keys and values evenly over the partitions of a topic, and returns their bytes."""
-    settings = _settings(codec, 256 << 10, 10_000, 50) | reaching_back(version) | {"acks": 1}
+    """Writes keys and values evenly over the partitions of a topic, and returns their bytes.
+    ``batch_records``: at most that many in a batch."""
+    settings = _settings(codec, 256 << 10, batch_records, 50) | reaching_back(version) | {"acks": 1}
     writer = _Writer(bootstrap, topic, settings)
     total, put = 0, writer.put
     for index, (key, value) in enumerate(pairs):
