@@ -295,7 +295,7 @@ def test_many_slices_of_a_broker_are_asked_for_at_once(jafka: JafkaCluster, topi
     with JafkaClient(jafka.address()) as client:
         answer = client.ask(ask_records(asked, terms)[0].request)
     parts = read_records([answer], asked, Isolation.READ_COMMITTED).parts
-    assert [part.verdict for part in parts] == [
+    assert [part.meaning for part in parts] == [
         ErrorMeaning.OK,
         ErrorMeaning.OK,
         ErrorMeaning.FIND_LEADER,

@@ -130,7 +130,7 @@ def test_damage_to_a_body_is_noticed(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "verdict", "code"),
+    ("name", "meaning", "code"),
     [
         ("Pull.end", ErrorMeaning.OK, "PULL_NOT_FOUND"),
         ("Pull.beyond", ErrorMeaning.OUT_OF_RANGE, "OFFSET_OVERFLOW_BADLY"),
@@ -139,13 +139,13 @@ def test_damage_to_a_body_is_noticed(kind: str) -> None:
         ("Pull.unknown-queue", ErrorMeaning.FIND_LEADER, "INVALID_PARAMETER"),
     ],
 )
-def test_a_pull_that_brings_nothing_says_why(name: str, verdict: ErrorMeaning, code: str) -> None:
+def test_a_pull_that_brings_nothing_says_why(name: str, meaning: ErrorMeaning, code: str) -> None:
     answer = answer_of(name)
     offset = int(answer.request.fields["queueOffset"])
     series = m.SeriesResponse(m.PullSeries(PLAIN, offset, FAR_OFF, 1), (answer,))
     asked = [PartitionFetch(PLAIN, None, None, offset, 1, FAR_OFF)]
     (part,) = read_records([series], asked, COMMITTED).parts
-    assert (part.verdict, part.code.split(":")[0]) == (verdict, code)
+    assert (part.meaning, part.code.split(":")[0]) == (meaning, code)
     assert not len(part.records)
 
 
@@ -167,7 +167,7 @@ def test_offsets_are_read_as_they_are_and_not_believed_of_a_topic_that_is_not_th
     }
     for name, offset in wanted.items():
         (found,) = read_offsets([answer_of(name)]).values()
-        assert (found.verdict, found.offset) == (ErrorMeaning.OK, offset), name
+        assert (found.meaning, found.offset) == (ErrorMeaning.OK, offset), name
 
 
 def test_a_route_names_the_broker_and_its_queue() -> None:

@@ -99,15 +99,15 @@ class Cluster:
             assert (want.partition, leader) in self.named
             self.answer_as_replica(loop, leader, want)
         elif self.leaders[want.partition] != leader:
-            loop.on_verdict(want, ErrorMeaning.FIND_LEADER, "NOT_LEADER")
+            loop.on_error(want, ErrorMeaning.FIND_LEADER, "NOT_LEADER")
         elif self.strikes(8):
-            loop.on_verdict(want, ErrorMeaning.RETRY, "BUSY")
+            loop.on_error(want, ErrorMeaning.RETRY, "BUSY")
         elif self.strikes(8):
             assert not loop.on_empty(want, LOG_END, throttled=True)
         elif self.strikes(8):
             assert not loop.on_empty(want, want.offset, throttled=False)
         elif self.strikes(8):
-            loop.on_verdict(want, ErrorMeaning.OUT_OF_RANGE, "OUT_OF_RANGE")
+            loop.on_error(want, ErrorMeaning.OUT_OF_RANGE, "OUT_OF_RANGE")
         else:
             self.deliver(loop, want)
             self.prefer(loop, want)
@@ -123,13 +123,13 @@ class Cluster:
         """It has less than its leader, and may say anything of what it has not."""
         end = max(b for b in self.borders[want.partition] if b <= LOG_END - self.lags[replica])
         if self.strikes(8):
-            verdicts = (
+            meanings = (
                 ErrorMeaning.OUT_OF_RANGE,
                 ErrorMeaning.CORRUPT,
                 ErrorMeaning.RETRY,
                 ErrorMeaning.REFUSED,
             )
-            loop.on_verdict(want, self.random.choice(verdicts), "ANY")
+            loop.on_error(want, self.random.choice(meanings), "ANY")
         elif want.offset < end:
             self.deliver(loop, want, end)
         else:

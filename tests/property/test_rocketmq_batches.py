@@ -371,7 +371,7 @@ def taken(
     counts = Counts()
     asked = [PartitionFetch(broker.queue, None, None, position, 1 << 20, until)]
     (part,) = read_records([answer], asked, COMMITTED).parts
-    assert (part.verdict, part.readable_end) == (ErrorMeaning.OK, len(broker.tags))
+    assert (part.meaning, part.readable_end) == (ErrorMeaning.OK, len(broker.tags))
     behind = next_offset(part.records, position, part.context)
     assert behind is not None
     assert position < behind <= part.readable_end

@@ -99,7 +99,7 @@ def read(
     counts = Counts()
     while position < until:
         part = fetch(broker, wanted, position, until)
-        assert part.verdict is ErrorMeaning.OK
+        assert part.meaning is ErrorMeaning.OK
         assert (part.readable_end, part.preferred) == (len(broker.tags), 0)
         behind = next_offset(part.records, position, part.context)
         assert behind is not None
@@ -166,11 +166,11 @@ def test_a_range_that_has_gone_from_the_log_is_not_called_filtered() -> None:
         m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
     )
     (part,) = read_records([m.SeriesResponse(series, answers)], asked, COMMITTED).parts
-    assert (part.verdict, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
+    assert (part.meaning, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
 
 
 @pytest.mark.parametrize(
-    ("code", "remark", "verdict"),
+    ("code", "remark", "meaning"),
     [
         (19, "OFFSET_OVERFLOW_ONE", ErrorMeaning.OK),
         (20, "MESSAGE_WAS_REMOVING", ErrorMeaning.OUT_OF_RANGE),
@@ -179,7 +179,7 @@ def test_a_range_that_has_gone_from_the_log_is_not_called_filtered() -> None:
     ],
 )
 def test_a_pull_by_tags_that_brings_nothing_says_why(
-    code: int, remark: str, verdict: ErrorMeaning
+    code: int, remark: str, meaning: ErrorMeaning
 ) -> None:
     asked = [PartitionFetch(QUEUE, None, None, 5, 1 << 20, 20)]
     series = m.PullSeries(QUEUE, 5, 20, 1 << 20, ("A",))
@@ -189,7 +189,7 @@ def test_a_pull_by_tags_that_brings_nothing_says_why(
         m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), code, remark, there, b""),
     )
     (part,) = read_records([m.SeriesResponse(series, answers)], asked, COMMITTED).parts
-    assert (part.verdict, len(part.records)) == (verdict, 0)
+    assert (part.meaning, len(part.records)) == (meaning, 0)
 
 
 def test_a_damaged_message_under_tags_is_named_at_its_position_and_can_be_passed() -> None:
@@ -222,7 +222,7 @@ def test_bytes_of_a_message_are_never_taken_for_a_statement_about_offsets() -> N
     fields = {"nextBeginOffset": "3", "minOffset": "0", "maxOffset": "1000"}
     answers = (m.RemotingResponse(m.Pull(QUEUE, 0), 0, "FOUND", fields, body),)
     (part,) = read_records([m.SeriesResponse(series, answers)], asked, COMMITTED).parts
-    if part.verdict is ErrorMeaning.OK:
+    if part.meaning is ErrorMeaning.OK:
         with pytest.raises(BadRecord):
             next_offset(part.records, 0, part.context)
         with pytest.raises(BadRecord):

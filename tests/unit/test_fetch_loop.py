@@ -55,7 +55,7 @@ def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
 
 def measure(loop: FetchLoop, now_ms: int, start: int, end: int) -> None:
     """One out-of-range answer, and the log range that is asked for because of it."""
-    loop.on_verdict(ask(loop, now_ms).wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+    loop.on_error(ask(loop, now_ms).wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     step = loop.next(now_ms)
     assert isinstance(step, SendLogRange), step
     loop.on_log_range(step.want, start, end)
@@ -129,7 +129,7 @@ def test_two_slices_of_one_index_are_our_bug() -> None:
 def test_not_leader_asks_for_the_new_leader_at_once_and_goes_on_at_the_same_position() -> None:
     loop = loop_of(piece(0, P0))
     loop.on_records(ask(loop).wants[0], 30)
-    loop.on_verdict(ask(loop, 1).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    loop.on_error(ask(loop, 1).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     assert loop.next(1) == FindLeaders((P0,), ())
     loop.on_leaders(lead(B2))
     step = ask(loop, 1)
@@ -171,9 +171,9 @@ def test_no_leader_is_waited_for_with_growing_pauses_up_to_the_bound() -> None:
 def test_pauses_restart_after_progress() -> None:
     loop = loop_of(piece(0, P0))
     for now in (0, 100, 300):
-        loop.on_verdict(ask(loop, now).wants[0], ErrorMeaning.RETRY, "BUSY")
+        loop.on_error(ask(loop, now).wants[0], ErrorMeaning.RETRY, "BUSY")
     loop.on_records(ask(loop, 1_000).wants[0], 10)
-    loop.on_verdict(ask(loop, 1_000).wants[0], ErrorMeaning.RETRY, "BUSY")
+    loop.on_error(ask(loop, 1_000).wants[0], ErrorMeaning.RETRY, "BUSY")
     assert loop.next(1_000) == WaitUntil(1_100)
 
 
@@ -203,7 +203,7 @@ def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
 def test_trouble_of_one_partition_never_delays_another() -> None:
     loop = loop_of(piece(0, P0), piece(1, P1))
     first, second = ask(loop).wants
-    loop.on_verdict(first, ErrorMeaning.RETRY, "BUSY")
+    loop.on_error(first, ErrorMeaning.RETRY, "BUSY")
     loop.on_records(second, 10)
     step = ask(loop)
     assert [w.index for w in step.wants] == [1]
@@ -250,7 +250,7 @@ def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
             case WaitUntil(at_ms):
                 now = at_ms
             case SendFetch(_, wants):
-                loop.on_verdict(wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+                loop.on_error(wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
             case SendLogRange(_, want):
                 loop.on_log_range(want, 0, 20)
             case FindLeaders():
@@ -300,9 +300,9 @@ def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_trun
     assert loop.gone == []
 
 
-def _named_b(loop: FetchLoop, verdict: ErrorMeaning, until_ms: int) -> None:
+def _named_b(loop: FetchLoop, meaning: ErrorMeaning, until_ms: int) -> None:
     """All metadata names another topic id, up to this time."""
-    loop.on_verdict(ask(loop).wants[0], verdict, "UNKNOWN_TOPIC_ID")
+    loop.on_error(ask(loop).wants[0], meaning, "UNKNOWN_TOPIC_ID")
     now = 0
     while now <= until_ms and not loop.gone:
         step = loop.next(now)
@@ -313,14 +313,14 @@ def _named_b(loop: FetchLoop, verdict: ErrorMeaning, until_ms: int) -> None:
             loop.on_leaders(lead(B1, "B"))
 
 
-@pytest.mark.parametrize("verdict", [ErrorMeaning.FIND_LEADER, ErrorMeaning.RECREATED])
-def test_another_topic_id_in_the_metadata_is_a_topic_created_again(verdict: ErrorMeaning) -> None:
+@pytest.mark.parametrize("meaning", [ErrorMeaning.FIND_LEADER, ErrorMeaning.RECREATED])
+def test_another_topic_id_in_the_metadata_is_a_topic_created_again(meaning: ErrorMeaning) -> None:
     loop = loop_of(piece(0, P0))
     with pytest.raises(RangeLost, match=r"t/0 \[0, 100\) recreated"):
-        _named_b(loop, verdict, 8_000)
+        _named_b(loop, meaning, 8_000)
     assert loop.now_ms >= OTHER_TOPIC_MS
     skipping = loop_of(piece(0, P0), recreated=Action.SKIP)
-    _named_b(skipping, verdict, 8_000)
+    _named_b(skipping, meaning, 8_000)
     assert skipping.next(8_000) == AllRead()
     assert [(i, x.verdict, x.width) for i, x in skipping.gone] == [(0, LossKind.RECREATED, 100)]
 
@@ -337,7 +337,7 @@ def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
 
 def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() -> None:
     loop = loop_of(piece(0, P0), recreated=Action.SKIP)
-    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.RECREATED, "UNKNOWN_TOPIC_ID")
+    loop.on_error(ask(loop).wants[0], ErrorMeaning.RECREATED, "UNKNOWN_TOPIC_ID")
     loop.next(0)
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop).leader == B2
@@ -562,7 +562,7 @@ def _retry_for_ever(loop: FetchLoop) -> None:
         if isinstance(step, WaitUntil):
             now = step.at_ms
         elif isinstance(step, SendFetch):
-            loop.on_verdict(step.wants[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
+            loop.on_error(step.wants[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
 
 
 def test_without_progress_it_gives_up_naming_partition_offsets_and_the_last_trouble() -> None:
@@ -596,14 +596,14 @@ def _retry_for_ever_or_end(loop: FetchLoop) -> None:
         if isinstance(step, WaitUntil):
             loop.next(step.at_ms)
         elif isinstance(step, SendFetch):
-            loop.on_verdict(step.wants[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
+            loop.on_error(step.wants[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
 
 
 def test_a_slow_writer_is_not_held_against_the_brokers() -> None:
     loop = loop_of(piece(0, P0), piece(1, P1))
     first, second = ask(loop).wants
     loop.on_records(first, 10)
-    loop.on_verdict(second, ErrorMeaning.RETRY, "BUSY")
+    loop.on_error(second, ErrorMeaning.RETRY, "BUSY")
     later = 10 * PATIENCE.no_progress_ms
     assert {w.index for w in ask(loop, later).wants} == {0, 1}
 
@@ -616,7 +616,7 @@ def test_a_stale_answer_is_our_bug() -> None:
         lambda: loop.on_records(want, 20),
         lambda: loop.on_empty(want, 100, False),
         lambda: loop.on_too_small(want),
-        lambda: loop.on_verdict(want, ErrorMeaning.RETRY, "BUSY"),
+        lambda: loop.on_error(want, ErrorMeaning.RETRY, "BUSY"),
         lambda: loop.on_log_range(want, 0, 5),
         lambda: loop.on_log_range(replace(want, offset=10), 50, 90),
     ):
@@ -635,25 +635,25 @@ def test_records_that_do_not_lead_on_are_a_bad_record(next_offset: int) -> None:
 def test_a_broker_that_cannot_read_its_own_log_is_a_bad_record() -> None:
     loop = confirmed(loop_of(piece(0, P0)))
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
-        loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+        loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
 def test_what_a_broker_cannot_read_has_no_end_to_go_on_behind(action: Action) -> None:
     loop = confirmed(loop_of(piece(0, P0), corrupt=action))
     with pytest.raises(BadRecord, match=f"its end is unknown, so `{action}` cannot continue"):
-        loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+        loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 def test_damage_at_the_leader_of_the_plan_is_judged_once_metadata_has_named_it() -> None:
     """It may be a follower by now, which newer brokers let clients read."""
     loop = loop_of(piece(0, P0))
-    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+    loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     assert isinstance(loop.next(0), FindLeaders)
     loop.on_leaders(lead(B2))
     assert ask(loop).leader == B2
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
-        loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+        loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 def test_older_records_of_the_leader_of_the_plan_are_asked_for_again() -> None:
@@ -665,7 +665,7 @@ def test_older_records_of_the_leader_of_the_plan_are_asked_for_again() -> None:
 def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
     loop = confirmed(loop_of(piece(0, P0, 5), piece(1, P1), corrupt=Action.HOLD))
     first, second = ask(loop).wants
-    loop.on_verdict(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+    loop.on_error(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)
     assert loop.next(1) == AllRead()
     ((index, loss),) = loop.gone
@@ -687,14 +687,14 @@ def _fail_without_end(loop: FetchLoop, now: int) -> None:
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
-            loop.on_verdict(ask(loop, now).wants[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
+            loop.on_error(ask(loop, now).wants[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
 
 
 def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progress_is_due() -> None:
     loop = loop_of(piece(0, P0, 5))
     now = 0
     for _ in range(3):
-        loop.on_verdict(ask(loop, now).wants[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
+        loop.on_error(ask(loop, now).wants[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
         step = loop.next(now)
         assert isinstance(step, WaitUntil)
         now = step.at_ms
@@ -707,12 +707,12 @@ def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progre
     assert loop.now_ms >= PATIENCE.no_progress_ms
 
 
-@pytest.mark.parametrize("verdict", [ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED])
-def test_what_would_be_refused_again_is_not_tried_again(verdict: ErrorMeaning) -> None:
+@pytest.mark.parametrize("meaning", [ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED])
+def test_what_would_be_refused_again_is_not_tried_again(meaning: ErrorMeaning) -> None:
     loop = loop_of(piece(0, P0))
-    kind = JobFileError if verdict is ErrorMeaning.REFUSED else Unreachable
+    kind = JobFileError if meaning is ErrorMeaning.REFUSED else Unreachable
     with pytest.raises(kind, match="TOPIC_AUTHORIZATION_FAILED"):
-        loop.on_verdict(ask(loop).wants[0], verdict, "TOPIC_AUTHORIZATION_FAILED")
+        loop.on_error(ask(loop).wants[0], meaning, "TOPIC_AUTHORIZATION_FAILED")
 
 
 def denied(policy: Policy) -> tuple[FetchLoop, int]:
@@ -742,7 +742,7 @@ def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> 
 
 def moved(loop: FetchLoop, now_ms: int, hint: Leader | None) -> None:
     want = ask(loop, now_ms).wants[0]
-    loop.on_verdict(want, ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER", hint)
+    loop.on_error(want, ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER", hint)
 
 
 def led_in_epoch_3() -> FetchLoop:
@@ -771,15 +771,15 @@ def test_a_hint_that_is_not_newer_is_ignored(hint: Leader | None) -> None:
     assert loop.next(0) == FindLeaders((P0,), ())
 
 
-@pytest.mark.parametrize("verdict", [ErrorMeaning.FIND_LEADER, None])
-def test_a_wrong_hint_costs_one_more_round(verdict: ErrorMeaning | None) -> None:
+@pytest.mark.parametrize("meaning", [ErrorMeaning.FIND_LEADER, None])
+def test_a_wrong_hint_costs_one_more_round(meaning: ErrorMeaning | None) -> None:
     loop = led_in_epoch_3()
     moved(loop, 0, Leader(B2, 4))
     step = ask(loop, 0)
-    if verdict is None:
+    if meaning is None:
         loop.on_lost(step.leader, "refused")
     else:
-        loop.on_verdict(step.wants[0], verdict, "NOT_LEADER_OR_FOLLOWER", Leader(B3, 5))
+        loop.on_error(step.wants[0], meaning, "NOT_LEADER_OR_FOLLOWER", Leader(B3, 5))
     found = loop.next(loop.states[0].resume_at_ms)
     assert found == FindLeaders((P0,), ())
     loop.on_leaders(lead(B1))
@@ -802,7 +802,7 @@ def test_an_answer_that_a_phase_does_not_expect_is_a_bug() -> None:
 def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="rangeland.fetch")
     loop = loop_of(piece(0, P0, 7), expired=Action.SKIP)
-    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
+    loop.on_error(ask(loop).wants[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
     loop.on_lost(ask(loop, 200).leader, "reset by peer")
     loop.on_leaders({}, ())
     loop.next(10_000)

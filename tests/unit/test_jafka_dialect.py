@@ -91,7 +91,7 @@ def test_too_many_parts_are_not_sent() -> None:
 
 def test_every_code_is_listed_once_and_others_are_unknown() -> None:
     assert [code.number for code in CODES] == [-1, 0, 1, 2, 3, 4]
-    assert judge(77).verdict is ErrorMeaning.UNKNOWN
+    assert judge(77).meaning is ErrorMeaning.UNKNOWN
 
 
 # --- leaders ----------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_partitions_of_all_brokers_are_found_with_their_brokers_names() -> None:
         Partition("t", 0, "2"): Leader(TWO),
     }
     assert set(view.topics["u"].leaders) == {Partition("u", n, "2") for n in range(3)}
-    assert all(topic.verdict is ErrorMeaning.OK for topic in view.topics.values())
+    assert all(topic.meaning is ErrorMeaning.OK for topic in view.topics.values())
     assert (view.brokers, view.unreachable) == ((ONE, TWO), {})
 
 
@@ -181,14 +181,14 @@ def test_a_topic_that_no_broker_has_is_unknown() -> None:
     brokers = {ONE: Broker({}), TWO: Broker({})}
     (topic,) = look(jafka.find_leaders(("t",), (), MEMBERS), brokers).topics.values()
     assert topic.is_unknown
-    assert (topic.verdict, topic.code) == (ErrorMeaning.FIND_LEADER, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert (topic.meaning, topic.code) == (ErrorMeaning.FIND_LEADER, "UNKNOWN_TOPIC_OR_PARTITION")
     assert topic.leaders == {}
 
 
 def test_a_topic_is_not_called_unknown_while_a_broker_is_silent() -> None:
     view = look(jafka.find_leaders(("t",), (), MEMBERS), {ONE: Broker({})})
     topic = view.topics["t"]
-    assert (topic.verdict, topic.is_unknown) == (ErrorMeaning.RETRY, False)
+    assert (topic.meaning, topic.is_unknown) == (ErrorMeaning.RETRY, False)
     assert "2" in topic.code
     assert view.unreachable == {"2": "refused"}
 
@@ -202,18 +202,18 @@ def test_a_silent_broker_hides_only_its_own_partitions() -> None:
 def test_a_name_that_a_broker_refuses_is_not_asked_for_again() -> None:
     broker = Broker({"t": 1}, refuses=frozenset({"a/b"}))
     view = look(jafka.find_leaders(("a/b", "t"), (), {"1": ONE}), {ONE: broker})
-    assert (view.topics["a/b"].verdict, view.topics["a/b"].code) == (
+    assert (view.topics["a/b"].meaning, view.topics["a/b"].code) == (
         ErrorMeaning.REFUSED,
         "UNKNOWN",
     )
-    assert view.topics["t"].verdict is ErrorMeaning.OK
+    assert view.topics["t"].meaning is ErrorMeaning.OK
 
 
 def test_a_broker_that_fails_to_answer_for_a_topic_hides_none_of_its_partitions() -> None:
     """Its own are not left out beside those of another broker."""
     brokers = {ONE: Broker({"t": 1}), TWO: Broker({"t": 1}, refuses=frozenset({"t"}))}
     topic = look(jafka.find_leaders(("t",), (), MEMBERS), brokers).topics["t"]
-    assert (topic.verdict, topic.code, topic.leaders) == (ErrorMeaning.UNKNOWN, "UNKNOWN", {})
+    assert (topic.meaning, topic.code, topic.leaders) == (ErrorMeaning.UNKNOWN, "UNKNOWN", {})
 
 
 def test_all_silent_brokers_are_named() -> None:
@@ -270,7 +270,7 @@ def test_offsets_are_read_with_their_borders(
 def test_a_partition_without_a_log_begins_and_ends_at_0(when: Earliest | Latest | AtTime) -> None:
     questions = jafka.ask_offsets({P: Leader(ONE)}, when, COMMITTED)
     answer = jafka.read_offsets(answers_to(questions, {}))[P]
-    assert (answer.verdict, answer.offset) == (ErrorMeaning.OK, 0)
+    assert (answer.meaning, answer.offset) == (ErrorMeaning.OK, 0)
 
 
 def test_partitions_of_two_brokers_are_distinguished() -> None:
@@ -283,7 +283,7 @@ def test_partitions_of_two_brokers_are_distinguished() -> None:
 def test_an_error_leaves_no_offset() -> None:
     (question,) = jafka.ask_offsets({P: Leader(ONE)}, Latest(), COMMITTED)
     answer = jafka.read_offsets([m.OffsetsResponse(question.request, -1, ())])[P]
-    assert (answer.verdict, answer.offset) == (ErrorMeaning.UNKNOWN, None)
+    assert (answer.meaning, answer.offset) == (ErrorMeaning.UNKNOWN, None)
 
 
 def test_sizes_are_not_asked_for() -> None:
@@ -305,8 +305,8 @@ def test_one_slice_is_a_fetch_and_more_are_a_multi_fetch() -> None:
         0, (m.FetchResponse(parts[0], 0, NOTHING), m.FetchResponse(parts[1], 1, NOTHING))
     )
     read = jafka.read_records([answer], asked, COMMITTED)
-    assert read.verdict is ErrorMeaning.OK
-    assert [(p.partition, p.verdict) for p in read.parts] == [
+    assert read.meaning is ErrorMeaning.OK
+    assert [(p.partition, p.meaning) for p in read.parts] == [
         (asked[0].partition, ErrorMeaning.OK),
         (asked[1].partition, ErrorMeaning.OUT_OF_RANGE),
     ]

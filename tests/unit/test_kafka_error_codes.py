@@ -9,7 +9,7 @@ from rangeland.dialects.kafka.error_codes import CODES, judge
 
 
 @pytest.mark.parametrize(
-    ("number", "name", "verdict"),
+    ("number", "name", "meaning"),
     [
         (0, "NONE", ErrorMeaning.OK),
         (-1, "UNKNOWN_SERVER_ERROR", ErrorMeaning.UNKNOWN),
@@ -34,9 +34,9 @@ from rangeland.dialects.kafka.error_codes import CODES, judge
         (103, "INCONSISTENT_TOPIC_ID", ErrorMeaning.RECREATED),
     ],
 )
-def test_a_code_has_one_name_and_one_verdict(number: int, name: str, verdict: ErrorMeaning) -> None:
+def test_a_code_has_one_name_and_one_verdict(number: int, name: str, meaning: ErrorMeaning) -> None:
     code = judge(number)
-    assert (code.number, code.name, code.verdict) == (number, name, verdict)
+    assert (code.number, code.name, code.meaning) == (number, name, meaning)
 
 
 def test_every_number_from_minus_one_on_is_listed_once() -> None:
@@ -48,11 +48,11 @@ def test_every_number_from_minus_one_on_is_listed_once() -> None:
 @pytest.mark.parametrize("number", [-2, len(CODES) - 1, 32767, -32768])
 def test_a_number_that_is_not_listed_is_named_and_may_pass(number: int) -> None:
     assert judge(number).name == f"error code {number}"
-    assert judge(number).verdict is ErrorMeaning.UNKNOWN
+    assert judge(number).meaning is ErrorMeaning.UNKNOWN
 
 
 def test_only_a_reader_s_success_reads_on() -> None:
-    assert {code.name for code in CODES if code.verdict is ErrorMeaning.OK} == {
+    assert {code.name for code in CODES if code.meaning is ErrorMeaning.OK} == {
         "NONE",
         "ELECTION_NOT_NEEDED",
     }
@@ -96,7 +96,7 @@ retries all the same (FetchCollector.java)."""
 @pytest.mark.parametrize("name", RETRIABLE_IN_JAVA)
 def test_what_the_java_client_retries_is_never_final(name: str) -> None:
     (code,) = (code for code in CODES if code.name == name)
-    assert code.verdict.may_pass
+    assert code.meaning.may_pass
 
 
 def test_every_description_is_a_phrase_without_an_end() -> None:

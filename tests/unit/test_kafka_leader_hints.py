@@ -37,4 +37,4 @@ def test_the_new_leader_is_read_where_its_address_and_epoch_are_known(
         responses=(m.FetchedTopic(topic="t", partitions=(part,)),), node_endpoints=endpoints
     )
     (read,) = read_records([answer], [], Isolation.READ_COMMITTED).parts
-    assert (read.verdict, read.leader_hint) == (ErrorMeaning.FIND_LEADER, hint)
+    assert (read.meaning, read.leader_hint) == (ErrorMeaning.FIND_LEADER, hint)

@@ -153,7 +153,7 @@ def test_an_error_says_nothing_about_offsets() -> None:
     found = _read(
         0, m.ListOffsetsPartitionResponse(partition_index=0, error_code=6, old_style_offsets=())
     )
-    assert (found.offset, found.verdict) == (None, ErrorMeaning.FIND_LEADER)
+    assert (found.offset, found.meaning) == (None, ErrorMeaning.FIND_LEADER)
 
 
 def _read(version: int, part: m.ListOffsetsPartitionResponse) -> Any:

@@ -56,7 +56,7 @@ def test_the_replica_that_a_leader_names_is_found_and_read() -> None:
 
 def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
     loop = sent_away()
-    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    loop.on_error(ask(loop).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     later = DETOUR_MS
     loop.on_records(ask(loop, later).wants[0], 50)
     assert ask(loop, later).leader == LEADER
@@ -103,7 +103,7 @@ def test_slices_that_stay_and_slices_that_may_go_have_requests_of_their_own() ->
 
 
 @pytest.mark.parametrize(
-    "verdict",
+    "meaning",
     [
         ErrorMeaning.RETRY,
         ErrorMeaning.FIND_LEADER,
@@ -113,9 +113,9 @@ def test_slices_that_stay_and_slices_that_may_go_have_requests_of_their_own() ->
         ErrorMeaning.RECREATED,
     ],
 )
-def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(verdict: ErrorMeaning) -> None:
+def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(meaning: ErrorMeaning) -> None:
     loop = sent_away()
-    loop.on_verdict(ask(loop).wants[0], verdict, "ANY")
+    loop.on_error(ask(loop).wants[0], meaning, "ANY")
     step = ask(loop)
     assert (step.leader, step.stays, step.wants[0].offset) == (LEADER, True, 0)
     assert loop.gone == []
@@ -143,7 +143,7 @@ def test_older_records_of_a_replica_do_not_end_the_run() -> None:
 def test_who_led_when_the_plan_was_made_may_be_a_replica_by_now() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
     assert loop.is_doubtful(ask(loop).wants[0])
-    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    loop.on_error(ask(loop).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     loop.next(0)
     loop.on_leaders({P0: Leader(OTHER, 8, "A")})
     assert not loop.is_doubtful(ask(loop).wants[0])
@@ -187,7 +187,7 @@ def test_only_the_leader_s_own_answer_makes_a_loss() -> None:
     for server in (REPLICA, LEADER):
         step = ask(loop)
         assert step.leader == server
-        loop.on_verdict(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+        loop.on_error(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     measure = loop.next(0)
     assert isinstance(measure, SendLogRange)
     assert measure.leader == LEADER
@@ -235,7 +235,7 @@ def _deny(loop: FetchLoop, start: int, end: int) -> None:
             case WaitUntil(at_ms):
                 now = at_ms
             case SendFetch(_, wants):
-                loop.on_verdict(wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+                loop.on_error(wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
             case SendLogRange(_, want):
                 loop.on_log_range(want, start, end)
             case FindLeaders():
@@ -256,7 +256,7 @@ def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_l
     )
     step = ask(loop)
     assert loop.is_doubtful(step.wants[0])
-    loop.on_verdict(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+    loop.on_error(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
     measure = loop.next(0)
     assert isinstance(measure, SendLogRange)
     loop.on_log_range(measure.want, 40, 200)
@@ -285,7 +285,7 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
     step = ask(loop, now)
     assert step.leader == LEADER
     assert not loop.on_preferred(0, 0), "it is the leader itself that it names"
-    loop.on_verdict(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+    loop.on_error(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
     assert isinstance(loop.next(now), SendLogRange)
 
 
@@ -302,7 +302,7 @@ def test_a_replica_that_is_beyond_its_end_is_not_a_loss_under_a_policy_that_fail
     loop.next(0)
     loop.on_leaders({P0: LED})
     try:
-        loop.on_verdict(ask(loop).wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+        loop.on_error(ask(loop).wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     except RangeLost:
         pytest.fail("a replica was believed")
     assert ask(loop).leader == LEADER

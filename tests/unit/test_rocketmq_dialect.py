@@ -182,7 +182,7 @@ class Broker:
             asked = [PartitionFetch(QUEUE, None, None, position, max_bytes, until)]
             (question,) = ask_records(asked, TERMS)
             (part,) = read_records([self.ask(question.request)], asked, COMMITTED).parts
-            assert part.verdict is ErrorMeaning.OK
+            assert part.meaning is ErrorMeaning.OK
             assert part.readable_end == self.end
             behind = next_offset(part.records, position, part.context)
             assert behind is not None
@@ -307,7 +307,7 @@ def test_a_series_ends_with_the_queue() -> None:
     asked = [PartitionFetch(QUEUE, None, None, 45, 1 << 20, 1_000)]
     (question,) = ask_records(asked, TERMS)
     (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
-    assert (part.verdict, len(part.records), part.readable_end) == (ErrorMeaning.OK, 0, 45)
+    assert (part.meaning, len(part.records), part.readable_end) == (ErrorMeaning.OK, 0, 45)
 
 
 # --- pulls that bring nothing -----------------------------------------------------------
@@ -332,7 +332,7 @@ ENDS = {"nextBeginOffset": 9, "minOffset": 0, "maxOffset": 9}
 
 
 @pytest.mark.parametrize(
-    ("code", "remark", "offset", "verdict"),
+    ("code", "remark", "offset", "meaning"),
     [
         (19, "OFFSET_OVERFLOW_ONE", 9, ErrorMeaning.OK),
         (20, "OFFSET_OVERFLOW_ONE", 9, ErrorMeaning.OK),  # as a slave says it
@@ -354,10 +354,10 @@ ENDS = {"nextBeginOffset": 9, "minOffset": 0, "maxOffset": 9}
     ],
 )
 def test_a_pull_is_judged_by_status_and_code(
-    code: int, remark: str, offset: int, verdict: ErrorMeaning
+    code: int, remark: str, offset: int, meaning: ErrorMeaning
 ) -> None:
     part = pulled(offset, (code, remark, ENDS, b""))
-    assert part.verdict is verdict
+    assert part.meaning is meaning
     assert not len(part.records)
 
 
@@ -384,7 +384,7 @@ def test_an_error_after_messages_does_not_spoil_them() -> None:
 def test_messages_that_begin_after_the_offset_are_not_taken_for_all_there_are() -> None:
     body = messages([b"v"] * 3, 7)
     part = pulled(5, (0, "FOUND", {"nextBeginOffset": 10, "maxOffset": 10}, body))
-    assert (part.verdict, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
+    assert (part.meaning, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
 
 
 def test_offsets_between_messages_are_counted_as_compacted() -> None:
@@ -496,10 +496,10 @@ FIRST, SECOND = Address("one", 1), Address("two", 2)
 
 def test_the_next_name_server_is_asked_for_what_the_first_does_not_know() -> None:
     view = search(["t", "u"], {FIRST: knows("t"), SECOND: knows("u")})
-    assert [view.topics[name].verdict for name in ("t", "u")] == [ErrorMeaning.OK] * 2
+    assert [view.topics[name].meaning for name in ("t", "u")] == [ErrorMeaning.OK] * 2
     view = search(["t", "u"], {FIRST: knows("t"), SECOND: knows()})
     assert view.topics["u"].is_unknown
-    assert view.topics["t"].verdict is ErrorMeaning.OK
+    assert view.topics["t"].meaning is ErrorMeaning.OK
 
 
 def test_brokers_that_are_registered_are_told_or_nobody_is() -> None:
@@ -552,13 +552,13 @@ def test_each_queue_is_asked_for_itself() -> None:
 def test_an_empty_queue_for_batches_begins_at_0_and_has_nothing_of_any_time() -> None:
     for request, offset in ((m.min_offset(QUEUE), 0), (m.search_offset(QUEUE, 5), None)):
         found = read_offsets([m.RemotingResponse(request, 0, "", {"offset": "-1"}, b"")])[QUEUE]
-        assert (found.verdict, found.offset) == (ErrorMeaning.OK, offset)
+        assert (found.meaning, found.offset) == (ErrorMeaning.OK, offset)
 
 
 def test_an_offset_that_is_refused_is_none() -> None:
     (question,) = ask_offsets({QUEUE: Leader(FIRST)}, Latest(), COMMITTED)
     found = read_offsets([m.RemotingResponse(question.request, 16, "no right", {}, b"")])[QUEUE]
-    assert (found.verdict, found.offset, found.code) == (
+    assert (found.meaning, found.offset, found.code) == (
         ErrorMeaning.REFUSED,
         None,
         "NO_PERMISSION: no right",
@@ -570,8 +570,8 @@ def test_an_offset_that_is_refused_is_none() -> None:
 def test_codes_are_listed_once() -> None:
     assert len({code.number for code in CODES}) == len(CODES)
     assert len({code.name for code in (*CODES, *STATUSES)}) == len(CODES) + len(STATUSES)
-    assert judge(99_999).verdict is ErrorMeaning.UNKNOWN
-    assert judge_pull(0, "FOUND", 5).verdict is ErrorMeaning.OK
+    assert judge(99_999).meaning is ErrorMeaning.UNKNOWN
+    assert judge_pull(0, "FOUND", 5).meaning is ErrorMeaning.OK
 
 
 # --- signing ----------------------------------------------------------------------------

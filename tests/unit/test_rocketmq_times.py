@@ -103,18 +103,18 @@ def test_a_time_has_no_answer_while_the_entry_that_is_named_cannot_be_looked_at(
     config: int, attributes: str
 ) -> None:
     """It may be the last batch, which would be left out of an interval that ends there."""
-    for code, remark, verdict in (
+    for code, remark, meaning in (
         (2, "busy", ErrorMeaning.RETRY),
         (20, "MESSAGE_WAS_REMOVING", ErrorMeaning.RETRY),
         (19, "OFFSET_FOUND_NULL", ErrorMeaning.UNKNOWN),
         (16, "no right", ErrorMeaning.REFUSED),
     ):
         found = searched(config, (code, remark), attributes)
-        assert (found.verdict, found.offset) == (verdict, None)
+        assert (found.meaning, found.offset) == (meaning, None)
         assert remark in found.code
     for code, remark in ((19, "OFFSET_OVERFLOW_ONE"), (21, "OFFSET_TOO_SMALL")):
         found = searched(config, (code, remark), attributes)
-        assert (found.verdict, found.offset) == (ErrorMeaning.OK, 6)
+        assert (found.meaning, found.offset) == (ErrorMeaning.OK, 6)
 
 
 def test_a_busy_answer_does_not_take_back_that_a_topic_is_made_for_batches() -> None:

@@ -108,11 +108,11 @@ class Cluster:
 
 
 def topics(*partitions: Partition, unknown: bool = False) -> dict[str, TopicView]:
-    verdict, code = (
+    meaning, code = (
         (ErrorMeaning.FIND_LEADER, "UNKNOWN_TOPIC") if unknown else (ErrorMeaning.OK, "")
     )
     leaders = {p: Leader(B1) for p in partitions}
-    return {"t": TopicView("t", verdict, code, False, leaders, is_unknown=unknown)}
+    return {"t": TopicView("t", meaning, code, False, leaders, is_unknown=unknown)}
 
 
 @pytest.fixture(autouse=True)

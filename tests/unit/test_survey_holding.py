@@ -122,8 +122,8 @@ class WithoutBrokers(Cluster):
     """Its servers answer, and know no broker."""
 
     def find_leaders(self, *asked: object) -> Any:
-        verdict = ErrorMeaning.FIND_LEADER
-        view = TopicView("t", verdict, "NO", is_internal=False, leaders={}, is_unknown=True)
+        meaning = ErrorMeaning.FIND_LEADER
+        view = TopicView("t", meaning, "NO", is_internal=False, leaders={}, is_unknown=True)
         yield from ()
         return ClusterView((), {"t": view}, has_no_brokers=True)
 

@@ -59,7 +59,7 @@ class TopicView:
     may exist without this client being allowed to see it, and the broker does not say which."""
 
     name: str
-    verdict: ErrorMeaning
+    meaning: ErrorMeaning
     code: str
     is_internal: bool
     leaders: Mapping[Partition, Leader]
@@ -91,11 +91,11 @@ Search = Generator[LeaderQuery, "list[Any] | NoReply", ClusterView]
 
 @dataclass(frozen=True, slots=True)
 class OffsetAnswer:
-    """``offset`` None: no record is that late, or ``verdict`` says why there is no offset.
+    """``offset`` None: no record is that late, or ``meaning`` says why there is no offset.
     ``is_exact`` False: the broker only knows that the offset is at or before the time.
     ``borders`` are offsets at which entries are known to begin, sorted."""
 
-    verdict: ErrorMeaning
+    meaning: ErrorMeaning
     code: str
     offset: int | None
     is_exact: bool = True

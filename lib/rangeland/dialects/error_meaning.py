@@ -1,7 +1,7 @@
 """What a broker's error code means for the caller, in the same terms for all dialects.
 
 A dialect has a table of codes; its ``judge`` turns a number into a line of that table, and the
-fetch loop turns the verdict in it into an action or an error. No protocol's numbers are known
+fetch loop turns the meaning in it into an action or an error. No protocol's numbers are known
 here, and no policy.
 """
 
@@ -49,7 +49,7 @@ class ErrorCode:
 
     number: int
     name: str
-    verdict: ErrorMeaning
+    meaning: ErrorMeaning
     description: str
 
 

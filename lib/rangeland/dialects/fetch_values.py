@@ -59,7 +59,7 @@ class FetchedPartition:
     a broker that no longer leads the partition."""
 
     partition: Partition
-    verdict: ErrorMeaning
+    meaning: ErrorMeaning
     code: str
     records: memoryview
     readable_end: int = -1
@@ -76,9 +76,9 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """``verdict`` is that of the whole request. ``throttle_ms``: how long a quota delayed it."""
+    """``meaning`` is that of the whole request. ``throttle_ms``: how long a quota delayed it."""
 
-    verdict: ErrorMeaning
+    meaning: ErrorMeaning
     code: str
     parts: tuple[FetchedPartition, ...]
     throttle_ms: int = 0

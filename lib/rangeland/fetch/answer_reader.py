@@ -54,13 +54,13 @@ class AnswerReader:
         self, leader: Address, want: FetchTarget, part: FetchedPartition | None, throttled: bool
     ) -> FetchedPiece | None:
         """Reports to the loop what came for one slice. Returns what there is to decode."""
-        if part is None or (part.verdict is ErrorMeaning.OK and part.is_empty):
+        if part is None or (part.meaning is ErrorMeaning.OK and part.is_empty):
             if part is None or not self._moves_on(want, part):
                 end = part.readable_end if part is not None else -1
                 self._loop.on_empty(want, end, throttled)
             return None
-        if part.verdict is not ErrorMeaning.OK:
-            self._loop.on_verdict(want, part.verdict, part.code, part.leader_hint)
+        if part.meaning is not ErrorMeaning.OK:
+            self._loop.on_error(want, part.meaning, part.code, part.leader_hint)
             return None
         most = self._settings.max_batch_bytes
         known = replace(part.context, floor=self._floor(leader, want), asked_at=want.offset)

@@ -210,8 +210,8 @@ class FetchLoop:
             event = SliceEvent.EMPTY_AT_END if confirmed else SliceEvent.STALE_LEADER
             self._move(state, event, f"its leader's log is readable up to {high_watermark} only")
 
-    def on_verdict(
-        self, want: FetchTarget, verdict: ErrorMeaning, name: str, hint: Leader | None = None
+    def on_error(
+        self, want: FetchTarget, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
         """The partition's part of the answer carried an error code called ``name``. ``hint``: the
         leader that the broker named along with it."""
@@ -222,7 +222,7 @@ class FetchLoop:
             return
         # Only the first failure follows a hint, so a wrong one costs one more round.
         is_first = state.failures == 0 and not self.leader_only
-        match verdict:
+        match meaning:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
                 self._move(state, SliceEvent.RETRIABLE_ERROR, reason)
             case ErrorMeaning.FIND_LEADER if hint and is_first and state.server.is_newer(hint):

@@ -161,9 +161,9 @@ class FetchThread:
             return None
         size = sum(len(part.records) for part in answer.parts)
         self._loop.on_answer(ask.leader, size, answer.throttle_ms, _now_ms())
-        if answer.verdict is not ErrorMeaning.OK:
+        if answer.meaning is not ErrorMeaning.OK:
             for want in ask.wants:
-                self._loop.on_verdict(want, answer.verdict, answer.code)
+                self._loop.on_error(want, answer.meaning, answer.code)
             return None
         parts = {part.partition: part for part in answer.parts}
         throttled = answer.throttle_ms > 0

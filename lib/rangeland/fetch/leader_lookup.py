@@ -33,7 +33,7 @@ def look_up_leaders(
     # Replicas know their cluster, but not where brokers only know their own partitions.
     first = () if brokers.dialect.capabilities.numbered_per_broker else replicas
     view = ask_leaders(brokers, topics, (*first, *brokers.settings.seeds))
-    known = [topic.leaders for topic in view.topics.values() if topic.verdict is ErrorMeaning.OK]
+    known = [topic.leaders for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK]
     leaders = {p: leader for found in known for p, leader in found.items()}
     away = {p: why for p in partitions if (why := _away(view, p, members))}
     unnamed = [p for p in partitions if p not in leaders and p not in away]
@@ -53,4 +53,4 @@ def _away(view: ClusterView, partition: Partition, members: Mapping[str, Address
 def _is_unknown(view: ClusterView, partition: Partition) -> bool:
     """Whether the cluster reports that the topic, or the partition in it, does not exist."""
     topic = view.topics.get(partition.topic)
-    return topic is None or topic.verdict is ErrorMeaning.OK or topic.is_unknown
+    return topic is None or topic.meaning is ErrorMeaning.OK or topic.is_unknown

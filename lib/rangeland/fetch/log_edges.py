@@ -139,7 +139,7 @@ def _fetched(
     options = FetchOptions(isolation, max_wait_ms, max_bytes)
     answers = brokers.call_all(address, dialect.ask_records(asked, options))
     for part in dialect.read_records(answers, asked, isolation).parts:
-        if part.partition == want.partition and part.verdict is ErrorMeaning.OK:
+        if part.partition == want.partition and part.meaning is ErrorMeaning.OK:
             return part
     return None
 

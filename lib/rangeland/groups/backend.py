@@ -221,7 +221,7 @@ def refusal(
     ``remedies`` by the code's name."""
     why = f"{code.name}: {remark or code.description}, when {when}"
     facts: dict[str, Any] = {"group": group, "code": code.name}
-    if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
+    if code.meaning in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
         remedy = remedies.get(code.name, "check the group and the brokers' settings")
         return JobFileError(
             f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts

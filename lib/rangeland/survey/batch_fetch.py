@@ -74,7 +74,7 @@ def batch_checksums(
         until = at + 1
         try:
             end = brokers.dialect.next_offset(part.records, at) if len(part.records) else None
-            if part.verdict is not ErrorMeaning.OK or end is None:
+            if part.meaning is not ErrorMeaning.OK or end is None:
                 return {}
             if is_bytes:  # then an entry begins there
                 until = brokers.dialect.entry_around(part.records, at, at)[1] or at

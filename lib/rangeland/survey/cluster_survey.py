@@ -225,7 +225,7 @@ def expiring(
         except RangelandError:
             continue
         for partition, answer in answers.items():
-            if answer.verdict is ErrorMeaning.OK and partition in leaders:
+            if answer.meaning is ErrorMeaning.OK and partition in leaders:
                 end = logs[partition].end_offset
                 found[partition] = end if answer.offset is None else min(answer.offset, end)
     return found

@@ -93,8 +93,8 @@ def _probe(
     options = FetchOptions(isolation, 0, LARGEST_ENTRY_BYTES)
     answers = brokers.call_all(address, dialect.ask_records(asked, options))
     read = dialect.read_records(answers, asked, isolation)
-    parts = read.parts if read.verdict is ErrorMeaning.OK else ()
-    records = {part.partition: part.records for part in parts if part.verdict is ErrorMeaning.OK}
+    parts = read.parts if read.meaning is ErrorMeaning.OK else ()
+    records = {part.partition: part.records for part in parts if part.meaning is ErrorMeaning.OK}
     return {
         at: _begins(brokers, records[at[0]], at[1], max_bytes) for at in offsets if at[0] in records
     }
@@ -153,8 +153,8 @@ def _records_at(
     options = FetchOptions(isolation, 0, LARGEST_ENTRY_BYTES)
     answers = brokers.call_all(address, dialect.ask_records(asked, options))
     read = dialect.read_records(answers, asked, isolation)
-    codes = [(read.verdict, read.code), *((part.verdict, part.code) for part in read.parts)]
-    errors = [code for verdict, code in codes if verdict is not ErrorMeaning.OK]
+    codes = [(read.meaning, read.code), *((part.meaning, part.code) for part in read.parts)]
+    errors = [code for meaning, code in codes if meaning is not ErrorMeaning.OK]
     if not errors and read.parts and read.parts[0].records:
         return read.parts[0].records
     raise Unreachable(

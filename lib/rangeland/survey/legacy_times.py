@@ -32,7 +32,7 @@ def corrected_times(
 ) -> dict[Partition, OffsetAnswer]:
     """Better answers for those of ``found`` that may be wrong."""
     late = {
-        p: leaders[p] for p, x in found.items() if x.verdict is ErrorMeaning.OK and x.offset is None
+        p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
     }
     if brokers.dialect.capabilities.lacks_timestamp is None or not late:
         return {}
@@ -41,7 +41,7 @@ def corrected_times(
         before = _segments(brokers, address, late, AtTime(max(0, when.time_ms - 1)))
     except NoCommonVersion:
         return {}
-    failed = {p: x for p, x in (before | logs).items() if x.verdict is not ErrorMeaning.OK}
+    failed = {p: x for p, x in (before | logs).items() if x.meaning is not ErrorMeaning.OK}
     suspects = {
         p: first
         for p in late

@@ -69,7 +69,7 @@ def _look(
         return PartitionFetch(partition, one.topic_id, None, starts[partition], size)
 
     def seen_in(part: FetchedPartition) -> dict[Partition, bool]:
-        if part.verdict is not ErrorMeaning.OK:
+        if part.meaning is not ErrorMeaning.OK:
             return {}
         start, until = starts[part.partition], slices[part.partition].until_offset
         return {part.partition: True} if _has_rows(brokers, part, start, until, look) else {}

@@ -202,7 +202,7 @@ class SurveyAttempt:
         found: dict[Partition, Leader] = {}
         for name in names:
             topic = view.topics.get(name)
-            if topic is None or topic.verdict is not ErrorMeaning.OK:
+            if topic is None or topic.meaning is not ErrorMeaning.OK:
                 _refuse_without_brokers(view)
                 self._refuse_topic(name, topic)
             only = self._wanted.partitions.get(name)
@@ -257,7 +257,7 @@ class SurveyAttempt:
 
     def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:
         code = topic.code if topic else "nothing"
-        if topic is not None and topic.verdict is ErrorMeaning.REFUSED:
+        if topic is not None and topic.meaning is ErrorMeaning.REFUSED:
             raise JobFileError(
                 f"this client may not read the topic {name}",
                 why=code,
@@ -309,7 +309,7 @@ class SurveyAttempt:
                 self._failure = error
                 continue
             for partition, part in answers.items():
-                if part.verdict is ErrorMeaning.OK:
+                if part.meaning is ErrorMeaning.OK:
                     found[partition] = part
                 else:
                     self._on_failure(partition, part)
@@ -321,7 +321,7 @@ class SurveyAttempt:
         dialect = self._brokers.dialect
         questions = dialect.ask_offsets(group, when, isolation)
         found = dialect.read_offsets(self._brokers.call_all(address, questions))
-        timeless = {p: group[p] for p, x in found.items() if x.verdict is ErrorMeaning.UNSUPPORTED}
+        timeless = {p: group[p] for p, x in found.items() if x.meaning is ErrorMeaning.UNSUPPORTED}
         if timeless and isinstance(when, AtTime):
             # Logs of a format without timestamps: the oldest request version answers by segment.
             oldest = dialect.ask_offsets(timeless, when, isolation)
@@ -332,7 +332,7 @@ class SurveyAttempt:
         return found
 
     def _on_failure(self, partition: Partition, part: OffsetAnswer) -> None:
-        if part.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
+        if part.meaning in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
             raise JobFileError(
                 f"this client may not ask for the offsets of {partition}",
                 why=part.code,

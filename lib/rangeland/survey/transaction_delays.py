@@ -87,7 +87,7 @@ def _latest(
     return {
         partition: answer.offset
         for partition, answer in answers.items()
-        if answer.verdict is ErrorMeaning.OK and answer.offset is not None and partition in leaders
+        if answer.meaning is ErrorMeaning.OK and answer.offset is not None and partition in leaders
     }
 
 
@@ -131,7 +131,7 @@ def first_times(
         return PartitionFetch(partition, at.leader.topic_id, at.leader.epoch, at.from_offset, size)
 
     def seen_in(part: FetchedPartition) -> dict[Partition, int | None]:
-        is_well = part.verdict is ErrorMeaning.OK
+        is_well = part.meaning is ErrorMeaning.OK
         return _first(brokers, part, wanted[part.partition]) if is_well else {}
 
     found = sample_batches(brokers, wanted, lambda at: at.leader, asked_of, seen_in)

@@ -173,14 +173,14 @@ def _view(
     if there and is_counted:
         return TopicView(topic, ErrorMeaning.OK, "", is_internal=False, leaders=leaders)
     if refused:
-        is_bad_name = refused[0].verdict is ErrorMeaning.UNKNOWN and _INVALID_NAME.search(topic)
-        verdict = ErrorMeaning.REFUSED if is_bad_name else refused[0].verdict
-        return TopicView(topic, verdict, refused[0].name, is_internal=False, leaders={})
+        is_bad_name = refused[0].meaning is ErrorMeaning.UNKNOWN and _INVALID_NAME.search(topic)
+        meaning = ErrorMeaning.REFUSED if is_bad_name else refused[0].meaning
+        return TopicView(topic, meaning, refused[0].name, is_internal=False, leaders={})
     if unreachable:
         code = f"no topic at the brokers that answer; {', '.join(unreachable)} did not"
         return TopicView(topic, ErrorMeaning.RETRY, code, is_internal=False, leaders={})
-    verdict = ErrorMeaning.FIND_LEADER
-    return TopicView(topic, verdict, UNKNOWN_TOPIC, is_internal=False, leaders={}, is_unknown=True)
+    meaning = ErrorMeaning.FIND_LEADER
+    return TopicView(topic, meaning, UNKNOWN_TOPIC, is_internal=False, leaders={}, is_unknown=True)
 
 
 # --- offsets ----------------------------------------------------------------------------
@@ -226,18 +226,18 @@ def read_offsets(answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
 
 def _read_offset(answers: Sequence[m.OffsetsResponse]) -> OffsetAnswer:
     code = next((c for a in answers if (c := judge(a.error_code)).number != NONE), judge(NONE))
-    if code.verdict is not ErrorMeaning.OK:
-        return OffsetAnswer(code.verdict, code.name, None)
+    if code.meaning is not ErrorMeaning.OK:
+        return OffsetAnswer(code.meaning, code.name, None)
     listed = {answer.request.time_ms: answer.offsets for answer in answers}
     borders = tuple(sorted({offset for offsets in listed.values() for offset in offsets}))
     at_times = [offsets for time, offsets in listed.items() if time >= 0]
     earliest = min(listed.get(m.EARLIEST_TIME, ()), default=0)
     if at_times:
         offset = max(*at_times[0], earliest) if at_times[0] else earliest
-        return OffsetAnswer(code.verdict, code.name, offset, is_exact=False, borders=borders)
+        return OffsetAnswer(code.meaning, code.name, offset, is_exact=False, borders=borders)
     if m.EARLIEST_TIME in listed:
-        return OffsetAnswer(code.verdict, code.name, earliest, borders=borders)
-    return OffsetAnswer(code.verdict, code.name, max(borders, default=0), borders=borders)
+        return OffsetAnswer(code.meaning, code.name, earliest, borders=borders)
+    return OffsetAnswer(code.meaning, code.name, max(borders, default=0), borders=borders)
 
 
 # --- records ----------------------------------------------------------------------------
@@ -269,12 +269,12 @@ def read_records(
     whole = judge(NONE if is_one else answer.error_code)
     given = (answer,) if isinstance(answer, m.FetchResponse) else answer.parts
     parts = tuple(_fetched(a.partition, part) for a, part in zip(asked, given, strict=True))
-    return FetchAnswer(whole.verdict, whole.name, parts)
+    return FetchAnswer(whole.meaning, whole.name, parts)
 
 
 def _fetched(partition: Partition, part: m.FetchResponse) -> FetchedPartition:
     code = judge(part.error_code)
-    return FetchedPartition(partition, code.verdict, code.name, part.records)
+    return FetchedPartition(partition, code.meaning, code.name, part.records)
 
 
 # --- login ------------------------------------------------------------------------------

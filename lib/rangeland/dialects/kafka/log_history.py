@@ -47,7 +47,7 @@ def read_epochs(answers: Sequence[m.OffsetForLeaderEpochResponse]) -> dict[Parti
         for answer in answers
         for topic in answer.topics
         for part in topic.partitions
-        if judge(part.error_code).verdict is ErrorMeaning.OK and part.end_offset >= 0
+        if judge(part.error_code).meaning is ErrorMeaning.OK and part.end_offset >= 0
     }
 
 
@@ -79,7 +79,7 @@ def read_cleanup(answers: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
     if found is None:
         return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
     code = judge(found.error_code)
-    if code.verdict is not ErrorMeaning.OK:
+    if code.meaning is not ErrorMeaning.OK:
         why = f"the broker answered {code.name} when asked for its cleanup.policy"
         return CleanupPolicy(None, why)
     policy = next((c.value for c in found.configs if c.name == CLEANUP), None)
@@ -95,7 +95,7 @@ def read_retention(answers: Sequence[m.DescribeConfigsResponse]) -> dict[str, Re
         found.resource_name: _retention({c.name: c.value for c in found.configs})
         for answer in answers
         for found in answer.results
-        if judge(found.error_code).verdict is ErrorMeaning.OK
+        if judge(found.error_code).meaning is ErrorMeaning.OK
     }
 
 
@@ -132,7 +132,7 @@ def read_transactions(
     found: dict[Partition, OpenTransaction] = {}
     for topic in (topic for answer in answers for topic in answer.topics):
         for part in topic.partitions:
-            if judge(part.error_code).verdict is not ErrorMeaning.OK:
+            if judge(part.error_code).meaning is not ErrorMeaning.OK:
                 continue
             begun = [x for x in part.active_producers if x.current_txn_start_offset >= 0]
             if begun:

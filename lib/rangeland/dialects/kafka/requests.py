@@ -67,7 +67,7 @@ def find_leaders(
         raise answers.as_error()
     answer: m.MetadataResponse = answers[0]
     code = judge(answer.error_code)
-    if code.verdict is not ErrorMeaning.OK or not answer.brokers:
+    if code.meaning is not ErrorMeaning.OK or not answer.brokers:
         # A broker that has just started may know nothing of its cluster, not even itself.
         raise Unreachable(
             "the broker that was asked does not describe its cluster",
@@ -90,7 +90,7 @@ def _picked(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
         return view
     missing = judge(UNKNOWN_TOPIC[0])
     unknown = TopicView(
-        "", missing.verdict, missing.name, False, {}, is_unknown=True, may_be_hidden=True
+        "", missing.meaning, missing.name, False, {}, is_unknown=True, may_be_hidden=True
     )
     found = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
     return replace(view, topics=found)
@@ -105,8 +105,8 @@ def read_cluster(answer: m.MetadataResponse) -> ClusterView:
         code = judge(topic.error_code)
         topics[topic.name] = TopicView(
             name=topic.name,
-            verdict=code.verdict,
-            code=code.name if code.verdict is not ErrorMeaning.OK else "",
+            meaning=code.meaning,
+            code=code.name if code.meaning is not ErrorMeaning.OK else "",
             is_internal=topic.is_internal or topic.name in INTERNAL,
             leaders={
                 Partition(topic.name, p.partition_index): _leader(p, topic.topic_id, nodes)
@@ -173,13 +173,13 @@ def _offset_answer(part: m.ListOffsetsPartitionResponse) -> OffsetAnswer:
     requested time. If it returns nothing, only the log's beginning is certain. It is exact only
     for the end and the beginning of the log."""
     code = judge(part.error_code)
-    if code.verdict is not ErrorMeaning.OK:
-        return OffsetAnswer(code.verdict, code.name, None)
+    if code.meaning is not ErrorMeaning.OK:
+        return OffsetAnswer(code.meaning, code.name, None)
     if part.old_style_offsets is not None:
         borders = tuple(sorted(part.old_style_offsets))
         offset = borders[-1] if borders else 0
-        return OffsetAnswer(code.verdict, code.name, offset, is_exact=False, borders=borders)
-    return OffsetAnswer(code.verdict, code.name, part.offset if part.offset >= 0 else None)
+        return OffsetAnswer(code.meaning, code.name, offset, is_exact=False, borders=borders)
+    return OffsetAnswer(code.meaning, code.name, part.offset if part.offset >= 0 else None)
 
 
 def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
@@ -248,7 +248,7 @@ def read_records(
             parts.append(
                 FetchedPartition(
                     partition=Partition(name, part.partition_index),
-                    verdict=code.verdict,
+                    meaning=code.meaning,
                     code=code.name,
                     records=part.records if part.records is not None else memoryview(b""),
                     readable_end=part.last_stable_offset if stable else part.high_watermark,
@@ -261,7 +261,7 @@ def read_records(
                     leader_hint=_leader_hint(part.current_leader, nodes),
                 )
             )
-    return FetchAnswer(whole.verdict, whole.name, tuple(parts), answer.throttle_time_ms)
+    return FetchAnswer(whole.meaning, whole.name, tuple(parts), answer.throttle_time_ms)
 
 
 def _leader_hint(named: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]) -> Leader | None:

@@ -116,8 +116,8 @@ class KafkaSession(ProtocolSession):
             highest = listed.get(spec_of(ApiVersionsRequest).key, (0, 0))[1]
             return self._ask_versions(max(0, min(highest, pending.version - 1)))
         code = judge(value.error_code)
-        if code.verdict is not ErrorMeaning.OK:
-            kind = Unreachable if code.verdict.may_pass else RemoteProtocolError
+        if code.meaning is not ErrorMeaning.OK:
+            kind = Unreachable if code.meaning.may_pass else RemoteProtocolError
             raise kind(
                 "the broker does not report which versions it supports",
                 why=f"{code.name} ({value.error_code}): {code.description}",

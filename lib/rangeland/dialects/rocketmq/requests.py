@@ -144,7 +144,7 @@ def _view(topic: str, answer: m.RemotingResponse) -> TopicView:
     if answer.code != SUCCESS:
         return TopicView(
             topic,
-            code.verdict,
+            code.meaning,
             f"{code.name}: {answer.remark}" if answer.remark else code.name,
             is_internal=is_system_topic(topic),
             leaders={},
@@ -178,10 +178,10 @@ def read_offsets(answers: Sequence[m.RemotingResponse]) -> dict[Partition, Offse
         # Without the code for success there is no offset.
         offset = _offset_in(answer) if answer.code == SUCCESS else None
         name = f"{code.name}: {answer.remark}" if answer.remark and offset is None else code.name
-        verdict = code.verdict
-        if offset is None and verdict is ErrorMeaning.OK and answer.code != SUCCESS:
-            verdict = ErrorMeaning.UNKNOWN
-        found[answer.request.about] = OffsetAnswer(verdict, name, offset)
+        meaning = code.meaning
+        if offset is None and meaning is ErrorMeaning.OK and answer.code != SUCCESS:
+            meaning = ErrorMeaning.UNKNOWN
+        found[answer.request.about] = OffsetAnswer(meaning, name, offset)
     return found
 
 
@@ -295,9 +295,9 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
     firsts = [series.answers[0], *(series.follow_ups[:1] if by_tags else ())]
     for answer in firsts:
         first = _judge(answer, start, is_known=compacted is not None)
-        if first.verdict is not ErrorMeaning.OK or found_at(answer) != found_at(firsts[0]):
+        if first.meaning is not ErrorMeaning.OK or found_at(answer) != found_at(firsts[0]):
             name = f"{first.name}: {answer.remark}" if answer.remark else first.name
-            return FetchedPartition(partition, first.verdict, name, NOTHING)
+            return FetchedPartition(partition, first.meaning, name, NOTHING)
     tags = tuple(tag.encode() for tag in series.request.tags)
     joined = _JoinedPulls(start, by_tags or series.is_compacted, tags)
     joined.note(series.answers[0])
@@ -308,7 +308,7 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
         if at > joined.position:
             break
         is_known = compacted is not None and at == start
-        if _judge(answer, at, is_known=is_known).verdict is not ErrorMeaning.OK:
+        if _judge(answer, at, is_known=is_known).meaning is not ErrorMeaning.OK:
             break
         joined.note(answer)
         if answer.code != SUCCESS or not joined.add(answer):
@@ -342,9 +342,9 @@ def _nothing_by_tags(
     """The first pull with tags says why, unless it is because of the queue's end."""
     answer = series.answers[1]
     code = judge_pull(answer.code, answer.remark, joined.position)
-    if code.verdict is ErrorMeaning.OK:
+    if code.meaning is ErrorMeaning.OK:
         return joined.nothing(partition, code.name)
-    return FetchedPartition(partition, code.verdict, f"{code.name}: {answer.remark}", NOTHING)
+    return FetchedPartition(partition, code.meaning, f"{code.name}: {answer.remark}", NOTHING)
 
 
 def _judge(answer: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:
@@ -374,7 +374,7 @@ def login(credentials: Credentials) -> Generator[Question, Any, None]:
         )
     answer = yield Question(m.AclLogin(credentials))
     code = judge(answer.code)
-    if code.verdict is ErrorMeaning.REFUSED:
+    if code.meaning is ErrorMeaning.REFUSED:
         raise JobFileError(
             f"the access key {credentials.username} was refused",
             why=f"{code.name}: {answer.remark}",

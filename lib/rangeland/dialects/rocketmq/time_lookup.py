@@ -42,7 +42,7 @@ def settled(search: m.TimeSearch, answers: Sequence[m.RemotingResponse]) -> m.Re
     if last.code != SUCCESS:
         said = judge_pull(last.code, last.remark, last.pull.offset)
         # At the end there is no entry, and one before the beginning has been deleted.
-        is_known = said.verdict is ErrorMeaning.OK or said.name == OFFSET_TOO_SMALL
+        is_known = said.meaning is ErrorMeaning.OK or said.name == OFFSET_TOO_SMALL
         return found if is_known else found._replace(code=last.code, remark=last.remark)
     stored = stored_ms(last.body)
     if stored is None or stored >= search.time_ms:

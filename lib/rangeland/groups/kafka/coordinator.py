@@ -61,9 +61,9 @@ class CoordinatorClient:
             self._known.pop(group, None)
             raise
         code = judge(code_of(answer))
-        if not code.verdict.may_pass:
+        if not code.meaning.may_pass:
             return answer, code
-        if code.verdict is ErrorMeaning.FIND_LEADER:
+        if code.meaning is ErrorMeaning.FIND_LEADER:
             self._known.pop(group, None)
         who = f"the coordinator of group {group} at {address}"
         raise backend.not_ready(who, code, group=group, broker=str(address))
@@ -84,9 +84,9 @@ class CoordinatorClient:
                 tried[str(seed)] = error.why or error.what
                 continue
             code = judge(answer.error_code)
-            if code.verdict is ErrorMeaning.OK:
+            if code.meaning is ErrorMeaning.OK:
                 return Address(answer.host, answer.port)
-            if not code.verdict.may_pass:
+            if not code.meaning.may_pass:
                 raise refusal(code, group, "the coordinator was asked for")
             tried[str(seed)] = f"{code.name}: {code.description}"
         raise Unreachable(

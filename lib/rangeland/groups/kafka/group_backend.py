@@ -87,7 +87,7 @@ class KafkaGroups:
         question = ask_group_offsets(group, partitions)
         with self._lock:
             answer, code = self._ask(group, question, code_of_group_offsets)
-        if code.verdict is not ErrorMeaning.OK:
+        if code.meaning is not ErrorMeaning.OK:
             raise refusal(code, group, "its offsets were asked for")
         return dict.fromkeys(partitions) | read_group_offsets(answer)
 
@@ -98,7 +98,7 @@ class KafkaGroups:
             _, code = self._ask(group, ask_commit(group, offsets), code_of_commit)
             if code.name in _HAS_MEMBERS:
                 raise self._in_use(group, self.view(group).members)
-        if code.verdict is not ErrorMeaning.OK:
+        if code.meaning is not ErrorMeaning.OK:
             raise refusal(code, group, "its offsets were committed")
 
     def view(self, group: str) -> GroupView:
@@ -112,7 +112,7 @@ class KafkaGroups:
                 return GroupView(ABSENT)  # before 0.9, coordinators kept offsets but no members
             if code.name == "GROUP_ID_NOT_FOUND":
                 return self._newer_view(group)
-        if code.verdict is not ErrorMeaning.OK:
+        if code.meaning is not ErrorMeaning.OK:
             raise refusal(code, group, "its members were asked for")
         (found,) = answer.groups
         is_consumers = found.protocol_type == m.PROTOCOL_TYPE
@@ -156,7 +156,7 @@ class KafkaGroups:
         answer, code = self._ask(group, question, _code_of)
         if code.name in _NO_SUCH_GROUP:
             return GroupView(ABSENT)
-        if code.verdict is not ErrorMeaning.OK:
+        if code.meaning is not ErrorMeaning.OK:
             raise refusal(code, group, "its members were asked for")
         (found,) = answer.groups
         members = tuple(

@@ -123,7 +123,7 @@ class KafkaMember:
             protocols=(m.JoinGroupProtocol(name=joining.assignment, metadata=subscription),),
         )
         answer, code = self._ask(request, joining.rebalance_ms, joining.rebalance_ms)
-        if code.verdict is ErrorMeaning.OK:
+        if code.meaning is ErrorMeaning.OK:
             self._member_id = answer.member_id
             found: m.JoinGroupResponse = answer
             return found
@@ -149,7 +149,7 @@ class KafkaMember:
             ),
         )
         answer, code = self._ask(request, self._joining.rebalance_ms, self._joining.rebalance_ms)
-        if code.verdict is not ErrorMeaning.OK:
+        if code.meaning is not ErrorMeaning.OK:
             self._rejoin_or_raise(code, "a member asked for its assignment")
             return False
         self._generation = joined.generation_id
@@ -213,7 +213,7 @@ class KafkaMember:
                 member_id=self._member_id,
             )
             _, code = self._ask(request, self.beat_ms)
-            if code.verdict is ErrorMeaning.OK:
+            if code.meaning is ErrorMeaning.OK:
                 return HeartbeatStatus.HOLDS
             if code.name == "REBALANCE_IN_PROGRESS":
                 return HeartbeatStatus.REBALANCING
@@ -246,7 +246,7 @@ class KafkaMember:
                 error = self._fenced(f"{code.name}: {code.description}")
                 self._forget(code)
                 raise error
-            if code.verdict is not ErrorMeaning.OK:
+            if code.meaning is not ErrorMeaning.OK:
                 raise refusal(code, group, "a member committed its offsets")
             logger.info("Committed offsets", extra=self._log_fields(partitions=len(offsets)))
 

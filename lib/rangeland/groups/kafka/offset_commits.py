@@ -75,6 +75,6 @@ def read_group_offsets(answer: m.OffsetFetchResponse) -> dict[Partition, int | N
 
 def _deciding(codes: Iterable[int]) -> int:
     """The first error that is not retriable, else the first error, else 0."""
-    failed = [code for code in codes if judge(code).verdict is not ErrorMeaning.OK]
-    lasting = [code for code in failed if not judge(code).verdict.may_pass]
+    failed = [code for code in codes if judge(code).meaning is not ErrorMeaning.OK]
+    lasting = [code for code in failed if not judge(code).meaning.may_pass]
     return next(iter(lasting or failed), 0)

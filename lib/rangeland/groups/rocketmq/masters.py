@@ -54,9 +54,9 @@ class MasterBrokers:
             self._addresses.pop(broker, None)
             raise
         code = judge(answer.code)
-        if not code.verdict.may_pass:
+        if not code.meaning.may_pass:
             return answer, code
-        if code.verdict is ErrorMeaning.FIND_LEADER:
+        if code.meaning is ErrorMeaning.FIND_LEADER:
             self._addresses.pop(broker, None)
         who = f"the master of {broker} at {address}"
         raise backend.not_ready(who, code, answer.remark, broker=broker, address=str(address))
@@ -77,7 +77,7 @@ class MasterBrokers:
                 continue
             for index, answer in zip(indexes, answers, strict=True):
                 code = judge(answer.code)
-                if not code.verdict.may_pass:
+                if not code.meaning.may_pass:
                     settled[index] = answer, code
         return [
             settled.get(index) or self._ask_alone(request, PATIENCE_MS)
