@@ -51,7 +51,7 @@ SHAPES = (
     Shape("as usual: 175 B, 4 partitions", page_views),
     Shape("batches of 10 records", page_views, share=0.25, batch_records=10),
     Shape("one partition", page_views, partitions=1),
-    Shape("1,000 partitions", page_views, share=0.25, partitions=1_000),
+    Shape("200 partitions", page_views, share=0.25, partitions=200),
     Shape("1 KB values", _views_of(1_000), share=0.2),
     Shape("10 KB values", _views_of(10_000), share=0.025),
     Shape("incompressible values", _noise, codec="none"),
