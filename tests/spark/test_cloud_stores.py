@@ -1,4 +1,5 @@
-"""Files written to emulators of Azure's and Google's stores, and whole runs into a real HDFS.
+"""Whole runs into an emulator of Azure's blob service and a real HDFS, and files on an emulator
+of Google storage.
 
 delta-rs, which shares no code with Spark or Hadoop, reads what has landed."""
 
@@ -9,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,20 +59,24 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallHdfs]:
         yield server
 
 
-def run(
-    folder: Path, kafka: KafkaCluster, topic: str, table: str, conf: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
-    """The command ``rangeland run``, in a process of its own."""
+COMMANDS = """
+import json, sys
+from rangeland.cli.command_line import main
+for words in json.loads(sys.argv[1]):
+    if code := main([*words, "--json"]):
+        sys.exit(code)
+"""
+
+
+def answers(
+    folder: Path, conf: Mapping[str, str], commands: Sequence[Sequence[str]]
+) -> tuple[list[Any], str]:
+    """What these commands answer, one after the other in a process with one session, which has
+    these settings of Hadoop; and all that they print."""
     lines = [f"spark.hadoop.{name} {value}" for name, value in conf.items()]
     (folder / "spark-defaults.conf").write_text("\n".join(lines))
-    job = {
-        "job": "landing",
-        "source": {"servers": kafka.bootstrap, "topics": [topic]},
-        "sink": {"table": table, "partition_by": ["partition"]},
-    }
-    (folder / "job.yaml").write_text(json.dumps(job))
-    return subprocess.run(
-        [sys.executable, "-m", "rangeland", "run", str(folder / "job.yaml"), "--json"],
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)],
         env={
             **os.environ,
             "SPARK_CONF_DIR": str(folder),
@@ -80,29 +85,43 @@ def run(
         },
         capture_output=True,
         text=True,
-        timeout=2 * PATIENCE_S,
+        timeout=6 * PATIENCE_S,
         check=False,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stdout + done.stderr
 
 
-def landed(done: subprocess.CompletedProcess[str]) -> tuple[Any, ...]:
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return answer["state"], answer["landed"], answer["sequence"]
-
-
-def lands_twice(
+def lands_proves_and_finds(
     folder: Path, kafka: KafkaCluster, topic: str, table: str, conf: Mapping[str, str]
 ) -> str:
-    """All that the commands have printed."""
+    """Lands ``COUNT`` records, then three. All that the commands have printed."""
     create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(COUNT), partition=0)
-    first = run(folder, kafka, topic, table, conf)
-    assert landed(first) == ("landed", COUNT, 1)
-    produce(kafka.bootstrap, topic, numbered(3), partition=0)
-    second = run(folder, kafka, topic, table, conf)
-    assert landed(second) == ("landed", 3, 2)
-    return "".join((first.stdout, first.stderr, second.stdout, second.stderr))
+    produce(kafka.bootstrap, topic, numbered(COUNT + 3), partition=0)
+    document = {
+        "job": "landing",
+        "source": {"servers": kafka.bootstrap, "topics": [topic]},
+        "sink": {"table": table, "partition_by": ["partition"]},
+        "limits": {"max_records": COUNT},
+    }
+    (folder / "job.yaml").write_text(json.dumps(document))
+    job = str(folder / "job.yaml")
+    commands = [
+        ["plan", job],
+        ["run", job],
+        ["run", job],
+        ["run", job],
+        ["verify", job],
+        ["find", job, topic, "0", str(COUNT)],
+    ]
+    (plan, first, second, third, proof, found), printed = answers(folder, conf, commands)
+    assert [(one["from_offset"], one["until_offset"]) for one in plan["ranges"]] == [(0, COUNT)]
+    assert (first["state"], first["landed"], first["sequence"]) == ("landed", COUNT, 1)
+    assert (second["state"], second["landed"], second["sequence"]) == ("landed", 3, 2)
+    assert third["state"] == "nothing"
+    assert (proof["holes"], proof["duplicates"]) == ([], [])
+    assert found["sequence"] == 2
+    return printed
 
 
 def offsets(uri: str, options: Mapping[str, str]) -> list[int]:
@@ -149,9 +168,34 @@ def test_files_are_written_to_google_storage(google: GoogleEmulator) -> None:
     assert written(StoreSettings(f"gs://{CONTAINER}/a lake/orders", service)) == list(range(COUNT))
 
 
+def test_a_topic_is_landed_on_azure(
+    kafka: KafkaCluster, topic: str, azurite: Azurite, tmp_path: Path
+) -> None:
+    """In an account without a hierarchical namespace: Hadoop then speaks to the blob service."""
+    host = f"{azurite.account}.dfs.core.windows.net"
+    conf = {
+        f"fs.azure.account.key.{host}": azurite.key,
+        "fs.azure.abfs.endpoint": azurite.address,
+        "fs.azure.always.use.https": "false",
+        "fs.azure.account.hns.enabled": "false",
+        "fs.azure.fns.account.service.type": "BLOB",
+        "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",  # the other one wants TLS
+    }
+    table = f"abfs://{CONTAINER}@{host}/a lake/orders"
+    printed = lands_proves_and_finds(tmp_path, kafka, topic, table, conf)
+    assert azurite.key not in printed
+    options = {
+        "account_name": azurite.account,
+        "account_key": azurite.key,
+        "endpoint": f"http://{azurite.address}/{azurite.account}",
+        "allow_http": "true",
+    }
+    assert offsets(table, options) == list(range(COUNT + 3))
+
+
 def test_a_topic_is_landed_on_hdfs(
     kafka: KafkaCluster, topic: str, hdfs: SmallHdfs, tmp_path: Path
 ) -> None:
     table = f"hdfs://127.0.0.1:{hdfs.port}/lake/orders"
-    lands_twice(tmp_path, kafka, topic, table, {})
+    lands_proves_and_finds(tmp_path, kafka, topic, table, {})
     assert offsets(table, {}) == list(range(COUNT + 3))

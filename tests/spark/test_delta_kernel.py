@@ -50,6 +50,13 @@ def make(kernel: DeltaKernel, table: str, *partition_by: str) -> tuple[Snapshot,
     return kernel.create(table, new.schema_json, new.partition_columns), new.layout
 
 
+def fit(kernel: DeltaKernel, table: str) -> TableLayout:
+    """How rows go into a table that is there."""
+    snapshot = kernel.load(table)
+    assert snapshot is not None
+    return row_layout(snapshot.metadata, ROWS).layout
+
+
 def test_where_there_is_no_table_there_is_none(kernel: DeltaKernel, table: str) -> None:
     assert kernel.load(table) is None
     assert kernel.store(table).kind is StoreKind.LOCAL
@@ -294,6 +301,36 @@ def test_tables_with_features_that_cannot_be_honoured_are_refused(
     with pytest.raises(TableRefused, match=name) as caught:
         row_layout(snapshot.metadata, ROWS)
     assert caught.value.do
+
+
+OTHERS = {
+    "catalogManaged": ("inCommitTimestamp", "vacuumProtocolCheck"),
+    "coordinatedCommits-preview": ("inCommitTimestamp",),
+    "icebergCompatV1": ("columnMapping",),
+    "ofAnotherTime": (),
+}
+"""What Spark gives no table in a folder, with what it depends on."""
+
+
+@pytest.mark.parametrize("is_for_readers", [False, True], ids=["writers", "readers too"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_features_of_tables_that_others_make_are_refused_by_name(
+    kernel: DeltaKernel, table: str, name: str, is_for_readers: bool
+) -> None:
+    make(kernel, table)
+    log = Path(table, "_delta_log")
+    first = log / f"{0:020}.json"
+    listed = sorted({name, *OTHERS[name]})
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": listed}
+    if is_for_readers:
+        protocol |= {"minReaderVersion": 3, "readerFeatures": [name]}
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    changed = [{"protocol": protocol} if "protocol" in one else one for one in actions]
+    first.write_text("".join(f"{json.dumps(one)}\n" for one in changed))
+    for checksum in log.glob("*.crc"):
+        checksum.unlink()
+    with pytest.raises(TableRefused, match=name):
+        fit(kernel, table)
 
 
 def test_rows_that_were_not_checked_do_not_get_into_a_table_with_constraints(

@@ -22,6 +22,7 @@ from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries import table_queries
+from rangeland.testing.consuming import Consumed
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, numbered, produce
 from tests.spark.landings import job_of, judged, rows_of, table_of
@@ -38,16 +39,23 @@ BY_NAME, BY_ID = MAPPED.format("name"), MAPPED.format("id")
 
 @dataclass(frozen=True)
 class Existing:
-    """A table that somebody has made. ``after`` are statements on it; ``without``: what it does not
-    allow."""
+    """A table that somebody has made. ``after`` are changes of it, ``between`` statements that run
+    between two landings, with "{}" for its name; ``leaves``: files that landings leave there."""
 
     properties: str = ""
     extra: str = ""
     clauses: str = ""
     after: tuple[str, ...] = ()
     sink: tuple[str, ...] = ()
-    without: str = ""
+    between: tuple[str, ...] = ()
+    leaves: str = ""
     is_read_by_delta_rs: bool = True
+
+
+WIDENED = tuple(
+    f"ALTER TABLE {{}} ALTER COLUMN {name} TYPE BIGINT" for name in ("partition", "timestampType")
+)
+V2_CHECKPOINTS = "'delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '1'"
 
 
 TABLES = {
@@ -62,16 +70,38 @@ TABLES = {
         after=(f"SET TBLPROPERTIES ({BY_NAME})", "RENAME COLUMN note TO remark"),
     ),
     "dropped": Existing(BY_NAME, ", note STRING", after=("DROP COLUMN note",)),
-    "append only": Existing("'delta.appendOnly' = 'true'", without="changes"),
+    "append only": Existing("'delta.appendOnly' = 'true'"),
     "check constraint": Existing(after=("ADD CONSTRAINT positive CHECK (offset >= 0)",)),
     "row tracking": Existing("'delta.enableRowTracking' = 'true'"),
     "deletion vectors": Existing("'delta.enableDeletionVectors' = 'true'"),
     "in-commit timestamps": Existing("'delta.enableInCommitTimestamps' = 'true'"),
-    "type widening": Existing("'delta.enableTypeWidening' = 'true'", is_read_by_delta_rs=False),
-    "v2 checkpoints": Existing("'delta.checkpointPolicy' = 'v2'"),
-    "clustered": Existing("", "", "CLUSTER BY (topic, offset)"),
+    "widened": Existing("'delta.enableTypeWidening' = 'true'", between=WIDENED),
+    "partitioned by what is widened": Existing(
+        "'delta.enableTypeWidening' = 'true'",
+        "",
+        "PARTITIONED BY (partition)",
+        sink=("partition",),
+        between=WIDENED,
+    ),
+    "v2 checkpoints": Existing(V2_CHECKPOINTS, leaves="_delta_log/*.checkpoint.*-*"),
+    "clustered": Existing("", "", "CLUSTER BY (topic, offset)", between=("OPTIMIZE {}",)),
+    "variants": Existing("", ", extra VARIANT"),
+    "times without a zone": Existing("", ", extra TIMESTAMP_NTZ"),
+    "partition columns in files": Existing(
+        "'delta.feature.materializePartitionColumns' = 'supported'",
+        "",
+        "PARTITIONED BY (topic)",
+        sink=("topic",),
+    ),
     "change data feed": Existing("'delta.enableChangeDataFeed' = 'true'"),
     "Iceberg V2": Existing(f"{BY_NAME}, 'delta.enableIcebergCompatV2' = 'true'"),
+    "Iceberg V3": Existing(
+        f"{BY_NAME}, 'delta.enableIcebergCompatV3' = 'true', 'delta.enableRowTracking' = 'true'"
+    ),
+    "UniForm": Existing(
+        f"{BY_NAME}, 'delta.enableIcebergCompatV2' = 'true', "
+        "'delta.universalFormat.enabledFormats' = 'iceberg'"
+    ),
     "Iceberg V2, partitioned": Existing(
         f"{BY_NAME}, 'delta.enableIcebergCompatV2' = 'true'",
         ", date DATE",
@@ -80,11 +110,13 @@ TABLES = {
     ),
     "all at once": Existing(
         f"{BY_NAME}, 'delta.enableRowTracking' = 'true', 'delta.enableDeletionVectors' = 'true', "
-        "'delta.enableChangeDataFeed' = 'true', 'delta.checkpointPolicy' = 'v2', "
-        "'delta.enableInCommitTimestamps' = 'true'",
+        f"'delta.enableChangeDataFeed' = 'true', {V2_CHECKPOINTS}, "
+        "'delta.enableInCommitTimestamps' = 'true', 'delta.enableTypeWidening' = 'true'",
         "",
         "CLUSTER BY (topic, offset)",
         after=("ADD CONSTRAINT positive CHECK (offset >= 0)",),
+        between=(*WIDENED, "OPTIMIZE {}"),
+        leaves="_delta_log/*.checkpoint.*-*",
     ),
 }
 OFTEN = {"mapped and partitioned"}
@@ -109,6 +141,17 @@ def offsets_by_delta_rs(table: str) -> list[int]:
     return sorted(pa.table(rows).column("offset").to_pylist())
 
 
+def is_whole(spark: Any, job: Job, table: str, made: Existing, wanted: list[Consumed]) -> None:
+    """All rows are there once, for two readers."""
+    assert rows_of(table_of(spark, table)) == wanted
+    if made.is_read_by_delta_rs:
+        assert offsets_by_delta_rs(table) == [row.offset for row in wanted]
+    else:
+        with pytest.raises(Exception, match="nsupported"):
+            offsets_by_delta_rs(table)
+    assert is_proved(spark, job)
+
+
 @pytest.mark.parametrize(
     "name", [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in TABLES]
 )
@@ -119,20 +162,17 @@ def test_rows_land_in_the_tables_that_people_have(
     create(sql, table, made)
     create_topic(kafka.bootstrap, topic)
     job = job_of(kafka.bootstrap, table, topic, sink={"partition_by": list(made.sink)})
-    for start in (0, 20):
+    for start, statements in ((0, made.between), (20, ())):
         produce(kafka.bootstrap, topic, numbered(20, start), partition=0)
         assert rangeland.land(job, spark).landed == 20
+        for statement in statements:
+            sql(statement.format(f"delta.`{table}`"))
     wanted = judged(kafka.bootstrap, [topic])
-    assert rows_of(table_of(spark, table)) == wanted
-    if made.is_read_by_delta_rs:
-        assert offsets_by_delta_rs(table) == list(range(40))
-    else:
-        with pytest.raises(Exception, match="Unsupported table features"):
-            offsets_by_delta_rs(table)
-    assert is_proved(spark, job)
+    is_whole(spark, job, table, made, wanted)
+    assert not made.leaves or list(Path(table).glob(made.leaves))
     found = table_queries.find(job, spark, Partition(topic, 0), 7, NoProgress())
     assert (found.state, len(found.files)) == ("landed", 1)
-    if made.without == "changes":
+    if "appendOnly" in made.properties:
         return
     sql(f"DELETE FROM delta.`{table}` WHERE offset IN (3, 4)")
     again = run.backfill(job, spark, NoProgress(), PlanKind.MISSING)
@@ -148,8 +188,7 @@ def test_rows_land_in_the_tables_that_people_have(
     swapped = run.backfill(whole, spark, NoProgress(), PlanKind.REPLACE)
     assert swapped.replaced is not None
     assert (swapped.replaced.same, swapped.replaced.changed) == (39, 1)
-    assert rows_of(table_of(spark, table)) == wanted
-    assert is_proved(spark, job)
+    is_whole(spark, job, table, made, wanted)
 
 
 CHECKED = Existing(after=("ADD CONSTRAINT small CHECK (offset < 25)",))

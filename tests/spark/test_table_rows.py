@@ -29,6 +29,10 @@ VALUES = ", ".join(
 )
 MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', "
 MAPPED += "'delta.minWriterVersion' = '5'"
+WIDENABLE = "'delta.enableTypeWidening' = 'true'"
+WIDENED = tuple(
+    f"ALTER TABLE {{}} ALTER COLUMN {name} TYPE BIGINT" for name in ("partition", "position")
+)
 Make = Callable[..., Any]
 
 
@@ -115,6 +119,36 @@ def test_the_driver_reads_what_spark_reads(
     assert not unmade.has_session
 
 
+def covered(rows: Any) -> dict[Partition, list[int]]:
+    """All offsets: runs may be cut in two, since Spark's tasks read several files."""
+    found = rows.runs(by_broker=True).items()
+    return {p: sorted(n for a, b in zip(*r, strict=True) for n in range(a, b)) for p, r in found}
+
+
+@pytest.mark.parametrize("by", ["", "topic, partition"], ids=["plain", "partitioned"])
+def test_numbers_may_have_been_widened(
+    make: Make, spark: Any, unmade: DeferredSession, by: str
+) -> None:
+    table = make(properties=WIDENABLE, by=by)
+    narrow = in_words(table_rows(spark, table))
+    for statement in WIDENED:
+        table.sql(statement)
+    table = table.look()
+    here, there = table_rows(unmade, table), table_rows(spark, table)
+    assert isinstance(here, DriverRows)
+    assert narrow == in_words(here) == in_words(there)
+    table.sql("INSERT INTO {} VALUES ('a', 1, 7, 'b1', 0, 'v')")
+    here, there = table_rows(unmade, table.look()), table_rows(spark, table.look())
+    assert isinstance(here, DriverRows)
+    assert narrow != in_words(here)
+    assert covered(here) == covered(there)
+    # No log has a partition of that number: Spark reads such a table, and leaves its row out.
+    table.sql("INSERT INTO {} VALUES ('a', 4294967296, 9, 'b1', 0, 'v')")
+    found = table_rows(unmade, table.look())
+    assert isinstance(found, SparkRows)
+    assert found.runs(by_broker=True).keys() == there.runs(by_broker=True).keys()
+
+
 def test_rows_of_a_file_that_is_gone_are_left_out(
     make: Make, spark: Any, unmade: DeferredSession, tmp_path: Path
 ) -> None:
@@ -161,7 +195,7 @@ def test_what_is_not_small_and_simple_is_left_to_spark(
 def test_rows_without_their_place_are_refused_either_way(
     make: Make, unmade: DeferredSession, spark: Any
 ) -> None:
-    table = make(columns="topic STRING, partition BIGINT, offset BIGINT")
+    table = make(columns="topic STRING, partition STRING, offset BIGINT")
     with pytest.raises(TableRefused, match="do not say which offset"):
         table_rows(unmade, table)
     table = make(folder="other", columns="topic STRING, partition INT, offset BIGINT")

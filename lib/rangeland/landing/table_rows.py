@@ -34,14 +34,16 @@ from rangeland.spark.offset_scan import (
     table_frame,
 )
 
+_NUMBERS = ("integer", "long")
 _TYPES = {
-    "topic": ("string", pa.string()),
-    "partition": ("integer", pa.int32()),
-    "offset": ("long", pa.int64()),
-    "broker": ("string", pa.string()),
-    "position": ("integer", pa.int32()),
+    "topic": (("string",), pa.string()),
+    "partition": (_NUMBERS, pa.int32()),
+    "offset": (("long",), pa.int64()),
+    "broker": (("string",), pa.string()),
+    "position": (_NUMBERS, pa.int32()),
 }
-"""The log's columns, as Delta and Arrow name their types."""
+"""The log's columns: the types that Delta may give them, since somebody may have widened them, and
+Arrow's."""
 _ALWAYS = ("topic", "partition", "offset")
 
 
@@ -77,7 +79,7 @@ def _read_here(table: TargetTable) -> pa.Table | None:
         return None
     types = {f["name"].lower(): f["type"] for f in fields_of(table.snapshot.schema_json)}
     named = {name: table.columns.named(name) for name in _TYPES}
-    fit = [name for name, (kind, _) in _TYPES.items() if types.get(named[name].lower()) == kind]
+    fit = [name for name, (kinds, _) in _TYPES.items() if types.get(named[name].lower()) in kinds]
     if not set(_ALWAYS) <= set(fit):
         return None
     wanted = {named[name]: _TYPES[name][1] for name in fit}

@@ -29,7 +29,10 @@ from rangeland.spark.offset_runs import (
     runs_of_rows,
 )
 
-_NEEDED = {"topic": "string", "partition": "int", "offset": "bigint"}
+_NUMBERS = ("int", "bigint")
+"""The types of a column of 32-bit numbers: somebody may have widened it."""
+_NEEDED = {"topic": ("string",), "partition": _NUMBERS, "offset": ("bigint",)}
+_HIGHEST = (1 << 31) - 1
 _MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
 
 
@@ -41,8 +44,8 @@ def table_frame(
     reader = spark.read.format("delta")
     frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
     types = {name.lower(): kind for name, kind in frame.dtypes}
-    needed = {columns.named(name): kind for name, kind in _NEEDED.items()}
-    wrong = [name for name, kind in needed.items() if types.get(name) != kind]
+    needed = {columns.named(name).lower(): kinds for name, kinds in _NEEDED.items()}
+    wrong = [name for name, kinds in needed.items() if types.get(name) not in kinds]
     if wrong:
         raise TableRefused(
             f"the rows of {path} do not say which offset they came from",
@@ -78,7 +81,7 @@ def rows_of_entries(
     from pyspark.sql import functions as f
 
     types = {name.lower(): kind for name, kind in frame.dtypes}
-    if types.get(columns.position) != "int" or types.get(columns.broker) != "string":
+    if types.get(columns.position) not in _NUMBERS or types.get(columns.broker) != "string":
         raise no_positions(columns)
     borders = borders_of(pieces)
 
@@ -110,10 +113,17 @@ def no_positions(columns: LogColumns) -> TableRefused:
 
 
 def _plain(frame: Any, names: Sequence[str], columns: LogColumns) -> Any:
-    """These columns of the log, without the table's prefix."""
+    """These columns of the log, without the table's prefix, in the log's own types. A number that
+    no log has becomes null."""
     from pyspark.sql import functions as f
 
-    return frame.select(*[f.col(columns.named(name)).alias(name) for name in names])
+    found = []
+    for name in names:
+        column = f.col(columns.named(name))
+        if name in ("partition", "position"):
+            column = f.when(column.between(-_HIGHEST, _HIGHEST), column).cast("int")
+        found.append(column.alias(name))
+    return frame.select(*found)
 
 
 def has_rows(spark: Any, frame: Any, where: str) -> bool:
