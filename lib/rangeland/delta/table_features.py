@@ -133,7 +133,7 @@ FEATURES: Mapping[str, FeatureRule] = {
     "timestampNtz": _written("an ordinary type"),
     "typeWidening": _WIDENING,
     "typeWidening-preview": _WIDENING,
-    "v2Checkpoint": _written("Kernel reads and writes them"),
+    "v2Checkpoint": _written("Kernel reads them; its own have the classic name"),
     "vacuumProtocolCheck": _written("concerns VACUUM"),
     "variantShredding": _VARIANT,
     "variantShredding-preview": _VARIANT,

@@ -103,7 +103,12 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
     from pyspark.sql import functions as f
 
     keys = keys_of(old, by_broker, columns)
-    others = [name for name in old.columns if name not in keys]
+    # Variants have neither an order nor equality; their text has both, with its keys sorted.
+    others = [
+        f.to_json(f.col(f"`{name}`")) if kind == "variant" else f.col(f"`{name}`")
+        for name, kind in old.dtypes
+        if name not in keys
+    ]
 
     def gathered(frame: Any, name: str) -> Any:
         rows = f.sort_array(f.collect_list(f.struct(*others)))
