@@ -196,6 +196,8 @@ def test_a_topic_is_landed_on_azure(
 def test_a_topic_is_landed_on_hdfs(
     kafka: KafkaCluster, topic: str, hdfs: SmallHdfs, tmp_path: Path
 ) -> None:
-    table = f"hdfs://127.0.0.1:{hdfs.port}/lake/orders"
-    lands_proves_and_finds(tmp_path, kafka, topic, table, {})
+    """On a cluster whose other paths are there, too."""
+    home = f"hdfs://127.0.0.1:{hdfs.port}"
+    table = f"{home}/lake/orders"
+    lands_proves_and_finds(tmp_path, kafka, topic, table, {"fs.defaultFS": home})
     assert offsets(table, {}) == list(range(COUNT + 3))

@@ -307,6 +307,7 @@ OTHERS = {
     "catalogManaged": ("inCommitTimestamp", "vacuumProtocolCheck"),
     "coordinatedCommits-preview": ("inCommitTimestamp",),
     "icebergCompatV1": ("columnMapping",),
+    "icebergWriterCompatV1": ("columnMapping", "icebergCompatV2"),
     "ofAnotherTime": (),
 }
 """What Spark gives no table in a folder, with what it depends on."""

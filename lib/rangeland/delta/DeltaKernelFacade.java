@@ -18,6 +18,7 @@ import io.delta.kernel.engine.Engine;
 import io.delta.kernel.expressions.Column;
 import io.delta.kernel.internal.DeltaErrors;
 import io.delta.kernel.internal.DeltaLogActionUtils;
+import io.delta.kernel.internal.ScanImpl;
 import io.delta.kernel.internal.SnapshotImpl;
 import io.delta.kernel.internal.TransactionImpl;
 import io.delta.kernel.internal.actions.CommitInfo;
@@ -159,6 +160,23 @@ public class DeltaKernelFacade {
     return CloseableIterable.inMemoryIterable(batch.getRows());
   }
 
+  /**
+   * Writes the files of a table, with statistics, to Parquet files in a folder. A Parquet file has
+   * one schema, while Kernel's batches have several where a checkpoint consists of several files.
+   */
+  public void writeFiles(Engine engine, Snapshot snapshot, String folder) throws IOException {
+    ScanImpl scan = (ScanImpl) snapshot.getScanBuilder().build();
+    BatchesOfOneSchema batches = new BatchesOfOneSchema(scan.getScanFiles(engine, true));
+    try {
+      for (int number = 0; batches.hasOtherSchema(); number++) {
+        String target = folder + "/" + number + ".parquet";
+        engine.getParquetHandler().writeParquetFileAtomically(target, batches);
+      }
+    } finally {
+      batches.closeAll();
+    }
+  }
+
   /** Writes who committed what since a version to a file of JSON lines. */
   public void writeCommits(Engine engine, String path, long earliest, String target)
       throws IOException {
@@ -207,5 +225,47 @@ class BlindCommitter implements Committer {
     CloseableIterator first = Utils.singletonCloseableIterator(
         SingleAction.createCommitInfoSingleAction(blind.toRow()));
     return committer.commit(engine, first.combine(actions), metadata);
+  }
+}
+
+/** Iterates over some batches, until the next has another schema. */
+class BatchesOfOneSchema implements CloseableIterator {
+  private final CloseableIterator all;
+  private FilteredColumnarBatch following;
+  private StructType schema;
+
+  BatchesOfOneSchema(CloseableIterator all) {
+    this.all = all;
+  }
+
+  /** Goes on with the batches of the next schema; false if there are none. */
+  boolean hasOtherSchema() {
+    schema = isAny() ? following.getData().getSchema() : null;
+    return schema != null;
+  }
+
+  public boolean hasNext() {
+    return isAny() && following.getData().getSchema().equals(schema);
+  }
+
+  public Object next() {
+    FilteredColumnarBatch found = following;
+    following = null;
+    return found;
+  }
+
+  public void close() {
+    // The writer of a file closes what it has written; others may follow.
+  }
+
+  void closeAll() throws IOException {
+    all.close();
+  }
+
+  private boolean isAny() {
+    if (following == null && all.hasNext()) {
+      following = (FilteredColumnarBatch) all.next();
+    }
+    return following != null;
   }
 }

@@ -5,7 +5,7 @@ decided here about rows, ranges or plans.
 
 A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
 actions go in as one text of JSON lines that Kernel's own handler parses, and lists of files
-come out as one Parquet file that Kernel's own handler writes and pyarrow reads. Commits are
+come out as Parquet files that Kernel's own handler writes and pyarrow reads. Commits are
 made under the lock of ``table_lock``.
 """
 
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -131,15 +131,12 @@ class DeltaKernel:
     def files_of(self, snapshot: Snapshot) -> Iterator[AddedFile]:
         """See ``Snapshot.files``."""
         with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
-            target = os.path.join(folder, "files.parquet")
             with translated(f"listing the files of {snapshot.path}"):
-                batches = snapshot._java.getScanBuilder().build().getScanFiles(self.engine, True)
-                self.engine.getParquetHandler().writeParquetFileAtomically(target, batches)
-            if not os.path.exists(target):  # Kernel writes no file for no rows
-                return
-            with pq.ParquetFile(target) as found:
-                for batch in found.iter_batches(columns=["add"]):
-                    yield from map(added_file, batch.column(0).to_pylist())
+                self._facade.writeFiles(self.engine, snapshot._java, f"file://{folder}")
+            for listed in Path(folder).glob("*.parquet"):
+                with pq.ParquetFile(listed) as found:
+                    for batch in found.iter_batches(columns=["add"]):
+                        yield from map(added_file, batch.column(0).to_pylist())
 
     def commits(self, path: str, since: int = 0) -> list[CommitMetadata]:
         """The entries of the log from version ``since`` on, oldest first, without those that

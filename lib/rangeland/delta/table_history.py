@@ -24,7 +24,7 @@ class TableHistory:
             return []
         with tempfile.TemporaryDirectory(prefix="rangeland-log-") as folder:
             target = os.path.join(folder, "log.json")
-            self._facade.writeCommits(engine, path, earliest, target)
+            self._facade.writeCommits(engine, path, earliest, f"file://{target}")
             with open(target, encoding="utf-8") as lines:
                 return commit_metadata(json.loads(line) for line in lines)
 
