@@ -49,15 +49,18 @@ class SimulatedCluster:
 
     def create(self, name: str, partitions: int, *, compacts: bool) -> Topic:
         self.incarnations += 1
-        logs = [
-            self.log_type(name, number, self.incarnations, leader=1 + (number % BROKERS))
-            for number in range(partitions)
-        ]
-        topic_id = str(self.world.new_id())
-        topic = Topic(name, topic_id, self.incarnations, logs, compacts)
+        topic = Topic(name, str(self.world.new_id()), self.incarnations, [], compacts)
         self.topics[name] = topic
-        self.truth.add(topic)
+        self.grow(name, partitions)
         return topic
+
+    def grow(self, name: str, partitions: int) -> None:
+        """The topic has so many partitions now."""
+        topic = self.topics[name]
+        for number in range(len(topic.logs), partitions):
+            leader = 1 + (number % BROKERS)
+            topic.logs.append(self.log_type(name, number, topic.incarnation, leader=leader))
+        self.truth.add(topic)
 
     def recreate(self, name: str) -> Topic:
         old = self.topics[name]
@@ -133,7 +136,8 @@ class SimulatedStream:
             self._is_open = False
             self._world.sleep(wait_ms / 1000)
             raise NoAnswer(where, why=f"no complete answer in {wait_ms} ms")
-        if found == "refused" or self._cluster.is_down(self._node) or not self._is_open:
+        is_gone = self._cluster.is_down(self._node) or not self._is_open
+        if found == "refused" or is_gone or not self._answers:
             self._is_open = False
             raise ConnectionClosed(where, why="the broker closed the connection", closed=True)
         return memoryview(self._answers.popleft())[4:]

@@ -26,7 +26,8 @@ ENTRIES = 3
 
 
 class ByteLog(Log):
-    """``spans``: where the longest entry that ever began at an offset ended.
+    """``spans``: where the longest entry that ever began at an offset ended. ``made_ms``: when each
+    segment was begun.
 
     Nothing is written to a log that has lost its end: ranges that were planned before would end
     inside new entries, which no policy but ``hold`` passes."""
@@ -38,6 +39,7 @@ class ByteLog(Log):
         super().__init__(*arguments, **more)  # type: ignore[arg-type]
         self.segments = [0]
         self.spans: dict[int, int] = {}
+        self.made_ms: dict[int, int] = {}
 
     def append(self, count: int, now_ms: int, codec: str = "none") -> None:
         """A packed set is one entry."""
@@ -58,9 +60,11 @@ class ByteLog(Log):
         base, until = self.end, self.end + len(data)
         self.spans[base] = max(until, self.spans.get(base, 0))
         records = tuple((base, value) for value in values)
+        self.made_ms.setdefault(base, now_ms)
         self._store(Entry(base, until, data, self.epoch, now_ms, records))
         if self.end - self.segments[-1] > self.segment_bytes:
             self.segments.append(self.end)
+            self.made_ms[self.end] = now_ms
 
     def expire(self, count: int) -> None:
         """Whole segments go."""
@@ -83,7 +87,7 @@ class ByteLog(Log):
         """Upstream's ``getOffsetsBefore``, which passes over what it has found for a time."""
         ends = [*self.segments[1:], self.end]
         times = [
-            max((e.time_ms for e in self.entries if a <= e.base < b), default=now_ms)
+            max((e.time_ms for e in self.entries if a <= e.base < b), default=self.made_ms[a])
             for a, b in zip(self.segments, ends, strict=True)
         ]
         known = list(zip(self.segments, times, strict=True))
@@ -131,8 +135,10 @@ class JafkaCluster(SimulatedCluster):
         elif key == OFFSETS:
             topic, number, at = _place_in(data, 6)
             time_ms, most = struct.unpack_from(">qi", data, at)
+            if number >= self._partitions(topic):
+                return
             log = self._log(node, topic, number)
-            listed = log.listed(time_ms, most, self.world.now_ms) if log and log.highest else []
+            listed = log.listed(time_ms, most, self.world.now_ms) if log else []
             yield _framed(NONE, struct.pack(f">i{len(listed)}q", len(listed), *listed))
 
     def _multi(self, node: int, data: bytes) -> bytes:
@@ -144,18 +150,27 @@ class JafkaCluster(SimulatedCluster):
             parts.append(struct.pack(">ih", 2 + len(found), code) + found)
         return b"".join(parts)
 
+    def _partitions(self, topic: str) -> int:
+        """As configured, for a topic that was never written to."""
+        return len(self.topics[topic].logs) if topic in self.topics else 1
+
     def _log(self, node: int, topic: str, number: int) -> ByteLog | None:
-        found = self.topics.get(topic)
-        log = found.logs[number] if found and node == OWNER and number < len(found.logs) else None
-        return log if isinstance(log, ByteLog) else None
+        """With the first log of a topic the broker makes those of all partitions."""
+        if node != OWNER or topic not in self.topics or number >= self._partitions(topic):
+            return None
+        logs = [log for log in self.topics[topic].logs if isinstance(log, ByteLog)]
+        made_ms = [log.made_ms[0] for log in logs if log.made_ms]
+        if not made_ms:
+            return None
+        logs[number].made_ms.setdefault(0, min(made_ms))
+        return logs[number]
 
     def _fetched(self, node: int, topic: str, number: int, at: int, most: int) -> tuple[int, bytes]:
-        """A partition that was never written to reads like one that is idle."""
-        known = self.topics.get(topic)
-        if number >= (len(known.logs) if known else 1):
+        """A topic that was never written to reads like one that is idle."""
+        if number >= self._partitions(topic):
             return WRONG_PARTITION, b""
         log = self._log(node, topic, number)
-        if log is None or not log.highest:
+        if log is None:
             return NONE, b""
         if not log.start <= at <= log.end:
             return OUT_OF_RANGE, b""

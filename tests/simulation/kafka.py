@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +24,7 @@ NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, UNSUPPORTED = 0, 1, 3, 6, 35
 FENCED_EPOCH, UNKNOWN_EPOCH, NOT_AVAILABLE, UNKNOWN_ID = 74, 75, 78, 100
 BY_KEY = {spec_of(request).key: request for request in m.REQUESTS}
 READ = (1, 2, 3, 18, 23, 32, 35)
+EPOCH_ENDS = spec_of(m.OffsetForLeaderEpochRequest).key
 API_VERSIONS = spec_of(m.ApiVersionsRequest).key
 AGES: dict[str, Mapping[int, int]] = {
     "4": {key: spec_of(BY_KEY[key]).versions[1] for key in READ},
@@ -46,6 +48,7 @@ class Cluster(SimulatedCluster):
         # Without ids a topic that was recreated and has grown cannot be told from the old one.
         metadata = self.versions[spec_of(m.MetadataRequest).key]
         self.has_topic_ids, self.has_epochs = metadata >= 10, metadata >= 7
+        self.knows_epochs_at_once = self.versions[EPOCH_ENDS] > 0
         self.reports_lag = self.versions[spec_of(m.ListOffsetsRequest).key] >= 5
 
     # --- what happens to it -------------------------------------------------------------
@@ -55,6 +58,8 @@ class Cluster(SimulatedCluster):
         before = self.leaders()
         log.leader = 1 + (log.leader % BROKERS)
         log.epoch += 1
+        if self.knows_epochs_at_once:
+            log.begin_epoch(log.epoch)
         now = self.world.now_ms
         if clean and log.entries and rng.random() < 0.5:
             behind = rng.choice(log.entries).base
@@ -148,7 +153,11 @@ class Cluster(SimulatedCluster):
             parts = []
             for part in topic.partitions:
                 log = self._led(node, topic.name, part.partition_index, part.current_leader_epoch)
-                code, offset = (log, -1) if isinstance(log, int) else self._at(log, part)
+                code, offset = (
+                    (log, -1)
+                    if isinstance(log, int)
+                    else self._at(log, part, self._end_of(log, asked.isolation_level))
+                )
                 parts.append(
                     m.ListOffsetsPartitionResponse(
                         partition_index=part.partition_index, error_code=code, offset=offset
@@ -157,31 +166,42 @@ class Cluster(SimulatedCluster):
             topics.append(m.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(parts)))
         return m.ListOffsetsResponse(topics=tuple(topics))
 
-    def _at(self, log: Log, part: m.ListOffsetsPartition) -> tuple[int, int]:
+    def _end_of(self, log: Log, isolation: int) -> int:
+        now_ms = self.world.now_ms
+        return log.last_stable(now_ms) if isolation else log.high_watermark(now_ms)
+
+    def _at(self, log: Log, part: m.ListOffsetsPartition, end: int) -> tuple[int, int]:
         """An error code and an offset. While the high watermark of a new leader lags, newer
         brokers report no end (KIP-207)."""
         if part.timestamp == m.EARLIEST_TIMESTAMP:
             return NONE, log.start
-        end = log.high_watermark(self.world.now_ms)
         found = end
         if part.timestamp != m.LATEST_TIMESTAMP:
-            times = ((EPOCH_MS + e.time_ms, e.base) for e in log.entries)
-            found = next((base for time_ms, base in times if time_ms >= part.timestamp), -1)
-        if end < log.end and self.reports_lag and not 0 <= found < end:
+            times = ((EPOCH_MS + e.time_ms, max(e.base, log.start)) for e in log.entries)
+            found = next((base for time_ms, base in times if time_ms >= part.timestamp), end)
+        lags = log.high_watermark(self.world.now_ms) < log.end
+        if lags and self.reports_lag and found >= end:
             return NOT_AVAILABLE, -1
-        return NONE, found
+        return NONE, found if found < end or part.timestamp == m.LATEST_TIMESTAMP else -1
 
     def on_fetch(self, node: int, asked: m.FetchRequest) -> m.FetchResponse:
+        """As much as the request allows, but the first entry whole, however large (KIP-74)."""
         names = {topic.topic_id: topic.name for topic in self.topics.values()}
-        topics = []
+        topics, left, is_first = [], asked.max_bytes, True
         for topic in asked.topics:
-            name = topic.topic or names.get(topic.topic_id or "", "")
-            parts = tuple(
-                self._fetched(node, name, part, bool(topic.topic_id), asked.isolation_level)
-                for part in topic.partitions
-            )
+            name, by_id = topic.topic or names.get(topic.topic_id or "", ""), bool(topic.topic_id)
+            parts = []
+            for part in topic.partitions:
+                fetched = self._fetched(node, name, part, by_id, asked.isolation_level)
+                size = min(part.partition_max_bytes, left)
+                if fetched.records:
+                    records = _limited(fetched.records, size, is_first)
+                    left -= min(len(records), left)
+                    is_first &= not records
+                    fetched = replace(fetched, records=records)
+                parts.append(fetched)
             topics.append(
-                m.FetchedTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=parts)
+                m.FetchedTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=tuple(parts))
             )
         return m.FetchResponse(responses=tuple(topics))
 
@@ -194,7 +214,7 @@ class Cluster(SimulatedCluster):
             return _failed(part.partition, code)
         if not log.start <= part.fetch_offset <= log.end:
             return _failed(part.partition, OUT_OF_RANGE)
-        end = log.high_watermark(self.world.now_ms)
+        end = self._end_of(log, isolation)
         found = [e for e in log.entries if part.fetch_offset < e.until <= end]
         if log.is_slow_until_ms > self.world.now_ms:
             found = []
@@ -206,8 +226,8 @@ class Cluster(SimulatedCluster):
         return m.FetchedPartitionData(
             partition_index=part.partition,
             error_code=NONE,
-            high_watermark=end,
-            last_stable_offset=end,
+            high_watermark=log.high_watermark(self.world.now_ms),
+            last_stable_offset=log.last_stable(self.world.now_ms),
             log_start_offset=log.start,
             aborted_transactions=_aborted(log, part.fetch_offset, until) if isolation else None,
             records=memoryview(data),
@@ -224,7 +244,7 @@ class Cluster(SimulatedCluster):
                 code, epoch, end = (
                     (log, -1, -1)
                     if isinstance(log, int)
-                    else (0, *log.epoch_end(part.leader_epoch))
+                    else (0, *self._epoch_end(log, part.leader_epoch))
                 )
                 parts.append(
                     m.EpochEnd(
@@ -236,6 +256,11 @@ class Cluster(SimulatedCluster):
                 )
             topics.append(m.EpochEndTopic(topic=topic.topic, partitions=tuple(parts)))
         return m.OffsetForLeaderEpochResponse(topics=tuple(topics))
+
+    def _epoch_end(self, log: Log, epoch: int) -> tuple[int, int]:
+        """Old brokers know an epoch once it has a record."""
+        is_known = log.highest > 0 or self.knows_epochs_at_once
+        return log.epoch_end(epoch) if is_known else (-1, -1)
 
     def on_configs(self, node: int, asked: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:
         results = []
@@ -321,14 +346,26 @@ def _failed(number: int, code: int) -> m.FetchedPartitionData:
     return m.FetchedPartitionData(partition_index=number, error_code=code, high_watermark=-1)
 
 
+def _limited(records: memoryview, size: int, is_first: bool) -> memoryview:
+    """An entry that does not fit is left out, unless it is the first of the whole answer; later
+    ones are cut anywhere."""
+    whole = 12 + int.from_bytes(records[8:12], "big")
+    if size < whole:
+        return records[: whole if is_first else 0]
+    return records[:size]
+
+
 def _aborted(log: Log, first: int, until: int) -> tuple[m.AbortedTransaction, ...]:
     """Those whose records and marker overlap what is sent."""
+    began: dict[int, int] = {}
     found = []
-    for entry, after in zip(log.entries, log.entries[1:], strict=False):
-        if entry.is_aborted and after.until > first and entry.base < until:
-            found.append(
-                m.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.base)
-            )
+    for entry in log.entries:
+        if entry.is_aborted:
+            began.setdefault(entry.producer_id, entry.base)
+        elif entry.is_marker and entry.producer_id in began:
+            base = began.pop(entry.producer_id)
+            if entry.until > first and base < until:
+                found.append(m.AbortedTransaction(producer_id=entry.producer_id, first_offset=base))
     return tuple(found)
 
 

@@ -60,6 +60,17 @@ class Log:
     producers: int = 100
     highest: int = 0
     """Where it has ended at most."""
+    opened: tuple[int, int, int] | None = None
+    """Producer, first offset and count of records of a transaction that has not ended."""
+
+    def last_stable(self, now_ms: int) -> int:
+        """Where committed records may be read to: below the log's start where that is inside a
+        batch of the open transaction, or behind it."""
+        end = self.high_watermark(now_ms)
+        if self.opened is None:
+            return end
+        at = max(self.opened[1], self.start)
+        return min(end, next((e.base for e in self.entries if e.base <= at < e.until), at))
 
     def high_watermark(self, now_ms: int) -> int:
         if self.lags is not None and now_ms < self.lags[1]:
@@ -78,17 +89,35 @@ class Log:
 
     def append_transaction(self, count: int, now_ms: int, *, abort: bool) -> None:
         """A batch of a transaction, and the marker that ends it."""
+        self.begin_transaction(count, now_ms)
+        self.end_transaction(now_ms, abort=abort)
+
+    def begin_transaction(self, count: int, now_ms: int) -> None:
+        """A batch of the only transaction that is open."""
         self.producers += 1
-        producer = self.producers
+        self.opened = (self.producers, self.end, count)
         records = [(self.end + i, self._value(self.end + i)) for i in range(count)]
-        self._add(records, now_ms, "none", producer, is_aborted=abort)
+        self._add(records, now_ms, "none", self.producers)
+
+    def end_transaction(self, now_ms: int, *, abort: bool) -> None:
+        """Writes the marker."""
+        assert self.opened is not None
+        producer, first, count = self.opened
+        self.opened = None
         if abort:
-            self.because((offset for offset, _ in records), "aborted")
-            self.hidden |= {value for _, value in records}
+            self._hide(producer, range(first, first + count))
         batch = marker(self.end, producer, ABORT if abort else COMMIT)
         self.because([self.end], "control")
         data = self._with_epoch(encode(batch))
         self._store(Entry(self.end, self.end + 1, data, self.epoch, now_ms, (), producer, True))
+
+    def _hide(self, producer: int, offsets: range) -> None:
+        """The records of an aborted transaction."""
+        self.because(offsets, "aborted")
+        self.hidden |= {self.written[offset][-1] for offset in offsets}
+        for at, entry in enumerate(self.entries):
+            if entry.producer_id == producer:
+                self.entries[at] = replace(entry, records=(), is_aborted=True)
 
     def _value(self, offset: int) -> bytes:
         number = len(self.written.get(offset, ()))
@@ -102,8 +131,6 @@ class Log:
         now_ms: int,
         codec: str,
         producer: int = -1,
-        *,
-        is_aborted: bool = False,
     ) -> None:
         base, until = self.end, self.end + len(records)
         batch = Batch(
@@ -116,28 +143,39 @@ class Log:
             producer_id=producer,
         )
         data = self._with_epoch(encode(batch))
-        shown = () if is_aborted else tuple(records)
-        entry = Entry(base, until, data, self.epoch, now_ms, shown, producer, False, is_aborted)
-        self._store(entry)
+        self._store(Entry(base, until, data, self.epoch, now_ms, tuple(records), producer))
 
     def _with_epoch(self, data: bytes) -> bytes:
         return data[:EPOCH_AT] + self.epoch.to_bytes(4, "big") + data[EPOCH_AT + 4 :]
 
     def _store(self, entry: Entry) -> None:
-        if self.epochs[-1][0] < entry.epoch:
-            self.epochs.append((entry.epoch, entry.base))
+        self.begin_epoch(entry.epoch)
         self.entries.append(entry)
         self.end = entry.until
         self.highest = max(self.highest, self.end)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """The log's leader has this one; an earlier one that had no records is forgotten."""
+        if self.epochs[-1][0] < epoch:
+            self.epochs = [(e, at) for e, at in self.epochs if at < self.end]
+            self.epochs.append((epoch, self.end))
 
     # --- losing -------------------------------------------------------------------------
 
     def expire(self, count: int) -> None:
         """Retention removes the first ``count`` entries."""
-        for entry in self.entries[:count]:
-            self.because(range(self.start, entry.until), "expired")
-            self.start = entry.until
-        self.entries = self.entries[count:]
+        if count:
+            self.expire_before(self.entries[:count][-1].until)
+
+    def expire_before(self, offset: int) -> None:
+        """The log begins here, which may be inside an entry."""
+        self.because(range(self.start, offset), "expired")
+        self.start = offset
+        self.entries = [entry for entry in self.entries if entry.until > offset]
+        passed = [epoch for epoch, at in self.epochs if at <= offset]
+        if passed:
+            later = [(epoch, at) for epoch, at in self.epochs if at > offset]
+            self.epochs = [(passed[-1], offset), *later]
 
     def truncate(self, count: int) -> None:
         """A leader that lacks the last ``count`` entries is elected."""
@@ -179,12 +217,14 @@ class Log:
         self.because(range(self.highest + MOST_PLANNED), "recreated")
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """The newest epoch in the log up to this one, and where its records end."""
-        below = [e for e, _ in self.epochs if e <= epoch]
-        if not below:
-            return -1, -1
+        """The newest epoch in the log up to this one, and where its records end; unknown, -1, for
+        an epoch newer than the leader's."""
+        if epoch == self.epochs[-1][0]:
+            return epoch, self.end
         above = [at for e, at in self.epochs if e > epoch]
-        return max(below), min(above, default=self.end)
+        if not above:
+            return -1, -1
+        return max((e for e, _ in self.epochs if e <= epoch), default=epoch), min(above)
 
 
 @dataclass
