@@ -48,7 +48,7 @@ class Cluster(SimulatedCluster):
         # Without ids a topic that was recreated and has grown cannot be told from the old one.
         metadata = self.versions[spec_of(m.MetadataRequest).key]
         self.has_topic_ids, self.has_epochs = metadata >= 10, metadata >= 7
-        self.knows_epochs_at_once = self.versions[EPOCH_ENDS] > 0
+        self.is_old = self.versions[EPOCH_ENDS] == 0
         self.reports_lag = self.versions[spec_of(m.ListOffsetsRequest).key] >= 5
 
     # --- what happens to it -------------------------------------------------------------
@@ -58,7 +58,7 @@ class Cluster(SimulatedCluster):
         before = self.leaders()
         log.leader = 1 + (log.leader % BROKERS)
         log.epoch += 1
-        if self.knows_epochs_at_once:
+        if not self.is_old:
             log.begin_epoch(log.epoch)
         now = self.world.now_ms
         if clean and log.entries and rng.random() < 0.5:
@@ -167,8 +167,10 @@ class Cluster(SimulatedCluster):
         return m.ListOffsetsResponse(topics=tuple(topics))
 
     def _end_of(self, log: Log, isolation: int) -> int:
-        now_ms = self.world.now_ms
-        return log.last_stable(now_ms) if isolation else log.high_watermark(now_ms)
+        return self._last_stable(log) if isolation else log.high_watermark(self.world.now_ms)
+
+    def _last_stable(self, log: Log) -> int:
+        return log.last_stable(self.world.now_ms, is_old=self.is_old)
 
     def _at(self, log: Log, part: m.ListOffsetsPartition, end: int) -> tuple[int, int]:
         """An error code and an offset. While the high watermark of a new leader lags, newer
@@ -227,7 +229,7 @@ class Cluster(SimulatedCluster):
             partition_index=part.partition,
             error_code=NONE,
             high_watermark=log.high_watermark(self.world.now_ms),
-            last_stable_offset=log.last_stable(self.world.now_ms),
+            last_stable_offset=self._last_stable(log),
             log_start_offset=log.start,
             aborted_transactions=_aborted(log, part.fetch_offset, until) if isolation else None,
             records=memoryview(data),
@@ -259,7 +261,7 @@ class Cluster(SimulatedCluster):
 
     def _epoch_end(self, log: Log, epoch: int) -> tuple[int, int]:
         """Old brokers know an epoch once it has a record."""
-        is_known = log.highest > 0 or self.knows_epochs_at_once
+        is_known = log.highest > 0 or not self.is_old
         return log.epoch_end(epoch) if is_known else (-1, -1)
 
     def on_configs(self, node: int, asked: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:

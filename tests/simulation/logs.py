@@ -63,13 +63,18 @@ class Log:
     opened: tuple[int, int, int] | None = None
     """Producer, first offset and count of records of a transaction that has not ended."""
 
-    def last_stable(self, now_ms: int) -> int:
-        """Where committed records may be read to: below the log's start where that is inside a
-        batch of the open transaction, or behind it."""
+    def last_stable(self, now_ms: int, *, is_old: bool = False) -> int:
+        """Where committed records may be read to. Retention may move the log's start behind the
+        first offset of the open transaction. Old brokers forget a transaction all of whose records
+        are gone. Newer ones do not, and where the log begins inside a batch, they say that
+        committed records end where that batch begins."""
         end = self.high_watermark(now_ms)
         if self.opened is None:
             return end
-        at = max(self.opened[1], self.start)
+        _, first, count = self.opened
+        if is_old:
+            return end if self.start >= first + count else min(end, max(first, self.start))
+        at = max(first, self.start)
         return min(end, next((e.base for e in self.entries if e.base <= at < e.until), at))
 
     def high_watermark(self, now_ms: int) -> int:
