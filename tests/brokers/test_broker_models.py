@@ -51,7 +51,7 @@ from tests.simulation.rocketmq import RocketmqCluster as RocketmqModel
 pytestmark = pytest.mark.brokers
 FEW = range(2)
 FIRST = int(os.environ.get("RANGELAND_SEED", "0"))
-MANY = range(FIRST, FIRST + int(os.environ.get("RANGELAND_RUNS", "100")))
+MANY = range(FIRST, FIRST + int(os.environ.get("RANGELAND_RUNS", "60")))
 STEPS = 12
 MODEL = "model"
 Kafka = KafkaCluster | KafkaZooKeeperCluster
