@@ -3,9 +3,9 @@
 What is written, deleted and created again happens to both; then the product's own sessions ask
 both the same questions, and their answers must be the same: metadata, offsets, offsets for times
 that lie between two steps, ends of epochs, and fetches at any offset and of any size, also of
-partitions and topics that are not there. A fetch is compared as its verdict, the end that may be
-read, the bytes where they can be the same, and the decoded rows and classes. Ids, addresses and
-times of records may differ.
+partitions and topics that are not there. A fetch is compared as the meaning of its code, the end
+that may be read, the bytes where they can be the same, and the decoded rows and classes. Ids,
+addresses and times of records may differ.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Side:
         self.aborted.clear()
         view = ask_leaders(self.pool, [topic], self.pool.settings.seeds).topics[topic]
         leaders = {p: at for p, at in sorted(view.leaders.items()) if at.address is not None}
-        found: dict[str, Any] = {"topic": (view.verdict.name, view.is_unknown, len(leaders))}
+        found: dict[str, Any] = {"topic": (view.meaning.name, view.is_unknown, len(leaders))}
         if leaders:
             found["incarnation"] = self._incarnation(leaders)
         for partition, leader in leaders.items():
@@ -184,7 +184,7 @@ class Side:
                 found[f"{name} {kind}"] = "closed"
                 continue
             for answer in self._dialect.read_offsets(answers).values():
-                found[f"{name} {kind}"] = (answer.verdict.name, answer.offset, answer.is_exact)
+                found[f"{name} {kind}"] = (answer.meaning.name, answer.offset, answer.is_exact)
         for epoch in asked.epochs:
             questions = self._dialect.ask_epochs({partition: leader}, {partition: epoch})
             ends = self._dialect.read_epochs(self._call(leader, questions))
@@ -233,14 +233,14 @@ class Side:
 
     def _led(self, leaders: Leaders) -> int:
         """Of how many of these partitions the leaders know the end."""
-        verdicts = []
+        meanings = []
         for partition, leader in leaders.items():
             if leader.address is not None:
                 one = {partition: leader}
                 asked = self._dialect.ask_offsets(one, Latest(), Isolation.READ_UNCOMMITTED)
                 answer = self._dialect.read_offsets(self._call(leader, asked))[partition]
-                verdicts.append(answer.verdict)
-        return verdicts.count(ErrorMeaning.OK)
+                meanings.append(answer.meaning)
+        return meanings.count(ErrorMeaning.OK)
 
     def stored(self, topic: str, number: int, offset: int) -> bytes:
         """What the log has from this offset on."""
@@ -271,9 +271,9 @@ class Side:
         return self._dialect.read_records(answers, wanted, asked.isolation)
 
     def _shown(self, part: FetchedPartition, offset: int, asked: Asked) -> tuple[Any, ...]:
-        """The verdict; where records may be read to; how many bytes there are, and their checksum;
-        the next offset; what became of those before it; and the rows from the offset on."""
-        shown: tuple[Any, ...] = (part.verdict.name, part.readable_end)
+        """The meaning of its code; where records may be read to; how many bytes there are, and
+        their checksum; the next offset; what became of those before it; and the rows from the offset on."""
+        shown: tuple[Any, ...] = (part.meaning.name, part.readable_end)
         if self._has_bytes:
             shown += (len(part.records), zlib.crc32(part.records))
         if part.is_empty:
