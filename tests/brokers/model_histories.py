@@ -272,7 +272,8 @@ class Side:
 
     def _shown(self, part: FetchedPartition, offset: int, asked: Asked) -> tuple[Any, ...]:
         """The meaning of its code; where records may be read to; how many bytes there are, and
-        their checksum; the next offset; what became of those before it; and the rows from the offset on."""
+        their checksum; the next offset; what became of those before it; and the rows from the
+        offset on."""
         shown: tuple[Any, ...] = (part.meaning.name, part.readable_end)
         if self._has_bytes:
             shown += (len(part.records), zlib.crc32(part.records))
