@@ -1,8 +1,8 @@
-"""Every error of this library, in one file.
+"""The errors that a command can end with.
 
-Every class answers three questions for the person or the scheduler that sees it: is my data
-safe, may I retry, who has to act. The answers are class attributes, so that the command line, the
-ledger and the documentation can print them without parsing text.
+Each answers three questions for the person or the scheduler that sees it: is my data safe, may I
+retry, who has to act. A class has the usual answers, which the documentation repeats; where more is
+known, an error gets its own (``answering``).
 
 Only ``wording`` is imported here. A foreign exception never leaves the package it was raised in:
 it is turned into one of these. An error carries its facts by name, for display and JSON; what
@@ -17,10 +17,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from rangeland.wording import ended, sentence
+from rangeland.wording import counted, ended, sentence
 
-ALL_OR_NOTHING = "all of this run was landed or nothing of it, never a part"
+ALL_OR_NOTHING = (
+    "either all rows of the plan were landed or none: the next run finds out which, and lands "
+    "nothing twice"
+)
 """For errors that may have come between the commit and its confirmation."""
+PLAN_STAYS = "nothing of this run was landed; its plan is in the ledger for the next run to finish"
+"""For errors that are usually found before anything is written, and were found while reading."""
+WITH_ROOM = "yes, once there is room again"
+CLUSTER_OPERATOR = "the operator of the Spark cluster"
 
 
 class RangelandError(Exception):
@@ -28,12 +35,13 @@ class RangelandError(Exception):
 
     ``what`` names the things involved (partition, offsets, file, broker). ``facts`` are
     plain JSON values, for machines; the sentence repeats those that matter to a person.
+    ``data``, ``retry`` and ``acts`` answer the three questions.
     """
 
     exit_code: ClassVar[int] = 70
-    data: ClassVar[str] = "nothing of this run was landed"
-    retry: ClassVar[str] = "no"
-    acts: ClassVar[str] = "us"
+    data: str = "nothing of this run was landed"
+    retry: str = "no"
+    acts: str = "the maintainers of Rangeland: report it, with the message and its facts"
 
     def __init__(self, what: str, *, why: str = "", do: str = "", **facts: Any) -> None:
         self.what = what
@@ -49,6 +57,20 @@ class RangelandError(Exception):
         """The same error as one of this class. What is given replaces what it had."""
         known = error.facts | facts
         return cls(what or error.what, why=why or error.why, do=do or error.do, **known)
+
+    def answering(self, *, data: str = "", retry: str = "", acts: str = "") -> Self:
+        """This error, with other answers than its class has."""
+        for name, answer in (("data", data), ("retry", retry), ("acts", acts)):
+            if answer:
+                setattr(self, name, answer)
+        return self
+
+    def after_landing(self, plans: int) -> Self:
+        """This error, of a command that had landed other plans before."""
+        if not plans:
+            return self
+        done = f"{counted(plans, 'plan')} had been landed completely"
+        return self.answering(data=f"{done}; after that, {self.data}")
 
     def __str__(self) -> str:
         """All of it, beginning without a capital letter, for use within another message."""
@@ -67,13 +89,14 @@ class RangelandError(Exception):
         return f"{statement} {sentence(self.do, is_advice=True)}" if self.do else statement
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.what, self.why, self.do, self.facts))
+        own = {name: vars(self)[name] for name in ("data", "retry", "acts") if name in vars(self)}
+        return (_rebuild, (type(self), self.what, self.why, self.do, self.facts), own)
 
 
 def error_json(error: RangelandError) -> dict[str, Any]:
     """The error with its exit code, facts, and what it means for data, retries and people."""
     return {
-        "error": type(error).__name__,
+        "error": public_name(error),
         "message": error.message,
         "exit": error.exit_code,
         "data": error.data,
@@ -81,6 +104,11 @@ def error_json(error: RangelandError) -> dict[str, Any]:
         "acts": error.acts,
         "facts": error.facts,
     }
+
+
+def public_name(error: RangelandError) -> str:
+    """The name of its class, or of the one that it is derived from here."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
 
 
 def _rebuild(
@@ -135,7 +163,7 @@ class StorageFailed(RangelandError):
     """The table's store failed to write or read: disk full, I/O error, file missing."""
 
     exit_code = 75
-    retry = "yes, once there is room again"
+    retry = "yes, once the store works again"
     acts = "the store's operator"
 
 
@@ -248,7 +276,7 @@ class RangeLost(RangelandError):
     exit_code = 66
     data = "nothing of this run was landed; this log no longer has the lost offsets"
     retry = "no, it would fail again"
-    acts = "a person decides: skip and record the loss, or restore the log"
+    acts = "the owner of the job, who decides: skip and record the loss, or restore the log"
 
     @property
     def losses(self) -> tuple[Mapping[str, Any], ...]:
@@ -260,8 +288,8 @@ class Conflict(RangelandError):
     """The state has changed: another run, backfill or restore is in the way."""
 
     exit_code = 73
-    data = "what is in the table stays as it is"
-    retry = "after checking the status"
+    data = "nothing of this run was landed, and rows that are in the table stay as they are"
+    retry = "not before what is in the way is resolved; `rangeland status JOB.yaml` shows it"
     acts = "the operator"
 
 

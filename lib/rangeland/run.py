@@ -224,30 +224,34 @@ class Runner:
     # --- the loop ---------------------------------------------------------------------
 
     def run(self) -> RunResult:
-        return self._claimed(lambda: self._recording_loss(self._land))
+        return self._claimed(lambda: self._explaining(self._land))
 
-    def _recording_loss(self, work: Callable[[], _Done]) -> _Done:
-        """Records in the ledger, if there is one, the loss that ends a run. Backfills only raise
-        the error."""
-        if self.kind is not PlanKind.RUN:
-            return work()
+    def _explaining(self, work: Callable[[list[CommittedPlan]], _Done]) -> _Done:
+        """Does the ``work``, which adds the plans that it finishes to a list. An error that ends it
+        says which of them are landed; a loss that ends a run is recorded in the ledger, if there
+        is one."""
+        finished: list[CommittedPlan] = []
         try:
-            return work()
-        except (RangeLost, BadRecord) as error:
-            ids = {partition: log.leader.topic_id for partition, log in self.planner.logs.items()}
-            found = losses_in(error)
-            try:
-                self._record([replace(x, topic_id=ids.get(x.partition)) for x in found])
-            except RangelandError as other:
-                self._warn(f"the loss could not be recorded in the ledger: {other}")
-            raise
+            return work(finished)
+        except RangelandError as error:
+            if self.kind is PlanKind.RUN and isinstance(error, RangeLost | BadRecord):
+                self._record_loss(error)
+            landed = sum(1 for plan in finished if plan.outcome.ranges)
+            raise error.after_landing(landed) from error.__cause__
+
+    def _record_loss(self, error: RangeLost | BadRecord) -> None:
+        ids = {partition: log.leader.topic_id for partition, log in self.planner.logs.items()}
+        found = losses_in(error)
+        try:
+            self._record([replace(x, topic_id=ids.get(x.partition)) for x in found])
+        except RangelandError as other:
+            self._warn(f"the loss could not be recorded in the ledger: {other}")
 
     def _record(self, seen: Sequence[Loss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.identity.landed_sequence(self.job.application) + 1
         self.target.note(sequence, seen, seen_at_ms)
 
-    def _land(self) -> _Done:
-        finished: list[CommittedPlan] = []
+    def _land(self, finished: list[CommittedPlan]) -> _Done:
         outrun: tuple[Range, ...] = ()
         lost_races = turn = 0
         while lost_races < MAX_ROUNDS:  # rounds that finish a plan do not count
@@ -305,9 +309,9 @@ class Runner:
             raise Conflict(
                 f"the plan belongs to the job {plan.job}, the job file to {self.job.job}"
             )
-        return self._claimed(lambda: self._recording_loss(lambda: self._apply(plan, seen)))
+        return self._claimed(lambda: self._explaining(partial(self._apply, plan, seen)))
 
-    def _apply(self, plan: Plan, seen: Sequence[Loss]) -> _Done:
+    def _apply(self, plan: Plan, seen: Sequence[Loss], finished: list[CommittedPlan]) -> _Done:
         """The losses are recorded before the plan is entered, so that a driver that finds the plan
         entered has nothing left to record."""
         self.refuse_disagreement()
@@ -315,7 +319,7 @@ class Runner:
             return [self.committer.finish(same.plan, same, recovered=True)], None
         if plan.columns != self.reading.columns_to_add():
             raise outdated(plan, "it was made for rows with other columns")
-        finished = self._finish_prepared()
+        self._finish_prepared(finished)
         unfinished = self.target.history.unfinished()
         standing = self.target.history.standing(plan.application)
         refuse_outdated(plan, unfinished, standing)
@@ -335,15 +339,13 @@ class Runner:
             return [*finished, self.committer.finish(same.plan, same, recovered=True)], None
         raise outdated(plan, "another plan was entered at the same time")
 
-    def _finish_prepared(self) -> list[CommittedPlan]:
+    def _finish_prepared(self, finished: list[CommittedPlan]) -> None:
         """Commits what is prepared: a plan that was made since counts it as landed."""
-        finished: list[CommittedPlan] = []
         while unfinished := [u for u in self.target.history.unfinished() if u.outcome is not None]:
             first = unfinished[0]
             finished.append(self.committer.finish(first.plan, first, recovered=True))
             self.target.refresh()
             self.refuse_disagreement()
-        return finished
 
     def _entered(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
         """The same plan, if it is in the ledger already."""

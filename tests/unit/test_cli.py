@@ -290,7 +290,7 @@ def test_a_jvm_that_has_gone_is_worth_another_try(runs: Runs, job: str, called: 
     answer = json.loads(out)
     assert (code, answer["error"]) == (75, "EngineFailed")
     assert answer["message"].startswith("The JVM that runs Spark has gone: ")
-    assert answer["data"] == "all of this run was landed or nothing of it, never a part"
+    assert answer["data"] == errors.ALL_OR_NOTHING
 
 
 @pytest.mark.parametrize(

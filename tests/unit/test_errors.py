@@ -63,6 +63,30 @@ def test_every_class_says_if_data_is_safe_if_to_retry_and_who_acts(
     assert cls.__doc__
 
 
+def test_an_error_has_answers_of_its_own_where_more_is_known() -> None:
+    error = errors.StorageFailed("the disk is full").answering(retry=errors.WITH_ROOM)
+    back = pickle.loads(pickle.dumps(error))
+    assert (back.retry, back.acts) == (errors.WITH_ROOM, errors.StorageFailed.acts)
+    assert errors.error_json(back)["retry"] == "yes, once there is room again"
+    assert errors.StorageFailed("another").retry == "yes, once the store works again"
+
+
+def test_an_error_after_landings_says_that_they_are_landed() -> None:
+    error = errors.RangeLost("orders/0 [0, 5)")
+    assert error.after_landing(0).data == errors.RangeLost.data
+    assert error.after_landing(2).data == (
+        "2 plans had been landed completely; after that, nothing of this run was landed; this log "
+        "no longer has the lost offsets"
+    )
+
+
+def test_people_see_the_names_of_errors_that_the_runbook_has() -> None:
+    class Internal(errors.Unreachable):
+        """Derived elsewhere, for callers that tell it apart."""
+
+    assert errors.error_json(Internal("x"))["error"] == "Unreachable"
+
+
 @pytest.mark.parametrize(
     ("what", "why", "do", "sentence"),
     [

@@ -19,7 +19,7 @@ from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.quarantine_table import Quarantine, QuarantinedBatch, Wanted
 from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
-from rangeland.errors import Conflict, StorageFailed
+from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing import redrive
@@ -161,7 +161,7 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
     assert found is not None
     assert {index: one.records for index, one in found.items()} == {0: b"newer", 1: b"newer"}
     assert target.read == [ten(0), ten(0)]
-    with pytest.raises(StorageFailed, match="no bytes of"):
+    with pytest.raises(Conflict, match="no bytes of"):
         redrive.settings_of(cast(Job, JOB), plan(ten(30)), cast(LandingTarget, target), None)
 
 
@@ -341,7 +341,7 @@ class _Still:
 
 
 def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
-    finished, found = Turning(plans=3 * run.MAX_ROUNDS)._land()
+    finished, found = Turning(plans=3 * run.MAX_ROUNDS)._land([])
     assert len(finished) == 3 * run.MAX_ROUNDS
     assert found is not None
     assert found.is_empty
@@ -358,10 +358,10 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
         return make()
 
     driver.draft = draft  # type: ignore[method-assign]
-    assert len(driver._land()[0]) == 3
+    assert len(driver._land([])[0]) == 3
 
 
 def test_who_is_outrun_again_and_again_gives_up() -> None:
-    assert len(Turning(1, outrun=run.MAX_ROUNDS - 1)._land()[0]) == 1
+    assert len(Turning(1, outrun=run.MAX_ROUNDS - 1)._land([])[0]) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
-        Turning(1, outrun=run.MAX_ROUNDS)._land()
+        Turning(1, outrun=run.MAX_ROUNDS)._land([])

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from rangeland.cli.stop_signals import StopSignals
-from rangeland.errors import RangelandError, UsageError, error_json
+from rangeland.errors import RangelandError, UsageError, error_json, public_name
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
 from rangeland.spark.gateway import end_jvm, let_jvm_end
 from rangeland.spark.unexpected_errors import unexpected_error
@@ -96,7 +96,7 @@ class CommandOutput:
         if self.debug and not self._logs_json:
             traceback.print_exception(error, file=sys.stderr)
         if self._logs_json and (self.debug or not self.json):
-            fields = {"error": type(error).__name__, "exit": error.exit_code}
+            fields = {"error": public_name(error), "exit": error.exit_code}
             logger.error(error.message, extra=fields, exc_info=error if self.debug else None)
         if self.json:
             self._print_json(error_json(error))

@@ -33,7 +33,13 @@ from rangeland.delta.partition_values import Values, folder, split, with_compute
 from rangeland.delta.store_access import StoreSettings, has_folders, open_store
 from rangeland.delta.table_constraints import refuse_nulls
 from rangeland.delta.table_metadata import TableLayout
-from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused
+from rangeland.errors import (
+    WITH_ROOM,
+    JobFileError,
+    RangelandError,
+    StorageFailed,
+    TableRefused,
+)
 from rangeland.model import DataFile
 
 ROW_GROUP_BYTES = 64 << 20
@@ -335,7 +341,8 @@ def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErro
         return TableRefused(what, why=reason, do=do, **facts)
     if error.errno == errno.ENOSPC:
         why = f"no room for the next {size_bytes} bytes on the table's store"
-        return StorageFailed(what, why=why, do="Make room and run again", **facts)
+        full = StorageFailed(what, why=why, do="Make room and run again", **facts)
+        return full.answering(retry=WITH_ROOM)
     return StorageFailed(
         what, why=str(error), do="Check that the table's store is up, then run again", **facts
     )

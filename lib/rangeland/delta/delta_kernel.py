@@ -40,7 +40,7 @@ from rangeland.delta.table_metadata import (
     TableMetadata,
 )
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
-from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
+from rangeland.errors import ALL_OR_NOTHING, Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.spark_jvm import jvm_of
 from rangeland.model import DataFile
 
@@ -256,6 +256,8 @@ class DeltaKernel:
             fields |= {"version": done.version, "files": len(files), "removed": len(removed)}
             logger.info("Committed a transaction", extra=fields)
             return done
+        except StorageFailed as error:
+            raise error.answering(data=ALL_OR_NOTHING) from error.__cause__
         except java_errors.StaleTransaction:
             logger.info("Found this transaction committed by another driver", extra=fields)
             seen = self._loaded(where)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rangeland.errors import (
+    WITH_ROOM,
     Bug,
     Conflict,
     RangelandError,
@@ -115,7 +116,8 @@ def _refused_by_store(what: str, reason: str, chain: Chain) -> RangelandError | 
     names = [name.rsplit(".", 1)[-1] for name, _ in chain]
     text = " ".join(message.lower() for _, message in chain if message)
     if any(phrase in text for phrase in _FULL):
-        return StorageFailed(what, why=reason, do="Make room in the table's store and run again")
+        full = StorageFailed(what, why=reason, do="Make room in the table's store and run again")
+        return full.answering(retry=WITH_ROOM)
     if any(n in names for n in _DENIED_CLASSES) or any(phrase in text for phrase in _DENIED):
         return TableRefused(what, why=reason, do=_remedy_for_denial(chain))
     if "UnknownStoreException" in names:

@@ -23,13 +23,16 @@ from rangeland.delta.table_commit import (
 )
 from rangeland.delta.table_metadata import AddedFile, Function, TableLayout
 from rangeland.errors import (
+    PLAN_STAYS,
     BadRecord,
     Conflict,
+    JobFileError,
     RangelandError,
     RangeLost,
     StorageFailed,
     TableRefused,
     TransformFailed,
+    UsageError,
 )
 from rangeland.landing.constraint_check import ConstraintCheck
 from rangeland.landing.job_history import UnfinishedPlan
@@ -83,6 +86,8 @@ class PlanCommitter:
         driver that has entered it: others have not asked for it, and go on."""
         try:
             return self._finish(plan, left, recovered=recovered)
+        except (JobFileError, UsageError) as error:
+            raise error.answering(data=PLAN_STAYS) from error.__cause__
         except _PERMANENT as error:
             if not recovered or not _may_be_given_up(plan, error):
                 raise

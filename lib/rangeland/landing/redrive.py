@@ -19,7 +19,7 @@ from rangeland.decode.payload.confluent_framing import count_schema_ids
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_catalogue import LONG_AGO, TopicField
 from rangeland.delta.quarantine_table import QuarantinedBatch
-from rangeland.errors import BadRecord, StorageFailed
+from rangeland.errors import BadRecord, Conflict
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.fetch.typed_chunks import decodable
 from rangeland.job import Job
@@ -70,7 +70,7 @@ def in_quarantine(
     job: Job, target: LandingTarget, row_format: RowFormat | None
 ) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each decoded as a
-    trial. Raises StorageFailed where kept bytes are gone."""
+    trial. Raises Conflict where kept bytes are gone."""
     return sorted(_tried(job, target, row_format), key=lambda one: one.batch.range)
 
 
@@ -93,7 +93,7 @@ def _tried(
                 yield QuarantinedRange(tried, isolation, why, tags)
     if left:
         application, sequence, where = min(left, key=str)
-        raise StorageFailed(
+        raise Conflict(
             f"the quarantine has no bytes of {where}",
             why=f"{application} {sequence} put them there",
             do="restore the folder _rangeland/quarantine beside the table's files",
@@ -281,7 +281,7 @@ def settings_of(
         kept |= {s.index: batch.kept for s in inside(batch.range)}
     for s in pieces:
         if s.index not in kept:
-            raise StorageFailed(
+            raise Conflict(
                 f"the quarantine has no bytes of {s}",
                 do="restore the folder _rangeland/quarantine beside the table's files",
             )

@@ -20,7 +20,7 @@ from rangeland.decode.payload.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.table_commit import missing_files
 from rangeland.delta.table_path import TablePath
-from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused
+from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
 from rangeland.fetch.throttle import shared_rates
 from rangeland.job.connection_settings import cluster_settings, login_packages, with_cleanup
 from rangeland.landing.landing_context import LandingContext
@@ -74,14 +74,17 @@ class SliceReader:
     def read(self, plan: Plan, *, is_new: bool, after: LogChange | None = None) -> PlanReceipts:
         """All slices of a plan, from logs that have not changed meanwhile. Where one has, and the
         policy goes on, all is read once more ``after`` that: readers then see the loss before they
-        begin. Raises RangeLost for losses, and LogChange where a log keeps changing."""
+        begin. Raises RangeLost for losses, and Unreachable where a log keeps changing."""
         if after is None:
             try:
                 return self._read_confirmed(plan, None, is_new=is_new)
             except LogChange as change:
                 after = change
         self._warn(f"{after.what}; it is read once more")
-        return self._read_confirmed(plan, after, is_new=False)
+        try:
+            return self._read_confirmed(plan, after, is_new=False)
+        except LogChange as change:
+            raise Unreachable.of(change) from None
 
     def _read_confirmed(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
         before = self._before(plan)

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from rangeland.errors import RangelandError
+from rangeland.errors import RangelandError, public_name
 from rangeland.render.text_drawing import facts, safe_text
 from rangeland.wording import sentence
 
@@ -21,6 +21,6 @@ def error_picture(error: RangelandError) -> RenderableType:
     answers = [("why", sentence(error.why)), ("do", do), ("data", error.data)]
     answers += [("retry", error.retry), ("who acts", error.acts)]
     grid = facts((name, answer) for name, answer in answers if answer)
-    title = Text(f"{type(error).__name__}, exit {error.exit_code}", "bold red")
+    title = Text(f"{public_name(error)}, exit {error.exit_code}", "bold red")
     content = Group(safe_text(sentence(error.what), "bold"), Text(), grid)
     return Panel(content, title=title, title_align="left", border_style="red")

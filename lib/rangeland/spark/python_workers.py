@@ -20,7 +20,7 @@ from pyspark import InheritableThread
 
 from rangeland.decode import kernel_error
 from rangeland.dialects.dialect import dialect_names
-from rangeland.errors import JobFileError, RangelandError, UsageError
+from rangeland.errors import CLUSTER_OPERATOR, JobFileError, RangelandError, UsageError
 
 # What tasks import, in the order to fix it. Each may fail on its own.
 PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
@@ -148,7 +148,7 @@ def check_workers(found: Sequence[Found]) -> None:
                     why="plans and receipts pass between them and must mean the same",
                     do="Ship the driver's own package, and use a cluster of the driver's Spark",
                     host=worker["host"],
-                )
+                ).answering(acts=CLUSTER_OPERATOR)
         if worker["kernel"]:
             raise _cannot_decode(worker["kernel"], [w["host"] for w in found if w["kernel"]])
 
@@ -158,10 +158,10 @@ def _cannot_decode(why: str, hosts: Sequence[str]) -> UsageError:
         f"the Python workers on {', '.join(sorted(set(hosts)))} have no compiled kernel, so they "
         "cannot decode records",
         why=why,
-        do="Install rangeland with pip on their platform and add the library that this compiles "
-        "to the archive that is sent to the workers",
+        do="Install rangeland with pip on a machine of their platform, which compiles it, and ship "
+        "that: `rangeland submit JOB.yaml --env packed`",
         hosts=sorted(set(hosts)),
-    )
+    ).answering(acts=CLUSTER_OPERATOR)
 
 
 def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
@@ -183,7 +183,7 @@ def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
         hosts=sorted(set(hosts)),
         missing=names,
         python=worker["python"],
-    )
+    ).answering(acts=CLUSTER_OPERATOR)
 
 
 def worker_failure(text: str) -> RangelandError | None:
@@ -197,14 +197,14 @@ def worker_failure(text: str) -> RangelandError | None:
             do=f"install {absent[1].split('.')[0]} for the workers' Python on every host, ship it "
             f"with --py-files, or ship a Python: {SHIPPING}",
             module=absent[1],
-        )
+        ).answering(acts=CLUSTER_OPERATOR)
     if other := re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+)", text):
         return JobFileError(
             f"the Python of the workers{where} is of another version than the driver's",
             why=other[1],
             do="Set spark.pyspark.python to a Python of the driver's version, "
             f"or ship one: {SHIPPING}",
-        )
+        ).answering(acts=CLUSTER_OPERATOR)
     if program := re.search(r'Cannot run program "([^"]+)"', text):
         return JobFileError(
             f"the Python of the workers{where} cannot be started",
@@ -212,5 +212,5 @@ def worker_failure(text: str) -> RangelandError | None:
             do="Set spark.pyspark.python to the Python that the executors' hosts have, "
             f"or ship one: {SHIPPING}",
             python=program[1],
-        )
+        ).answering(acts=CLUSTER_OPERATOR)
     return None

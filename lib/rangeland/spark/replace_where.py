@@ -14,7 +14,7 @@ from typing import Any
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.column_mapping import shown_schema, stored_schema
 from rangeland.delta.table_path import TablePath
-from rangeland.errors import Conflict, RangelandError, StorageFailed
+from rangeland.errors import ALL_OR_NOTHING, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal
@@ -153,7 +153,8 @@ def _translated(error: Exception, path: str) -> RangelandError:
     names = f"{type(error).__name__} {text}"
     if any(name in names for name in CONFLICTS):
         return Conflict(f"replacing rows of {path}", why=f"another writer has changed them: {text}")
-    return StorageFailed(f"replacing rows of {path}", why=text)
+    failed = StorageFailed(f"replacing rows of {path}", why=text)
+    return failed.answering(data=ALL_OR_NOTHING)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,127 @@
+"""What an error says of the data where its class alone could not know."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rangeland import run
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.table_snapshot import Snapshot
+from rangeland.errors import (
+    ALL_OR_NOTHING,
+    CLUSTER_OPERATOR,
+    PLAN_STAYS,
+    Conflict,
+    JobFileError,
+    RangelandError,
+    StorageFailed,
+    Unreachable,
+)
+from rangeland.landing.committer import CommittedPlan, PlanCommitter
+from rangeland.landing.log_confirmation import LogChange
+from rangeland.landing.slice_reader import SliceReader
+from rangeland.planning.plan import PlanKind
+from rangeland.spark.python_workers import check_workers, worker_failure
+
+
+def _plan_with(ranges: int) -> CommittedPlan:
+    found = SimpleNamespace(outcome=SimpleNamespace(ranges=[object()] * ranges))
+    return cast(CommittedPlan, found)
+
+
+def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_landed() -> None:
+    runner = run.Runner.__new__(run.Runner)
+    runner.kind = PlanKind.BACKFILL
+
+    def work(finished: list[CommittedPlan]) -> Any:
+        finished += [_plan_with(2), _plan_with(0)]  # the second was given up: nothing landed
+        raise Conflict("another plan is in the way")
+
+    with pytest.raises(Conflict) as caught:
+        runner._explaining(work)
+    assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
+
+
+def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_through(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = DeltaKernel.__new__(DeltaKernel)
+    table = SimpleNamespace(
+        path=str(tmp_path), version=3, transaction_version=lambda _: None, property=lambda _: None
+    )
+
+    def fails(*_: object) -> Any:
+        raise StorageFailed("committing", why="CommitStateUnknownException: no answer")
+
+    monkeypatch.setattr(kernel, "_loaded", lambda _: table)
+    monkeypatch.setattr(kernel, "_append", fails)
+    with pytest.raises(StorageFailed) as caught:
+        kernel.append(cast(Snapshot, table), (), ("rangeland/orders", 4))
+    assert caught.value.data == ALL_OR_NOTHING
+
+
+def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    committer = PlanCommitter.__new__(PlanCommitter)
+
+    def refused(*_: object, **__: object) -> Any:
+        raise JobFileError("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
+
+    monkeypatch.setattr(committer, "_finish", refused)
+    with pytest.raises(JobFileError) as caught:
+        committer.finish(cast(Any, None), None, recovered=False)
+    assert caught.value.data == PLAN_STAYS
+
+
+def test_a_log_that_keeps_changing_ends_in_an_error_that_the_runbook_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = SliceReader.__new__(SliceReader)
+    warned: list[str] = []
+    turns: list[bool] = []
+
+    def changes(*_: object, is_new: bool) -> Any:
+        turns.append(is_new)
+        raise LogChange("orders/0 has other records", why="epoch 3 ended at 7")
+
+    monkeypatch.setattr(reader, "_warn", warned.append, raising=False)
+    monkeypatch.setattr(reader, "_read_confirmed", changes)
+    with pytest.raises(Unreachable, match="epoch 3 ended at 7") as caught:
+        reader.read(cast(Any, None), is_new=True)
+    assert type(caught.value) is Unreachable
+    assert (turns, len(warned)) == ([True, False], 1)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "ModuleNotFoundError: No module named 'pyarrow.compute'",
+        "[PYTHON_VERSION_MISMATCH] Python in worker has different version",
+        'Cannot run program "/opt/python"',
+    ],
+)
+def test_what_workers_lack_is_mended_by_the_operator_of_their_cluster(report: str) -> None:
+    error = worker_failure(report)
+    assert isinstance(error, RangelandError)
+    assert error.acts == CLUSTER_OPERATOR
+
+
+def test_a_worker_without_the_kernel_is_not_the_mistake_of_who_runs_the_command() -> None:
+    import pyspark
+
+    from rangeland import __version__
+
+    worker = {
+        "host": "h1",
+        "python": "p",
+        "failed": {},
+        "kernel": "no file",
+        "rangeland": __version__,
+    }
+    with pytest.raises(RangelandError) as caught:
+        check_workers([worker | {"pyspark": pyspark.__version__}])
+    assert (caught.value.acts, caught.value.exit_code) == (CLUSTER_OPERATOR, 64)
