@@ -111,12 +111,14 @@ class Address:
 
 
 class VersionSupport(StrEnum):
-    """Whether a broker reports its API versions: an ``old`` one closes the connection when it is
-    asked, a ``mute`` one does not answer."""
+    """How a broker takes the request for its API versions, which old ones do not know."""
 
-    YOUNG = "young"
-    OLD = "old"
-    MUTE = "mute"
+    REPORTED = "reported"
+    """It answers with its versions."""
+    CLOSES = "closes"
+    """It closes the connection."""
+    SILENT = "silent"
+    """It does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,7 @@ class Survey:
 
     ``unreachable``: partitions without a leader, and why. ``brokers``: where brokers have names,
     those that answered; nothing is known about the partitions of the others. ``hidden``: topics
-    that do not exist or are not visible to this client. ``ages``: the version support of the
+    that do not exist or are not visible to this client. ``version_support``: that of the
     brokers that were connected to. ``cluster`` is None if no broker was asked."""
 
     taken_at_ms: int
@@ -247,7 +249,7 @@ class Survey:
     agreed: dict[Partition, str] = field(default_factory=dict)
     retention: dict[str, Retention] = field(default_factory=dict)
     expiring: dict[Partition, int] = field(default_factory=dict)
-    ages: dict[Address, VersionSupport] = field(default_factory=dict)
+    version_support: dict[Address, VersionSupport] = field(default_factory=dict)
     cluster: Cluster | None = None
 
 

@@ -216,7 +216,7 @@ def test_a_broker_that_says_nothing_to_an_opening_is_old_if_it_answers_as_the_ol
         ConnectionPool(settings_of(address, request_ms=1_000)) as brokers,
     ):
         brokers.call(address, question)
-        assert brokers.connect(address).age is not VersionSupport.YOUNG
+        assert brokers.connect(address).version_support is not VersionSupport.REPORTED
         assert asked == [API_VERSIONS, 1, 3, 3]
         asked.clear()
         brokers.drop(address)
@@ -224,7 +224,9 @@ def test_a_broker_that_says_nothing_to_an_opening_is_old_if_it_answers_as_the_ol
         assert asked == [1, 3, 3], "what it loses others' requests with is not asked again"
 
 
-@pytest.mark.parametrize(("kind", "age"), [(mute, VersionSupport.MUTE), (old, VersionSupport.OLD)])
+@pytest.mark.parametrize(
+    ("kind", "age"), [(mute, VersionSupport.SILENT), (old, VersionSupport.CLOSES)]
+)
 def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
     monkeypatch: pytest.MonkeyPatch, kind: Any, age: VersionSupport
 ) -> None:
@@ -244,12 +246,12 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
         }
         job = Job.parse(json.dumps(document))
         survey = job_survey.survey_of(job, SurveyRequest(("orders",)), settings=settings)
-        assert survey.ages == {address: age}
+        assert survey.version_support == {address: age}
         asked.clear()
         with ConnectionPool(pickle.loads(pickle.dumps(settings.knowing(survey)))) as brokers:
             brokers.call(address, question)
-            assert brokers.ages == survey.ages
-    assert asked == ([1, 3, 3] if age is VersionSupport.MUTE else [1, API_VERSIONS, 3])
+            assert brokers.version_support == survey.version_support
+    assert asked == ([1, 3, 3] if age is VersionSupport.SILENT else [1, API_VERSIONS, 3])
 
 
 def test_a_broker_that_was_young_is_waited_for_and_asked_nothing_else(
@@ -267,19 +269,19 @@ def test_a_broker_that_was_young_is_waited_for_and_asked_nothing_else(
     with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=30_000)) as brokers:
         brokers.connect(address)
         brokers.drop(address)
-        assert brokers.connect(address).age is VersionSupport.YOUNG
+        assert brokers.connect(address).version_support is VersionSupport.REPORTED
     assert asked == [API_VERSIONS, API_VERSIONS]
 
 
 def test_an_address_that_was_youngs_and_says_nothing_now_is_asked_for_its_age() -> None:
     asked: list[int] = []
     with peer(mute(asked)) as address:
-        known = Survey(0, {}, ages={address: VersionSupport.YOUNG})
+        known = Survey(0, {}, version_support={address: VersionSupport.REPORTED})
         with ConnectionPool(settings_of(address, request_ms=1_000).knowing(known)) as brokers:
             with pytest.raises(NoAnswer):
                 brokers.connect(address)
             assert asked == [API_VERSIONS]
-            assert brokers.connect(address).age is VersionSupport.MUTE
+            assert brokers.connect(address).version_support is VersionSupport.SILENT
 
 
 def test_the_age_is_asked_for_as_long_as_any_answer_is_waited_for(
@@ -318,7 +320,7 @@ def test_a_young_broker_that_is_slow_to_open_is_not_taken_for_an_old_one(
 
     with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=1_000)) as brokers:
         connection = brokers.connect(address)
-        assert connection.age is VersionSupport.YOUNG
+        assert connection.version_support is VersionSupport.REPORTED
         assert connection._session.versions[3] == (0, 13)  # type: ignore[attr-defined]
         rest = [API_VERSIONS] if closes_at_the_oldest else [3, API_VERSIONS]
         assert asked == [API_VERSIONS, 1, *rest]
@@ -334,9 +336,9 @@ def test_an_old_broker_that_was_upgraded_is_found_to_speak_by_now() -> None:
         peer(mute(asked), mute(asked), upgraded) as address,
         ConnectionPool(settings_of(address, request_ms=1_000)) as brokers,
     ):
-        assert brokers.connect(address).age is not VersionSupport.YOUNG
+        assert brokers.connect(address).version_support is not VersionSupport.REPORTED
         brokers.drop(address)
-        assert brokers.connect(address).age is VersionSupport.YOUNG
+        assert brokers.connect(address).version_support is VersionSupport.REPORTED
 
 
 def test_the_age_of_a_broker_shows_in_the_version_of_its_answer() -> None:
@@ -371,10 +373,10 @@ def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
         ConnectionPool(settings_of(address)) as brokers,
     ):
         brokers.call(address, question)
-        assert brokers.connect(address).age is not VersionSupport.YOUNG
+        assert brokers.connect(address).version_support is not VersionSupport.REPORTED
         brokers.drop(address)
         brokers.call(address, question)
-        assert brokers.connect(address).age is VersionSupport.YOUNG
+        assert brokers.connect(address).version_support is VersionSupport.REPORTED
 
 
 def test_one_that_is_upgraded_is_found_to_be_new_again() -> None:

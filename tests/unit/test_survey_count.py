@@ -71,13 +71,13 @@ class Cluster:
             1_000,
             logs,
             group_offsets=self.group_offsets,
-            ages={leader.address: VersionSupport.MUTE},
+            version_support={leader.address: VersionSupport.SILENT},
         )
 
     @contextmanager
     def join(self, job: Job, settings: Any, partitions: Any, *about: object) -> Iterator[None]:
         self.claimed = list(partitions)
-        self.known = settings.ages
+        self.known = settings.version_support
         self.clock.now += self.joining_s
         yield None
 
@@ -144,18 +144,18 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
 ) -> None:
     driver = Grouped(drivers.another())
     driver.run()
-    known = ((Address("b", 1), VersionSupport.MUTE),)
+    known = ((Address("b", 1), VersionSupport.SILENT),)
     assert cluster.known == known
     reading = test_landing_target.reading_of(driver.target)
     (entered,) = driver.landed
-    assert reading.cluster(entered).ages == ()
+    assert reading.cluster(entered).version_support == ()
     reading.survey = driver.reading.survey
-    assert reading.cluster(entered).ages == known
+    assert reading.cluster(entered).version_support == known
     # Without a group the tasks know it, too.
     alone = Grouped(drivers.another())
     alone.draft()
     assert alone.reading.survey is not None
-    assert alone.reading.survey.ages == dict(known)
+    assert alone.reading.survey.version_support == dict(known)
 
 
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
@@ -224,7 +224,7 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
     assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
     assert (made.plan.isolation, made.plan.tags) == left.read_filter
     assert [(s.isolation, s.tags) for s in read] == [left.read_filter]
-    assert [dict(s.ages) for s in read] == [{Address("b", 1): VersionSupport.MUTE}]
+    assert [dict(s.version_support) for s in read] == [{Address("b", 1): VersionSupport.SILENT}]
 
 
 def test_the_look_that_shows_schema_ids_makes_the_first_plan(
@@ -252,4 +252,4 @@ def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
 ) -> None:
     monkeypatch.setattr(reader, "survey_of", cluster.survey)
     _, settings, _ = reader.freeze(drivers.job)
-    assert dict(settings.ages) == {Address("b", 1): VersionSupport.MUTE}
+    assert dict(settings.version_support) == {Address("b", 1): VersionSupport.SILENT}

@@ -42,7 +42,7 @@ class BrokerConnection:
     """Connected and negotiated when constructed; not for several threads at once.
 
     Answers are returned in the order of the requests, whatever order they arrive in. After any
-    error it is closed for good. ``was`` is the broker's last known version support: an old broker
+    error it is closed for good. ``known`` is the broker's last known version support: an old broker
     is not tested again, and a young one that does not answer is busy. ``was_served``: these
     settings have worked before, so a closed connection is not a refusal. ``answers_plainly``: this
     address has answered without TLS before, so it is not tried with TLS."""
@@ -54,11 +54,11 @@ class BrokerConnection:
         settings: ClusterSettings,
         *,
         is_probe: bool = False,
-        was: VersionSupport | None = None,
+        known: VersionSupport | None = None,
         was_served: bool = False,
         answers_plainly: bool = False,
     ) -> None:
-        self.age = VersionSupport.YOUNG if was is None else was
+        self.version_support = VersionSupport.REPORTED if known is None else known
         self.address = address
         self._settings = settings
         self._dialect = dialect
@@ -75,7 +75,7 @@ class BrokerConnection:
         self._session = dialect.open_session(settings.client_id)
         self._stream = self._connect()
         try:
-            self._open(was)
+            self._open(known)
             self._stream.take_large_frames()
             if self._authentication is not None:
                 self._log_in_twice(self._authentication)
@@ -102,9 +102,9 @@ class BrokerConnection:
 
     # --- version negotiation -------------------------------------------------------------------
 
-    def _open(self, was: VersionSupport | None) -> None:
+    def _open(self, known: VersionSupport | None) -> None:
         try:
-            self._open_by_age(was)
+            self._open_with(known)
         except RemoteProtocolError as error:
             raise self._not_a_broker(error) from error
         except ConnectionLost:
@@ -112,17 +112,17 @@ class BrokerConnection:
         except Unreachable as error:  # it answered with an error that may pass
             raise ConnectionLost.of(error) from error
 
-    def _open_by_age(self, was: VersionSupport | None) -> None:
+    def _open_with(self, known: VersionSupport | None) -> None:
         try:
-            if was is VersionSupport.MUTE:
-                self._ask_age()
-            elif was is VersionSupport.OLD:
+            if known is VersionSupport.SILENT:
+                self._probe_versions()
+            elif known is VersionSupport.CLOSES:
                 self._open_with_oldest(self._session.skip_opening())
                 self._ask_again()
-            elif was is VersionSupport.YOUNG:
+            elif known is VersionSupport.REPORTED:
                 self._negotiate()
             else:
-                self._negotiate_or_ask_age()
+                self._negotiate_or_probe()
         except ConnectionClosed as closed:
             if self._may_want_tls and speaks_tls(self.address):
                 raise diagnosis.tls_port(self.address) from closed
@@ -136,7 +136,7 @@ class BrokerConnection:
             self._stream.send(question)
             question = self._session.negotiated(self._stream.receive(wait_ms))
 
-    def _negotiate_or_ask_age(self) -> None:
+    def _negotiate_or_probe(self) -> None:
         """A broker that does not answer may be busy, or too old for the negotiation."""
         if self._settings.sasl is not None or self._is_probe:
             self._negotiate()
@@ -147,24 +147,26 @@ class BrokerConnection:
         except NoAnswer:
             left_ms = max(self._settings.request_ms - wait_ms, wait_ms)
             self._connect_again()
-            self._ask_age(time.monotonic() + left_ms / 1000)
+            self._probe_versions(time.monotonic() + left_ms / 1000)
 
-    def _ask_age(self, deadline: float | None = None) -> None:
+    def _probe_versions(self, deadline: float | None = None) -> None:
         """By a request that old and young brokers answer differently, instead of the negotiation:
         if that gets no answer, other requests are lost with it. Only brokers from 4.0 on close the
         connection at the oldest request."""
-        self.age = VersionSupport.YOUNG
+        self.version_support = VersionSupport.REPORTED
         try:
             self._open_with_oldest(self._session.skip_opening(), deadline)
             self._stream.take_large_frames()
             self._stream.send(self._session.version_probe())
             answer = self._stream.receive(self._settings.request_ms, deadline)
-            self.age = (
-                VersionSupport.MUTE if self._session.is_too_old(answer) else VersionSupport.YOUNG
+            self.version_support = (
+                VersionSupport.SILENT
+                if self._session.is_too_old(answer)
+                else VersionSupport.REPORTED
             )
         except ConnectionClosed:
             self._connect_again()
-        if self.age is VersionSupport.YOUNG:
+        if self.version_support is VersionSupport.REPORTED:
             self._session = self._dialect.open_session(self._settings.client_id)
             self._negotiate()
 
@@ -172,7 +174,7 @@ class BrokerConnection:
         """A broker that closes may be too old for the negotiation, busy, or shutting down. It is
         old if it answers the oldest request and then, on the same connection, closes at the
         negotiation."""
-        self.age = VersionSupport.YOUNG
+        self.version_support = VersionSupport.REPORTED
         oldest = self._session.skip_opening()
         if not oldest or self._settings.sasl is not None:
             raise ConnectionClosed.of(closed, do=diagnosis.SILENT_CLOSE)
@@ -186,13 +188,13 @@ class BrokerConnection:
     def _ask_again(self) -> None:
         """Negotiates on a connection on which the oldest request was answered: a broker that
         closes it now is old, and one that does not has been upgraded."""
-        session, self.age = self._session, VersionSupport.YOUNG
+        session, self.version_support = self._session, VersionSupport.REPORTED
         self._session = self._dialect.open_session(self._settings.client_id)
         try:
             self._negotiate()
         except ConnectionClosed:
             self._session = session
-            self._is_known, self.age = True, VersionSupport.OLD
+            self._is_known, self.version_support = True, VersionSupport.CLOSES
             self._connect_again()
 
     def _open_with_oldest(self, oldest: bytes, deadline: float | None = None) -> None:
@@ -217,7 +219,7 @@ class BrokerConnection:
         self._early.clear()
         self._is_known = self._has_answered = False
         self._connect_again()
-        self._open(self.age)
+        self._open(self.version_support)
         self._stream.take_large_frames()
         try:
             self._log_in(authentication)

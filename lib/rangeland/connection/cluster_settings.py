@@ -70,7 +70,8 @@ class ClusterSettings:
     """``seeds`` are asked first; ``members`` are the brokers by name, where the cluster does not
     list them itself. ``rack``: the rack of this client. ``rates``: the bytes per second that one
     task may read from a broker, if limited. ``tags``: only messages with one of these are read,
-    all if empty. ``ages``: the known version support of brokers, which saves asking again."""
+    all if empty. ``version_support``: what is known of
+    it by broker, which saves asking again."""
 
     dialect: str
     seeds: tuple[Address, ...]
@@ -91,7 +92,7 @@ class ClusterSettings:
     kept: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)
     """Quarantined batches to read instead of a log, by slice; then no broker is asked."""
     tags: tuple[str, ...] = ()
-    ages: tuple[tuple[Address, VersionSupport], ...] = ()
+    version_support: tuple[tuple[Address, VersionSupport], ...] = ()
     compacted: tuple[str, ...] = ()
     """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers report."""
     asks_registry: bool = False
@@ -111,4 +112,4 @@ class ClusterSettings:
 
     def knowing(self, survey: Survey) -> ClusterSettings:
         """The same, with what a survey has found out about the brokers."""
-        return replace(self, ages=tuple(survey.ages.items()))
+        return replace(self, version_support=tuple(survey.version_support.items()))

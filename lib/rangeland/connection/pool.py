@@ -33,14 +33,14 @@ class ConnectionPool:
         self.dialect: Dialect = load_dialect(settings.dialect)
         self.requests = 0
         self._open: dict[Address, BrokerConnection] = {}
-        self._ages: dict[Address, VersionSupport] = dict(settings.ages)
+        self._version_support: dict[Address, VersionSupport] = dict(settings.version_support)
         self._served: set[Address] = set()
         self._closed = False
 
     @property
-    def ages(self) -> dict[Address, VersionSupport]:
+    def version_support(self) -> dict[Address, VersionSupport]:
         """The known version support of the brokers."""
-        return dict(self._ages)
+        return dict(self._version_support)
 
     @property
     def was_served(self) -> bool:
@@ -132,20 +132,20 @@ class ConnectionPool:
 
     def _opened(self, address: Address) -> BrokerConnection:
         """A broker's version support is remembered as long as it answers."""
-        was = self._ages.get(address)
+        known = self._version_support.get(address)
         try:
             connection = BrokerConnection(
                 address,
                 self.dialect,
                 self.settings,
-                was=was,
+                known=known,
                 was_served=self.was_served,
                 answers_plainly=address in self._served,
             )
         except (NoAnswer, ConnectionClosed):
-            self._ages.pop(address, None)  # another version may be running there now
+            self._version_support.pop(address, None)  # another version may be running there now
             raise
-        self._ages[address] = connection.age
+        self._version_support[address] = connection.version_support
         return connection
 
     def drop(self, address: Address) -> None:

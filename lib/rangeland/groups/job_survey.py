@@ -43,7 +43,7 @@ def survey_of(
                 wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
             survey = take_survey(brokers, wanted, backend=backend)
             cluster = job.source.called(survey.cluster)
-            return replace(survey, ages=brokers.ages, cluster=cluster)
+            return replace(survey, version_support=brokers.version_support, cluster=cluster)
     finally:
         if backend is not None:
             backend.close()
