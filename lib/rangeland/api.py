@@ -10,7 +10,8 @@ from typing import Any
 from rangeland import run as commands
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, jobs_of, run_all
-from rangeland.fleet.table_jobs import job_files, loaded
+from rangeland.fleet.job_folders import job_files
+from rangeland.fleet.table_jobs import loaded
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings, with_cleanup
 from rangeland.job.overrides import load_job
@@ -53,7 +54,7 @@ class FrozenPlan:
     def read(self, spark: Any) -> Any:
         """A data frame with the columns of the contract. Lands nothing."""
         parallelism = int(spark.sparkContext.defaultParallelism)
-        from rangeland.planning.slices import pack
+        from rangeland.planning.task_packing import pack
 
         tasks = pack(self.plan.slices, self.job.slices.target_bytes, parallelism)
         topics = {s.partition.topic for s in self.plan.slices}

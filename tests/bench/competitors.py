@@ -27,7 +27,7 @@ from rangeland.dataframe.reader import freeze
 from rangeland.decode.columns import row_schema
 from rangeland.delta.schema_compatibility import new_table
 from rangeland.job import Job
-from rangeland.planning.slices import pack
+from rangeland.planning.task_packing import pack
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.spark.executor_tasks import WriterSettings, land_slices
 from tests.bench.cpu_time import cpu_seconds

@@ -45,7 +45,8 @@ from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
 from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt, TaskResult
-from rangeland.planning.slices import Slicing, pack
+from rangeland.planning.slices import Slicing
+from rangeland.planning.task_packing import pack
 
 APPLICATION, TOPIC_ID = "rangeland/orders", "AAAAAAAAAAAAAAAAAAAAAA"
 SLICE_BYTES = 1 << 20

@@ -29,7 +29,8 @@ from rangeland.planning.intervals import Interval, merge, overlap, subtract, wid
 from rangeland.planning.limits import Limits, share_out
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
 from rangeland.planning.policy import Policy
-from rangeland.planning.slices import Slicing, cut, pack
+from rangeland.planning.slices import Slicing, cut
+from rangeland.planning.task_packing import pack
 from tests.examples import tried
 
 QUICK = tried(40)

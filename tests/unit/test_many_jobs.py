@@ -12,7 +12,7 @@ from rangeland.cli import command_line
 from rangeland.cli.many_jobs import ManyJobs, load_jobs
 from rangeland.errors import JobFileError, Unreachable, UsageError
 from rangeland.fleet import table_jobs
-from rangeland.fleet.table_jobs import job_files
+from rangeland.fleet.job_folders import job_files
 from rangeland.groups import broker_check
 from rangeland.job.overrides import load_job
 from rangeland.job.topic_tables import TableJob

@@ -13,8 +13,8 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import CleanupPolicy
-from rangeland.dialects.kafka import log_history
 from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka import topic_settings
 from rangeland.dialects.protocol_session import Question, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import offset_gaps, simple_consumer
@@ -185,11 +185,11 @@ def test_that_nobody_can_be_asked_now_is_tried_again_later(
     ],
 )
 def test_what_a_broker_says(answer: m.DescribeConfigsResponse, expected: CleanupPolicy) -> None:
-    assert log_history.read_cleanup([answer]) == expected
+    assert topic_settings.read_cleanup([answer]) == expected
 
 
 def test_who_may_not_ask_does_not_know() -> None:
-    found = log_history.read_cleanup([described("", error_code=29)])
+    found = topic_settings.read_cleanup([described("", error_code=29)])
     assert found.compacts is None
     assert "TOPIC_AUTHORIZATION_FAILED" in found.evidence
 

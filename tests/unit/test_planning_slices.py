@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from rangeland.model import Address, Leader, LogState, Partition, Range, Slice
-from rangeland.planning.slices import SMALLEST_SLICE_BYTES, Slicing, cut, pack
+from rangeland.planning.slices import SMALLEST_SLICE_BYTES, Slicing, cut
+from rangeland.planning.task_packing import pack
 
 UNIT = 10 * SMALLEST_SLICE_BYTES
 T0, T1 = Partition("t", 0), Partition("t", 1)

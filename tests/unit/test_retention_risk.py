@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.log_history import read_retention
+from rangeland.dialects.kafka.topic_settings import read_retention
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import FetchLimits, SendFetch
 from rangeland.model import (
@@ -30,7 +30,8 @@ from rangeland.planning.retention_risk import (
     reading_ms,
     speed_of,
 )
-from rangeland.planning.slices import Slicing, cut, pack
+from rangeland.planning.slices import Slicing, cut
+from rangeland.planning.task_packing import pack
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 B1 = Address("b1", 1)

@@ -30,9 +30,10 @@ from rangeland.dialects.rocketmq.requests import (
     read_offsets,
     read_records,
 )
-from rangeland.dialects.rocketmq.routes import is_system_topic, read_route
+from rangeland.dialects.rocketmq.routes import read_route
 from rangeland.dialects.rocketmq.session import RocketmqSession, signed
 from rangeland.dialects.rocketmq.stored_messages import next_offset
+from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.wire.framing import FrameReader, frame

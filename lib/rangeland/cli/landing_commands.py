@@ -276,7 +276,8 @@ def _make_empty_folder(out: Path) -> None:
 
 def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) -> None:
     """Applies each plan file of a folder, which ``plan --out`` has written."""
-    from rangeland.fleet.table_jobs import FailedFile, LoadedFile, files_in
+    from rangeland.fleet.job_folders import files_in
+    from rangeland.fleet.table_jobs import FailedFile, LoadedFile
     from rangeland.landing.plan_file import read_plan_file
 
     files: list[LoadedFile] = []

@@ -77,7 +77,8 @@ def load_jobs(
 
             return TableJob(job, text)
 
-    from rangeland.fleet.table_jobs import job_files, loaded
+    from rangeland.fleet.job_folders import job_files
+    from rangeland.fleet.table_jobs import loaded
 
     files, failed = loaded(job_files(paths), load, asks_cluster=asks_cluster)
     return many_jobs(files, failed, parallel)

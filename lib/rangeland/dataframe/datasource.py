@@ -113,7 +113,7 @@ class _Reader(DataSourceReader):
         self._logging = logging
 
     def partitions(self) -> Sequence[InputPartition]:
-        from rangeland.planning.slices import pack
+        from rangeland.planning.task_packing import pack
 
         tasks = pack(self._plan.slices, 128 << 20, self._pieces)
         # Spark asks for at least one partition, and an empty one reads nothing.

@@ -1,4 +1,4 @@
-"""Which jobs a command is about: job files, folders of them, and a job for each topic of a file
+"""Which jobs a command is about: those of job files, with a job for each topic of a file
 whose ``sink.table`` contains ``{topic}``.
 
 A topic that has a table is part of its job even when the cluster no longer has the topic: then
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.ledger_table import FOLDER as LEDGER_FOLDER
 from rangeland.delta.store_access import open_store
-from rangeland.errors import RangelandError, StorageFailed, UsageError
+from rangeland.errors import RangelandError, StorageFailed
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import wanted_of
@@ -35,8 +35,6 @@ from rangeland.job.value_parsers import TOPIC_FIELD
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.patterns import matching
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quoted
-
-JOB_FILES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,34 +53,6 @@ class LoadedFile:
     job: Job
     text: JobText
     topics: tuple[str, ...] | None = None
-
-
-def job_files(paths: Iterable[Path]) -> list[Path]:
-    """The job files among these; of a folder, all that it has itself, in the order of their names.
-    Raises UsageError for a folder without any, and for what does not exist: a command line that
-    is mistyped does nothing."""
-    found: list[Path] = []
-    for place, path in enumerate(paths, 1):
-        if path.is_dir():
-            found += files_in(path, JOB_FILES, "job files")
-        elif path.exists():
-            found.append(path)
-        else:
-            # `--set source.security.sasl.password hunter2` leaves a password over.
-            raise UsageError(
-                f"argument {place}, not repeated here, is neither a file nor a folder",
-                do="Name job files, or folders of them; write --set as --set A.B=C",
-            )
-    return list(dict.fromkeys(found))
-
-
-def files_in(folder: Path, suffixes: Collection[str], what: str) -> list[Path]:
-    """The files with one of these endings in a folder itself. Raises UsageError if it has none."""
-    inside = sorted(p for p in folder.iterdir() if p.suffix in suffixes and p.is_file())
-    if not inside:
-        endings = " or ".join(f"*{suffix}" for suffix in suffixes)
-        raise UsageError(f"the folder {folder} has no {what}", do=f"Name a folder with {endings}")
-    return inside
 
 
 def loaded(

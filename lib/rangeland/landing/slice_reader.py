@@ -35,7 +35,7 @@ from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.slice_receipt import Receipt, TaskResult
-from rangeland.planning.slices import pack
+from rangeland.planning.task_packing import pack
 from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.python_workers import start_workers

@@ -1,20 +1,18 @@
-"""Cuts ranges into slices and packs slices into tasks. Pure.
+"""Cuts ranges into slices. Pure.
 
-A large partition becomes many slices, so that one partition can use all cores; many small slices of
-one leader become one task, so that they share its requests. Cuts are made by offset in proportion
-to estimated bytes; they need not fall on batch boundaries, except where the log can only be cut at
-certain offsets.
+A large partition becomes many slices, so that one partition can use all cores. Cuts are made by
+offset in proportion to estimated bytes; they need not fall on batch boundaries, except where the
+log can only be cut at certain offsets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapreplace
 from itertools import pairwise
 from math import ceil
 
-from rangeland.model import Address, LogState, Partition, Range, Slice
+from rangeland.model import LogState, Partition, Range, Slice
 from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.retention_risk import RetentionRisk
 
@@ -107,44 +105,3 @@ def share_of(r: Range, start: int, end: int) -> int:
 
 def _nearest(borders: Sequence[int], wanted: int) -> int:
     return min(borders, key=lambda border: (abs(border - wanted), border))
-
-
-def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list[list[Slice]]:
-    """Tasks: lists of slices of the same leader, each list about ``target_bytes``.
-
-    Largest first onto the lightest task of its leader; the number of tasks of a leader is
-    what its bytes fill, but at least ``min_tasks`` over all leaders while there are slices
-    for them. Tasks come largest first, so that the last to start is the shortest; but first
-    of all come those with urgent slices, which are spread and read before others."""
-    by_leader: dict[Address | None, list[Slice]] = {}
-    for piece in slices:
-        by_leader.setdefault(piece.leader, []).append(piece)
-    groups = list(by_leader.values())
-    sizes = [sum(s.estimated_bytes for s in group) for group in groups]
-    counts = [
-        min(len(group), max(1, round(size / target_bytes)))
-        for group, size in zip(groups, sizes, strict=True)
-    ]
-    for _ in range(min(min_tasks, len(slices)) - sum(counts)):
-        open_ones = [i for i, group in enumerate(groups) if counts[i] < len(group)]
-        counts[max(open_ones, key=lambda i: sizes[i] / counts[i])] += 1
-    tasks: list[list[Slice]] = []
-    for group, count in zip(groups, counts, strict=True):
-        tasks += _spread(group, count)
-    return sorted(
-        tasks,
-        key=lambda task: (
-            not any(s.is_urgent for s in task),
-            -sum(s.estimated_bytes for s in task),
-        ),
-    )
-
-
-def _spread(group: Sequence[Slice], count: int) -> list[list[Slice]]:
-    tasks: list[list[Slice]] = [[] for _ in range(count)]
-    lightest = [(0, 0, number) for number in range(count)]  # bytes, slices and number: a heap
-    for piece in sorted(group, key=lambda s: (not s.is_urgent, -s.estimated_bytes, s.index)):
-        held_bytes, held, number = lightest[0]
-        tasks[number].append(piece)
-        heapreplace(lightest, (held_bytes + piece.estimated_bytes, held + 1, number))
-    return [sorted(task, key=lambda s: (not s.is_urgent, s.index)) for task in tasks if task]

@@ -12,6 +12,7 @@ from rangeland.dialects.kafka import (
     records,
     requests,
     sasl_login,
+    topic_settings,
 )
 from rangeland.dialects.kafka.session import KafkaSession
 
@@ -38,10 +39,10 @@ class KafkaDialect(Dialect):
     epoch_of = staticmethod(log_history.epoch_of)
     ask_transactions = staticmethod(log_history.ask_transactions)
     read_transactions = staticmethod(log_history.read_transactions)
-    ask_retention = staticmethod(log_history.ask_retention)
-    read_retention = staticmethod(log_history.read_retention)
-    ask_cleanup = staticmethod(log_history.ask_cleanup)
-    read_cleanup = staticmethod(log_history.read_cleanup)
+    ask_retention = staticmethod(topic_settings.ask_retention)
+    read_retention = staticmethod(topic_settings.read_retention)
+    ask_cleanup = staticmethod(topic_settings.ask_cleanup)
+    read_cleanup = staticmethod(topic_settings.read_cleanup)
 
     ask_records = staticmethod(requests.ask_records)
     read_records = staticmethod(requests.read_records)

@@ -1,4 +1,4 @@
-"""A log's leader epochs, open transactions, cleanup policy and retention.
+"""A log's leader epochs and open transactions.
 
 Pure. An epoch counts the leaders of a partition: it grows with each election, so records that
 a new leader never received show as an epoch that ends too early. Batches carry it in their header;
@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.dialects.protocol_session import Question
-from rangeland.model import Leader, OpenTransaction, Partition, Retention
-from rangeland.untrusted import Unreadable, decimal
+from rangeland.model import Leader, OpenTransaction, Partition
 
 EPOCH_AT, MAGIC_AT = 12, 16
-CLEANUP = "cleanup.policy"
-RETENTION = (CLEANUP, "retention.ms", "retention.bytes")
 
 
 def ask_epochs(
@@ -57,60 +53,6 @@ def epoch_of(records: memoryview) -> int | None:
         return None
     epoch = int.from_bytes(records[EPOCH_AT : EPOCH_AT + 4], "big", signed=True)
     return epoch if epoch >= 0 else None
-
-
-def ask_retention(topics: Sequence[str]) -> list[Question]:
-    resources = tuple(
-        m.ConfigResource(resource_type=m.TOPIC, resource_name=t, configuration_keys=RETENTION)
-        for t in topics
-    )
-    return [Question(m.DescribeConfigsRequest(resources=resources))]
-
-
-def ask_cleanup(topic: str) -> list[Question]:
-    resource = m.ConfigResource(
-        resource_type=m.TOPIC, resource_name=topic, configuration_keys=(CLEANUP,)
-    )
-    return [Question(m.DescribeConfigsRequest(resources=(resource,)))]
-
-
-def read_cleanup(answers: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
-    found = next((one for answer in answers for one in answer.results), None)
-    if found is None:
-        return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
-    code = judge(found.error_code)
-    if code.meaning is not ErrorMeaning.OK:
-        why = f"the broker answered {code.name} when asked for its cleanup.policy"
-        return CleanupPolicy(None, why)
-    policy = next((c.value for c in found.configs if c.name == CLEANUP), None)
-    if policy is None:
-        return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
-    words = [word.strip() for word in policy.split(",")]
-    return CleanupPolicy("compact" in words, f"its cleanup.policy is {policy}")
-
-
-def read_retention(answers: Sequence[m.DescribeConfigsResponse]) -> dict[str, Retention]:
-    """Without the topics that this client may not describe."""
-    return {
-        found.resource_name: _retention({c.name: c.value for c in found.configs})
-        for answer in answers
-        for found in answer.results
-        if judge(found.error_code).meaning is ErrorMeaning.OK
-    }
-
-
-def _retention(settings: Mapping[str, str | None]) -> Retention:
-    if "delete" not in (settings.get(CLEANUP) or ""):
-        return Retention()
-    return Retention(_limit(settings.get("retention.ms")), _limit(settings.get("retention.bytes")))
-
-
-def _limit(value: str | None) -> int | None:
-    """-1: no limit."""
-    try:
-        return decimal(value or "", "the setting", 0)
-    except Unreadable:
-        return None
 
 
 def ask_transactions(partitions: Collection[Partition]) -> list[Question]:

@@ -47,13 +47,8 @@ from rangeland.dialects.rocketmq.missing_messages import compacted_until, found_
 from rangeland.dialects.rocketmq.offset_checks import before_gap, is_complete, misplaced
 from rangeland.dialects.rocketmq.pull_result import PullResult, messages_from
 from rangeland.dialects.rocketmq.pull_series import number_of
-from rangeland.dialects.rocketmq.routes import (
-    MASTER,
-    is_system_topic,
-    read_brokers,
-    read_route,
-    read_topics,
-)
+from rangeland.dialects.rocketmq.routes import MASTER, read_brokers, read_route, read_topics
+from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Address, Leader, Partition
 from rangeland.untrusted import JsonFields, Unreadable, decimal, parse_address, parse_json
@@ -126,28 +127,3 @@ def _parsed(body: Part) -> Any:
 def _quoted(found: re.Match[str]) -> str:
     whole, before, number = found.groups()
     return whole if whole is not None else f'{before}"{number}"'
-
-
-SYSTEM_TOPICS: Final = frozenset(
-    (
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "SCHEDULE_TOPIC_XXXX_V2",
-        "BenchmarkTest",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "CHECKPOINT_TOPIC",
-        "DefaultHeartBeatSyncerTopic",  # of proxies in cluster mode; they can name it otherwise
-    )
-)
-SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%", "%SYS%")
-REPLY_SUFFIX: Final = "_REPLY_TOPIC"
-
-
-def is_system_topic(topic: str) -> bool:
-    """Whether brokers or proxies created it for their own use: it holds transactions, delays,
-    retries, traces or the like."""
-    return (
-        topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIXES) or topic.endswith(REPLY_SUFFIX)
-    )
