@@ -58,8 +58,7 @@ from rangeland.spark.transform import load_transform, transformed_schema
 
 MAX_ROUNDS = 50
 EARLIER = 20
-"""A group's offsets may be those of a landing this many landings ago without anybody else having
-moved them."""
+"""How many landings back a group's offset may lie before we assume that another client moved it."""
 _Done = tuple[list[CommittedPlan], PlanDraft | None]
 
 

@@ -73,12 +73,12 @@ def parse_json(
     except RecursionError:
         raise _too_deep() from None
     except UnicodeEncodeError:
-        raise Unreadable("it has half of a surrogate pair, which is not a character") from None
+        raise Unreadable("it contains half of a surrogate pair, which is not a character") from None
     except json.JSONDecodeError as error:
         at = f"line {error.lineno}, column {error.colno}"
         raise Unreadable(f"it is not JSON: {error.msg} at {at}") from None
     except ValueError:  # Python limits the digits of a number
-        raise Unreadable("it has a number of thousands of digits") from None
+        raise Unreadable("it contains a number with thousands of digits") from None
     return value
 
 
@@ -101,14 +101,14 @@ def _refuse_constant(name: str) -> NoReturn:
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise Unreadable("it has a number that is too large")
+        raise Unreadable("it contains a number that is too large")
     return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Unreadable("it has a key twice")
+        raise Unreadable("it contains a duplicate key")
     return found
 
 

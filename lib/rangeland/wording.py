@@ -7,7 +7,7 @@ from typing import Final
 
 _OPENER: Final = re.compile(
     "(a|all|an|another|both|broker|brokers|bytes|checking|codec|column|columns|committing|comparing"
-    "|compiling|creating|each|everything|executors|file|files|group|it|its|job|keeping|landing"
+    "|compiling|could|creating|each|everything|executors|file|files|group|it|its|job|keeping|landing"
     "|listing|maintenance|member|message|messages|module|no|nobody|not|nothing|offsets|opening|option"
     "|other|others|partition|plan|queues|reading|record|records|replacing|resolving|rows|schema|servers"
     "|slice|some|starting|table|tasks|the|their|there|these|they|this|those|topic|topics|two|when"

@@ -127,7 +127,7 @@ def test_the_spark_submit_of_a_version_that_is_too_new_is_refused(
 
     error = submit(job, environment={"SPARK_HOME": str(home)}, change=change).refused()
     assert (error["error"], error["exit"]) == ("UsageError", 64)
-    said = f"Spark in {home} is {TOO_NEW}, and 3.5, 4.0, 4.1 or 4.2 is needed"
+    said = f"Spark in {home} is {TOO_NEW}; 3.5, 4.0, 4.1 or 4.2 is required"
     assert said in error["message"]
     assert "pip install 'pyspark==4.2.*' rangeland" in error["message"]
     assert not table.exists()
@@ -152,7 +152,7 @@ def test_an_older_delta_is_distinguished_from_none(submit: Submit, job: Path, ta
 
     error = submit(job, change=change).refused()
     assert error["exit"] == 64
-    assert "Delta is 4.0.0, and 4.4 is needed" in error["message"]
+    assert "Delta is 4.0.0; 4.4 is required" in error["message"]
     assert "--packages io.delta:delta-spark_4.2_2.13:4.4.0" in error["message"]
     assert not table.exists()
 
@@ -202,7 +202,7 @@ def test_a_java_that_is_too_old_is_named(
 ) -> None:
     words = [sys.executable, *command, str(job), "--json"]
     error = refused(words, job.parent, {"JAVA_HOME": str(java_11)})
-    said = f"Java is too old: {java_11}/bin/java is version 11, and 17 is needed"
+    said = f"Java is too old: {java_11}/bin/java is version 11; 17 is required"
     assert said in error["message"]
     assert "point JAVA_HOME at one" in error["message"]
     assert not table.exists()

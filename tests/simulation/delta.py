@@ -231,7 +231,7 @@ class SimulatedKernel(DeltaKernel):
         return found
 
     def _load(self, path: str, *, blind: bool) -> Snapshot:
-        self._refused("delta.load", f"reading the Delta log of {path}")
+        self._refused("delta.load", f"could not read the Delta log of {path}")
         newest = self._tables.newest(TablePath.parse(path).key)
         if newest is None:
             raise java_errors.NoTable("there is no Delta log")
@@ -251,11 +251,11 @@ class SimulatedKernel(DeltaKernel):
         )
 
     def files_of(self, snapshot: Snapshot) -> Iterator[AddedFile]:
-        self._refused("delta.files", f"listing the files of {snapshot.path}")
+        self._refused("delta.files", f"could not list the files of {snapshot.path}")
         yield from snapshot._java.version.files.values()
 
     def _commits(self, path: str, since: int) -> list[CommitMetadata]:
-        self._refused("delta.history", f"reading the history of {path}")
+        self._refused("delta.history", f"could not read the history of {path}")
         log = self._tables.logs.get(TablePath.parse(path).key)
         if log is None:
             raise java_errors.NoTable("there is no Delta log")
@@ -266,7 +266,7 @@ class SimulatedKernel(DeltaKernel):
     def _create(
         self, uri: str, schema: str, partition_columns: Sequence[str], conf: Mapping[str, str]
     ) -> Snapshot | None:
-        found = self._refused("delta.create", f"creating the table {uri}")
+        found = self._refused("delta.create", f"could not create the table {uri}")
         key = TablePath.parse(uri).key
         if key in self._tables.logs:
             raise java_errors.TableExists("there is a Delta log already")
@@ -274,7 +274,7 @@ class SimulatedKernel(DeltaKernel):
         self._tables.logs[key] = DeltaLog(version, self._world.clock_ms())
         self._world.log(f"created {key}")
         if found == "lost":
-            raise StorageFailed(f"creating the table {uri}", why="the answer was lost")
+            raise StorageFailed(f"could not create the table {uri}", why="the answer was lost")
         return self._snapshot(uri, version, is_own=True)
 
     def _append(
@@ -287,14 +287,14 @@ class SimulatedKernel(DeltaKernel):
         schema: str,
         checked: Sequence[TableConstraint],
     ) -> Committed:
-        found = self._refused("delta.commit", f"committing to {snapshot.path}")
+        found = self._refused("delta.commit", f"could not commit to {snapshot.path}")
         key = TablePath.parse(snapshot.path).key
         log = self._tables.logs.get(key)
         is_other = log is not None and log.newest.table_id != snapshot.table_id
         if is_other and "/_rangeland/" not in key:  # Kernel would write a version that has no past
             raise Violation("displaced", f"a commit to {key} breaks the log of another table")
         if log is None or is_other:
-            raise StorageFailed(f"committing to {snapshot.path}", why="its log is gone")
+            raise StorageFailed(f"could not commit to {snapshot.path}", why="its log is gone")
         if self._tables.needs_lock:
             self._take_time(key, log)
         self._check(log, snapshot, transaction, expected_version)
@@ -321,7 +321,7 @@ class SimulatedKernel(DeltaKernel):
         log.append(version, Commit(made, bool(schema) or not is_set, gone))
         self._world.log(f"committed {application} {sequence} to {key}: {len(adds)} files")
         if found == "lost":
-            raise StorageFailed(f"committing to {snapshot.path}", why="the answer was lost")
+            raise StorageFailed(f"could not commit to {snapshot.path}", why="the answer was lost")
         if found == "lost-then-tried-again":  # it finds its own commit at the second try
             self._check(log, snapshot, transaction, expected_version)
         last = version.number == snapshot.version + 1
@@ -346,18 +346,22 @@ class SimulatedKernel(DeltaKernel):
         """What Kernel checks of the snapshot, and then of each commit since, oldest first."""
         since = [c for c in log.commits if c.metadata.version > snapshot.version]
         if since and expected_version is not None:
-            raise Conflict(f"committing to {snapshot.path}", why="the table has moved on")
+            raise Conflict(f"could not commit to {snapshot.path}", why="the table has moved on")
         application, sequence = transaction
         known = snapshot.transaction_version(application)
         if known is not None and known >= sequence:
             raise java_errors.StaleTransaction(f"{application} {sequence}")
         for commit in since:
             if commit.changes:
-                raise Conflict(f"committing to {snapshot.path}", why="the metadata was changed")
+                raise Conflict(
+                    f"could not commit to {snapshot.path}", why="the metadata was changed"
+                )
             if commit.metadata.transactions.get(application, -1) >= sequence:
                 raise java_errors.StaleTransaction(f"{application} {sequence}")
 
     def _check_removed(self, log: DeltaLog, snapshot: Snapshot, gone: frozenset[str]) -> None:
         since = [c for c in log.commits if c.metadata.version > snapshot.version]
         if any(gone & commit.removed for commit in since):
-            raise Conflict(f"committing to {snapshot.path}", why="the same files were removed")
+            raise Conflict(
+                f"could not commit to {snapshot.path}", why="the same files were removed"
+            )

@@ -104,7 +104,9 @@ def table_frame(
     log = spark.tables.logs.get(key)
     versions = [] if log is None else log.versions
     if len(versions) <= (version or 0):
-        raise StorageFailed(f"reading {path}", why="there is no table, or not that version of it")
+        raise StorageFailed(
+            f"could not read {path}", why="there is no table, or not that version of it"
+        )
     found = versions[-1 if version is None else version]
     return Frame(spark.store, spark.world, found, tuple(f"{key}/{one}" for one in found.files))
 
@@ -201,19 +203,19 @@ def replace_rows(
         return
     gone, kept = _cut(store, [f"{key}/{name}" for name in then.files], _condition(where))
     if lost := [name for name in (*gone, *new.files) if name not in store.files]:
-        raise StorageFailed(f"replacing rows of {path}", why=f"there is no file {lost[0]}")
+        raise StorageFailed(f"could not replace rows of {path}", why=f"there is no file {lost[0]}")
     found = world.point("spark.write")
     if found == "refused":
-        raise StorageFailed(f"replacing rows of {path}", why="the store refuses")
+        raise StorageFailed(f"could not replace rows of {path}", why="the store refuses")
     added = write_rows(world, store, key, [*kept, *new.rows()])
     if log is not tables.logs.get(key):
-        raise StorageFailed(f"replacing rows of {path}", why="the table is gone")
+        raise StorageFailed(f"could not replace rows of {path}", why="the table is gone")
     since = [c for c in log.commits if c.metadata.version > then.number]
     if any(application in commit.metadata.transactions for commit in since):
-        raise Conflict(f"replacing rows of {path}", why="ConcurrentTransactionException")
+        raise Conflict(f"could not replace rows of {path}", why="ConcurrentTransactionException")
     removed = {name[len(key) + 1 :] for name in gone}
     if any(commit.changes or removed & commit.removed for commit in since):
-        raise Conflict(f"replacing rows of {path}", why="ConcurrentDeleteReadException")
+        raise Conflict(f"could not replace rows of {path}", why="ConcurrentDeleteReadException")
     tables.excused |= {name[len(key) + 1 :] for name in new.files}
     tables.change(
         key,
@@ -230,7 +232,7 @@ def replace_rows(
     )
     world.log(f"replaced rows with {application} {sequence}")
     if found == "lost":
-        raise StorageFailed(f"replacing rows of {path}", why="the answer was lost")
+        raise StorageFailed(f"could not replace rows of {path}", why="the answer was lost")
 
 
 def _cut(

@@ -184,7 +184,7 @@ class History:
             elif place in rows:
                 assert {n: v for n, v in rows[place].items() if v is not None} == value
             else:  # it was skipped an hour after its schema had not arrived
-                assert "long after records named it" in self.skipped[place]
+                assert "an hour after a record that names it" in self.skipped[place]
         job = self.job("quarantine")
         audit = self.lake.alone(lambda spark: verify(job, spark, NoProgress())).audit
         assert [*audit.holes, *audit.duplicates, *audit.strangers] == []

@@ -393,7 +393,7 @@ def test_rows_that_spark_cannot_compare_are_replaced_with_a_warning(
     part = job_of(kafka.bootstrap, table, topic, sink=sink, range=between(topic, p0=(0, 10)))
     result = rangeland.backfill(part, spark, replace=True)
     assert (result.state, result.counts.landed, result.replaced) == ("landed", 10, None)
-    assert [w.split(":")[0] for w in result.warnings] == ["comparing new rows with old"]
+    assert [w.split(":")[0] for w in result.warnings] == ["could not compare new rows with old"]
     assert {row["labels"]["topic"] for row in table_of(spark, table).collect()} == {topic}
     assert verified(job, spark)["ok"]
 

@@ -287,7 +287,7 @@ def test_a_folder_that_is_a_file_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "table").write_text("not a folder")
     writer = FileWriter(str(tmp_path / "table"), TableLayout(ROWS))
     writer.write(rows(0, 10))
-    with pytest.raises(StorageFailed, match=r"writing .*table"):
+    with pytest.raises(StorageFailed, match=r"could not write .*table"):
         writer.close()
 
 

@@ -197,5 +197,5 @@ def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     java.write_text("""#!/bin/sh\necho 'openjdk version "11.0.2"' >&2\n""")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(UsageError, match="is version 11, and 17 is needed"):
+    with pytest.raises(UsageError, match="is version 11; 17 is required"):
         find_java()

@@ -58,7 +58,7 @@ def test_times_stay_text() -> None:
     [("job: a\njob: b\n", 2), ("s:\n  x: 1\n  y: 2\n  x: 3\n", 4), ("r: {0: 1, 0: 2}\n", 1)],
 )
 def test_a_key_that_stands_twice_is_refused_with_its_line(text: str, line: int) -> None:
-    with pytest.raises(JobFileError, match="stands twice") as caught:
+    with pytest.raises(JobFileError, match="duplicate key") as caught:
         parse_job_text(text, "o.yaml")
     assert f"o.yaml:{line} " in str(caught.value)
 

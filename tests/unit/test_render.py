@@ -168,10 +168,10 @@ def test_status_shows_what_an_open_transaction_holds_back() -> None:
 
 
 def test_check_names_what_is_not_well() -> None:
-    assert "all is well" in drawn(check_picture(made.a_check()))
+    assert "all checks passed" in drawn(check_picture(made.a_check()))
     text = drawn(check_picture(made.a_check(well=False)))
-    assert lines_with(text, "brokers")[0][0] == "NO"
-    assert "1 finding to look at" in text
+    assert lines_with(text, "brokers")[0][0] == "FAILED"
+    assert "1 check failed" in text
 
 
 def test_an_error_answers_the_three_questions() -> None:

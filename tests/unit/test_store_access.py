@@ -148,7 +148,7 @@ def test_other_stores_are_what_their_uri_says(tmp_path: Path) -> None:
     store, path = open_store(f"file:{tmp_path}/a%20b")
     assert isinstance(store, pafs.LocalFileSystem)
     assert path == f"{tmp_path}/a%20b"
-    with pytest.raises(StorageFailed, match="opening nowhere"):
+    with pytest.raises(StorageFailed, match="could not open nowhere"):
         open_store("nowhere://x/y")
 
 

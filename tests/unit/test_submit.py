@@ -473,19 +473,19 @@ def test_other_sparks_are_taken_with_the_delta_that_is_made_for_them(other: dict
         ({"spark": "4.1.0"}, "PySpark is 4.2.0 and the Spark it uses is 4.1.0"),
         (
             {"spark": "3.4.4", "pyspark": "3.4.4"},
-            "Spark is 3.4.4, and 3.5, 4.0, 4.1 or 4.2 is needed",
+            "Spark is 3.4.4; 3.5, 4.0, 4.1 or 4.2 is required",
         ),
         (
             {"home": "/opt/spark", "spark": "4.3.0", "pyspark": "4.3.0"},
             "Spark in /opt/spark is 4.3.0",
         ),
-        ({"scala": "2.12.18"}, "Scala is 2.12.18, and 2.13 is needed"),
-        ({"java": "1.8.0_412"}, "Java is 1.8.0_412, and 17 or later is needed"),
-        ({**OLDEST, "java": "1.8.0_412"}, "Java is 1.8.0_412, and 11 or later is needed"),
-        ({**OLDEST, "delta": "4.0.0"}, "Delta is 4.0.0, and 3.2 or 3.3 is needed"),
+        ({"scala": "2.12.18"}, "Scala is 2.12.18; 2.13 is required"),
+        ({"java": "1.8.0_412"}, "Java is 1.8.0_412; 17 or later is required"),
+        ({**OLDEST, "java": "1.8.0_412"}, "Java is 1.8.0_412; 11 or later is required"),
+        ({**OLDEST, "delta": "4.0.0"}, "Delta is 4.0.0; 3.2 or 3.3 is required"),
         ({**OLDEST, "delta": ""}, "--packages io.delta:delta-spark_2.12:3.3.2"),
         ({"delta": ""}, "--packages io.delta:delta-spark_4.2_2.13:4.4.0"),
-        ({"delta": "4.3.0"}, "Delta is 4.3.0, and 4.4 is needed"),
+        ({"delta": "4.3.0"}, "Delta is 4.3.0; 4.4 is required"),
     ],
 )
 def test_another_version_is_refused_with_what_to_do(other: dict[str, str], words: str) -> None:

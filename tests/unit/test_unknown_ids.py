@@ -134,7 +134,8 @@ def test_a_record_does_not_wait_for_ever() -> None:
     ids, registry = of(up_to(10), (10,))
     found = ids.schema(11, WrittenBefore(5_000, 5_000 + LATE_MS))
     assert found == UnusableSchema(
-        "the schema registry has no schema with id 11, also long after records named it"
+        "the schema registry has no schema with id 11, even an hour after a record that names it "
+        "was planned"
     )
     assert CONFIRM_S <= registry.time < NO_PROGRESS_S
 

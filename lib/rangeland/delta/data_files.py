@@ -318,7 +318,7 @@ def impossible_path(error: OSError, path: str) -> JobFileError:
 
 def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
     """The error to raise when a store fails to write ``size_bytes`` to ``path``."""
-    what = f"writing {path}"
+    what = f"could not write {path}"
     facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
     if error.errno in NO_FOLDER:
         return impossible_path(error, path)

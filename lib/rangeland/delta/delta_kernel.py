@@ -61,7 +61,7 @@ class DeltaKernel:
     def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
         self._engine_info = engine_info
         self._maintenance = LogMaintenance()
-        with translated("starting Delta Kernel"):
+        with translated("could not start Delta Kernel"):
             jvm = jvm_of(spark)
             self._gateway, self._jvm = jvm.gateway, jvm.classes
             self._conf = HadoopConf(jvm)
@@ -85,25 +85,25 @@ class DeltaKernel:
 
     def resolve(self, path: str) -> str:
         """The full URI of a path, by Spark's default file system."""
-        with translated(f"resolving {path}"):
+        with translated(f"could not resolve {path}"):
             return str(self._facade.resolvePath(self.engine, path))
 
     def store(self, path: str) -> StoreCapabilities:
         """What the table's store guarantees to concurrent drivers; see ``store_kinds``."""
         uri = self.resolve(path)
-        with translated(f"reading the configuration for {path}"):
+        with translated(f"could not read the configuration for {path}"):
             return self._conf.store(uri)
 
     def storage(self, path: str) -> StoreSettings:
         """How to reach the store of a path, as this session's Hadoop does; see ``store_access``."""
         uri = self.resolve(path)
-        with translated(f"reading the configuration for {path}"):
+        with translated(f"could not read the configuration for {path}"):
             return self._conf.storage(uri)
 
     def load(self, path: str) -> Snapshot | None:
         """The newest version of the table, None if there is no table."""
         try:
-            with translated(f"reading the Delta log of {path}"):
+            with translated(f"could not read the Delta log of {path}"):
                 return self._load(path, blind=True)
         except java_errors.NoTable:
             return None
@@ -131,7 +131,7 @@ class DeltaKernel:
     def files_of(self, snapshot: Snapshot) -> Iterator[AddedFile]:
         """See ``Snapshot.files``."""
         with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
-            with translated(f"listing the files of {snapshot.path}"):
+            with translated(f"could not list the files of {snapshot.path}"):
                 self._facade.writeFiles(self.engine, snapshot._java, f"file://{folder}")
             for listed in Path(folder).glob("*.parquet"):
                 with pq.ParquetFile(listed) as found:
@@ -141,7 +141,7 @@ class DeltaKernel:
     def commits(self, path: str, since: int = 0) -> list[CommitMetadata]:
         """The entries of the log from version ``since`` on, oldest first, without those that
         the log's retention has removed."""
-        what = f"reading the history of {path}"
+        what = f"could not read the history of {path}"
         try:
             with translated(what):
                 return self._commits(path, since)
@@ -165,7 +165,7 @@ class DeltaKernel:
         uri = self.resolve(path)
         made = None
         try:
-            with locked(uri), translated(f"creating the table {path}"):
+            with locked(uri), translated(f"could not create the table {path}"):
                 made = self._create(uri, schema_json, partition_columns, configuration or {})
             logger.info("Created a table", extra={"table": uri})
         except java_errors.TableExists:
@@ -177,7 +177,7 @@ class DeltaKernel:
         made = made or self.load(uri)
         if made is None:
             raise StorageFailed(
-                f"creating the table {path}", why="its log cannot be found afterwards"
+                f"could not create the table {path}", why="its log cannot be found afterwards"
             )
         return made
 
@@ -217,12 +217,12 @@ class DeltaKernel:
         moves_rows: bool = False,
     ) -> Committed | AlreadyCommitted | NotReady:
         """One commit that adds ``files``, removes ``removed``, whose rows nobody can read any more,
-        and sets the transaction (application, version) and these table properties. If it
-        ``moves_rows``, the files have the rows of the removed ones, and no data changes. The table
-        has ``schema`` afterwards, if it is given. All rows of the files meet the ``checked``
-        constraints; a table that has others is refused. ``is_ready`` is called
-        while the table is locked, so no writer that honours the lock can commit between its
-        answer and this commit.
+        and sets the transaction (application, version) and these table properties.
+        ``moves_rows``: the files hold the same rows as the removed ones, so the actions are written
+        with dataChange=false. The table has ``schema`` afterwards, if it is given. All rows of the
+        files meet the ``checked`` constraints; a table that has others is refused. ``is_ready`` is
+        called while the table is locked, so no writer that honours the lock can commit between
+        its answer and this commit.
 
         Concurrent commits of others are accepted, unless they changed schema or protocol, or
         have this transaction. With ``expected_version`` any commit after it is a
@@ -246,7 +246,7 @@ class DeltaKernel:
             with locked(where):
                 if not is_ready():
                     return NotReady()
-                with translated(f"committing to {where}"):
+                with translated(f"could not commit to {where}"):
                     if removed:  # only a commit that removes nothing is a blind append
                         snapshot = self._load(where, blind=False)
                         if expected_version not in (None, snapshot.version):
@@ -269,7 +269,7 @@ class DeltaKernel:
             return table
         snapshot = self.load(table)
         if snapshot is None:
-            raise _no_table(f"committing to {table}")
+            raise _no_table(f"could not commit to {table}")
         return snapshot
 
     def _append(
@@ -331,7 +331,7 @@ class DeltaKernel:
             # No other writer writes the checksum of our commit.
             engine = self._sole if kind.startswith(_CHECKSUM) else self._shared
             try:
-                with translated(f"maintenance after the commit ({kind})"):
+                with translated(f"could not do the maintenance after the commit ({kind})"):
                     hook.threadSafeInvoke(engine)
             except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
                 warnings.append(str(error))
@@ -346,7 +346,7 @@ def _no_table(what: str) -> TableRefused:
 
 def _moved(where: str, expected: int | None) -> Conflict:
     return Conflict(
-        f"committing to {where}",
+        f"could not commit to {where}",
         why=f"the table is no longer at version {expected}",
         do="Look at its history, then run again",
         expected_version=expected,

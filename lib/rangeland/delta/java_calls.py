@@ -19,7 +19,7 @@ MAX_CAUSES = 12
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """``what`` says what is being done inside; the error begins with it."""
+    """``what`` says what did not work if the block raises; the error begins with it."""
     try:
         yield
     except Py4JJavaError as error:

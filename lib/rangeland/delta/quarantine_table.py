@@ -103,7 +103,7 @@ def _read(
         table = pq.read_table(full, columns=columns, filesystem=store, partitioning=None)
         return _rows(table if taken is None else table.take(taken))
     except (OSError, pa.ArrowException) as error:
-        raise StorageFailed(f"reading the quarantine {full}", why=str(error)) from error
+        raise StorageFailed(f"could not read the quarantine {full}", why=str(error)) from error
 
 
 def _rows(table: pa.Table) -> list[dict[str, object]]:

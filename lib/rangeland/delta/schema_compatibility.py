@@ -176,8 +176,8 @@ def _placed(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] 
 def _no_column(metadata: TableMetadata, name: str, kind: Any) -> TableRefused:
     statement = f"ALTER TABLE {_sql_name(metadata)} ADD COLUMNS ({name} {sql_type(kind)})"
     return TableRefused(
-        f"table {metadata.path} has no column {name}",
-        why="the rows have it, and it would be lost",
+        f"Table {metadata.path} has no column {name}",
+        why="the rows have one, and its values would be lost",
         do=f"Run {statement}",
         column=name,
         statement=statement,

@@ -47,7 +47,7 @@ class StoreSettings:
                 return self.service.open(where)
             return _open_path(where)
         except (OSError, ValueError) as error:  # pa.ArrowInvalid is a ValueError
-            raise StorageFailed(f"opening {self.uri}", why=str(error)) from error
+            raise StorageFailed(f"could not open {self.uri}", why=str(error)) from error
 
 
 def open_store(table: StoreSettings | str) -> tuple[pafs.FileSystem, str]:

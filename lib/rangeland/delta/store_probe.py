@@ -84,7 +84,8 @@ def _try_folder(store: pafs.FileSystem, folder: str, *, renames: bool) -> None:
                 store.delete_file(name)
     if found != CONTENT:
         raise StorageFailed(
-            f"writing {path}", why=f"{len(CONTENT)} bytes were written, {len(found)} read back"
+            f"could not write {path}",
+            why=f"{len(CONTENT)} bytes were written, {len(found)} read back",
         )
 
 

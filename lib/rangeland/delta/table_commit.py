@@ -140,8 +140,8 @@ def _existing(kernel: DeltaKernel, table: str | Snapshot) -> Snapshot:
     snapshot = kernel.load(table) if isinstance(table, str) else table
     if snapshot is None:
         raise TableRefused(
-            f"landing in {table}",
-            why="there is no Delta table",
+            f"could not land in {table}",
+            why="it is not a Delta table",
             do="Check that nobody has moved or dropped it, then run again",
         )
     return snapshot
@@ -179,7 +179,7 @@ def refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:
     now = kernel.load(snapshot.path)
     if now is None or now.table_id != snapshot.table_id:
         raise Conflict(
-            f"landing in {snapshot.path}",
+            f"could not land in {snapshot.path}",
             why="the table was dropped, or dropped and created again, since this run began",
             do="find out who did it, then run again to see what to do",
         )

@@ -21,8 +21,8 @@ class Capabilities:
     one. ``source_keys``: those keys of a job's ``source``, or of its ``security``, that not every
     dialect has. ``log_tool``: the command that shows an operator a damaged log.
     ``lacks_timestamp``: whether the first of some fetched records has no timestamp,
-    in dialects whose old logs have such records; a question for offsets with ``max_version`` 0
-    is then answered by segment, and their first offsets are the ``borders``."""
+    in dialects whose old logs have such records. ListOffsets v0 then returns the first offset of
+    each segment (``LogState.borders``)."""
 
     numbered_per_broker: bool = False
     offsets_are_bytes: bool = False

@@ -171,9 +171,9 @@ class Dialect(ABC):
     def entry_around(
         self, records: memoryview, from_offset: int, target: int
     ) -> tuple[int, int | None]:
-        """Where the entry that ``target`` is in begins and ends, walking from ``from_offset``, at
-        which an entry begins. End None: the walk stopped before it, at the first value. Unless
-        offsets are bytes, any offset may begin or end a range."""
+        """The (begin, end) of the entry that contains ``target``, found by walking from
+        ``from_offset``, which is itself the start of an entry; (reached, None) if the bytes end
+        first. Unless offsets are bytes, any offset may begin or end a range."""
         return target, target + 1
 
     @abstractmethod

@@ -45,8 +45,8 @@ class FetchTarget:
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send one fetch for all ``wants`` to ``leader`` and report each answer. ``stays``: no other
-    replica is to be preferred."""
+    """Send one fetch for all ``wants`` to ``leader`` and report each answer. ``stays``: the
+    broker must not redirect us to a replica, so no rack is sent."""
 
     leader: Address
     wants: tuple[FetchTarget, ...]

@@ -95,8 +95,8 @@ class SliceState:
         self.suspected = self.left_leader = None
 
     def ask_for_less(self, limits: FetchLimits) -> None:
-        """An answer was too slow: the next request is smaller, and has no other slices. It takes
-        twice as long each time until the size grows back."""
+        """An answer was too slow: the next request is smaller, and is for this slice alone. Each
+        time, twice as many timely answers are needed before the size grows again."""
         self.slowed_from = max(self.slowed_from, self.fetch_bytes)
         self.answers, self.answers_to_grow = 0, self.answers_to_grow * 2
         self.fetch_bytes = max(

@@ -131,7 +131,7 @@ def _in_folders(template: Job, spark: Any) -> list[str]:
         ledgers = store.get_file_info(list(topics))
     except OSError as error:
         raise StorageFailed(
-            f"listing the tables of {template.sink.table}", why=str(error)
+            f"could not list the tables of {template.sink.table}", why=str(error)
         ) from error
     return [topics[entry.path] for entry in ledgers if entry.type is not pafs.FileType.NotFound]
 

@@ -14,7 +14,7 @@ from rangeland.decode.payload.payload_decoder import PayloadSchemaError
 from rangeland.decode.payload.schema_catalogue import RecordField
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.job.registry_section import SchemaRegistry
-from rangeland.job.section import MisplacedKey, Section
+from rangeland.job.section import MisplacedKey, Section, UnneededKey
 
 _WITHOUT_SCHEMA = ("bytes", "string")
 _FILES = {"json": (".ddl", ".json"), "avro": (".avsc",), "protobuf": (".proto", ".desc", ".pb")}
@@ -55,9 +55,9 @@ class PayloadSpec(Section):
     @model_validator(mode="after")
     def _with_or_without_schema(self) -> PayloadSpec:
         if self.schema_ is not None and not self.has_fields:
-            raise MisplacedKey(f"nothing: {self.format} has no fields", "schema")
+            raise UnneededKey(f"{self.format} has no fields", "schema")
         if self.message is not None and self.format != "protobuf":
-            raise MisplacedKey(f"nothing: {self.format} has no messages", "message")
+            raise UnneededKey(f"{self.format} has no messages", "message")
         if self.schema_ is None:
             return self
         if names_file(self.schema_):
@@ -133,7 +133,7 @@ class Decode(Section):
                 expected = f"{payload.expected_schema}, or a section decode.registry"
                 raise MisplacedKey(expected, name, "schema")
         if self.registry is not None and not self.registered:
-            raise MisplacedKey("nothing: neither keys nor values name schemas", "registry")
+            raise UnneededKey("neither keys nor values name schemas", "registry")
         return self
 
     @model_validator(mode="after")
@@ -143,8 +143,8 @@ class Decode(Section):
             raise MisplacedKey(expected, "layout")
         formats = {self.value.format, self.key.format}
         if self.unknown_fields == "keep" and self.value.format != "json":
-            expected = f"drop: values are {self.value.format}, not json"
-            raise MisplacedKey(expected, "unknown_fields")
+            why = f"it is only for values that are json, and they are {self.value.format}"
+            raise UnneededKey(why, "unknown_fields")
         if self.unknown_fields == "fail" and "json" not in formats:
-            raise MisplacedKey("drop: neither keys nor values are json", "unknown_fields")
+            raise UnneededKey("neither keys nor values are json", "unknown_fields")
         return self

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from rangeland.errors import JobFileError
 from rangeland.job.located_values import FieldPath, JobText, display_path
-from rangeland.job.section import MisplacedKey
+from rangeland.job.section import MisplacedKey, UnneededKey
 from rangeland.wording import counted
 
 
@@ -93,7 +93,8 @@ def _expected(problem: Any) -> str:
         case "missing":
             return "this field is needed"
         case "value_error":
-            return f"expected {problem['ctx']['error']}"
+            cause = problem["ctx"]["error"]
+            return f"{'remove it:' if isinstance(cause, UnneededKey) else 'expected'} {cause}"
         case "tuple_type":
             return "expected a list, such as [orders]"
         case "model_type" | "dict_type":

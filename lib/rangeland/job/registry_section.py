@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from rangeland.job.section import MisplacedKey, Section
+from rangeland.job.section import MisplacedKey, Section, UnneededKey
 from rangeland.job.source_security import Tls
 from rangeland.job.value_parsers import Schema, SecretRef
 from rangeland.schema_registry.registry_settings import URL_PATTERN, is_registry_url
@@ -68,9 +68,9 @@ class SchemaRegistry(Section):
             if getattr(self, name) and not getattr(self, other):
                 raise MisplacedKey(f"a value, since there is a {name}", other)
         if self.token and self.username:
-            raise MisplacedKey("nothing, since there is a username", "token")
+            raise UnneededKey("there is a username", "token")
         if ":" in (self.username or ""):
             raise MisplacedKey("a name without a colon", "username")
         if self.tls and not any(url.startswith("https:") for url in self.url):
-            raise MisplacedKey("nothing, since no url begins with https", "tls")
+            raise UnneededKey("no url begins with https", "tls")
         return self

@@ -14,5 +14,9 @@ class MisplacedKey(ValueError):
         super().__init__(expected)
 
 
+class UnneededKey(MisplacedKey):
+    """A field that has no meaning beside the others: the text says why."""
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from rangeland.dialects.dialect import dialect_names, load_dialect
-from rangeland.job.section import MisplacedKey, Section
+from rangeland.job.section import MisplacedKey, Section, UnneededKey
 from rangeland.job.source_security import Security
 from rangeland.job.value_parsers import (
     Milliseconds,
@@ -230,7 +230,7 @@ class Source(Section):
         if self.security.sasl and self.security.acl:
             raise MisplacedKey("either sasl or acl", "security", "acl")
         if self.security.zookeeper and not self.zookeeper:
-            raise MisplacedKey("nothing without source.zookeeper", "security", "zookeeper")
+            raise UnneededKey("there is no source.zookeeper", "security", "zookeeper")
         capabilities = load_dialect(self.dialect).capabilities
         given = {
             ("security", "acl"): self.security.acl,

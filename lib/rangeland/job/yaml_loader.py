@@ -71,7 +71,7 @@ class _Loader(_BASE):  # type: ignore[misc]
                 )
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
+                    None, None, f"duplicate key {key!r}", key_node.start_mark
                 )
             seen.add(key)
         return dict(super().construct_mapping(node, deep=deep))

@@ -47,7 +47,7 @@ def _checked(home: str, java: str | None, minimum: int) -> str:
         raise UsageError("Java was not found", why=why, do=remedy, java_home=home)
     version = java_version(java)
     if version < minimum:
-        why = f"{java} is version {version}, and {minimum} is needed"
+        why = f"{java} is version {version}; {minimum} is required"
         raise UsageError("Java is too old", why=why, do=remedy, java=java, version=version)
     return java
 

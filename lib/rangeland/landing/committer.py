@@ -82,8 +82,9 @@ class PlanCommitter:
         self.replaced: ReplacedRange | None = None
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
-        """Ends a plan that cannot succeed and may be given up. Its error is raised only by the
-        driver that has entered it: others have not asked for it, and go on."""
+        """Takes a plan to its end: reads it if it has no outcome yet, and commits. A plan that can
+        never succeed is given up where its kind allows that; only the driver that entered it
+        raises the error, since the others have not asked for it, and go on."""
         try:
             return self._finish(plan, left, recovered=recovered)
         except (JobFileError, UsageError) as error:

@@ -80,9 +80,9 @@ class Confirmation:
     def refuse(
         self, plan: Plan, found: Mapping[Loss, int | None], after: LogChange | None = None
     ) -> None:
-        """Raises RangeLost for these losses; LogChange where the policy goes on without them and
-        what the logs have now is not read yet. Reading once more does not help where the same was
-        found ``after`` the first reading, and a replacement removes no rows for it."""
+        """Raises LogChange if the policy allows the losses and the plan should be read once more.
+        Raises RangeLost if it does not, if a second reading, the one ``after`` a change, found the
+        same losses, or if the plan is a replacement."""
         losses = list(found)
         if not losses:
             return

@@ -83,8 +83,8 @@ class Planner:
         self.speed = speed_of(self.target.history.pace(self.job.application))
         """How fast the job is expected to read."""
         self.leaves_more = False
-        """The last draft takes only a part of the quarantine, since a plan has one read filter; or
-        of what is missing, since it has an offset once."""
+        """The last draft leaves work for another plan: quarantined ranges with other isolation or
+        tags, or missing rows of a second incarnation at the same offsets."""
         self._ahead = ahead
         """A survey from before the group was joined, until the target is refreshed."""
 

@@ -72,9 +72,9 @@ class SliceReader:
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
 
     def read(self, plan: Plan, *, is_new: bool, after: LogChange | None = None) -> PlanReceipts:
-        """All slices of a plan, from logs that have not changed meanwhile. Where one has, and the
-        policy goes on, all is read once more ``after`` that: readers then see the loss before they
-        begin. Raises RangeLost for losses, and Unreachable where a log keeps changing."""
+        """All slices of a plan, from logs that have not changed meanwhile. If a log changed and the
+        policy allows it, everything is read once more ``after`` that change, so that readers meet
+        the loss at the start. Raises RangeLost for losses, Unreachable if a log keeps changing."""
         if after is None:
             try:
                 return self._read_confirmed(plan, None, is_new=is_new)

@@ -40,7 +40,8 @@ def times_awaited(until: Bounds) -> tuple[int, ...]:
 
 
 def can_be_awaited(until: Bounds) -> bool:
-    """Only times and offsets can be unreached; ``latest`` and a group's offset always are."""
+    """Only a time or an offset may still lie ahead; ``latest`` and a group's offset are reached
+    by definition."""
     return all(isinstance(bound, AtTime | AtOffset) for bound in until.every)
 
 

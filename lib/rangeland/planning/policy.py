@@ -39,7 +39,7 @@ WHOLE_LOG = (LossKind.RECREATED, LossKind.VANISHED)
 """All of the log is gone, not only these offsets."""
 
 STILL_TO_COME = (LossKind.TRUNCATED,)
-"""The log ended before these offsets. What it gets there later are other records, to be landed."""
+"""The log ended before these offsets. Records written there later are new, and will be landed."""
 
 CAUSES = {
     LossKind.EXPIRED: "retention removed them before they were landed",

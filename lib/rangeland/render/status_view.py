@@ -135,12 +135,12 @@ def check_picture(check: CheckResult) -> RenderableType:
     """Each thing that was checked, whether it is well, and what was found."""
     table = Table.grid(padding=(0, 1))
     for what, well, seen in check.findings:
-        mark = Text("ok ", "green") if well else Text("NO ", "bold red")
+        mark = Text("ok ", "green") if well else Text("FAILED ", "bold red")
         table.add_row(mark, safe_text(what), safe_text(seen, "" if well else "red"))
     bad = sum(1 for _, well, _ in check.findings if not well)
-    last = Text("all is well", "bold green")
+    last = Text("all checks passed", "bold green")
     if bad:
-        last = Text(f"{counted(bad, 'finding')} to look at", "bold red")
+        last = Text(f"{counted(bad, 'check')} failed", "bold red")
     return Group(safe_text(check.job, "bold"), table, last)
 
 

@@ -94,7 +94,7 @@ class UnknownIds:
     def _proof(self, schema_id: int, written: WrittenBefore | None) -> str:
         """Why the id cannot merely be late; empty if it can."""
         if written is not None and written.age_ms >= LATE_MS:
-            return "also long after records named it"
+            return "even an hour after a record that names it was planned"
         if 0 < self._highest < schema_id - FAR_IDS:
             return f"and its ids are far lower, such as {self._highest}"
         if self._highest < schema_id:

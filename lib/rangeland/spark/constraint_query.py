@@ -67,7 +67,7 @@ def first_violation(
             "constraint, then run again",
         ) from error
     except PySparkException as error:
-        raise StorageFailed("checking new rows", why=_first_line(error)) from error
+        raise StorageFailed("could not check new rows", why=_first_line(error)) from error
     if row is None:
         return None
     found = {name: row[spelled[name]] for name in wanted if name in spelled}

@@ -88,7 +88,9 @@ def compare(
         old = _with_columns_of(new, old)
         return ReplacedRange(**comparison(old, new, by_broker, columns).first().asDict())
     except PySparkException as error:  # such as a column of a type that has no order
-        raise StorageFailed("comparing new rows with old", why=_first_line(error)) from error
+        raise StorageFailed(
+            "could not compare new rows with old", why=_first_line(error)
+        ) from error
 
 
 def _with_columns_of(new: Any, old: Any) -> Any:
@@ -152,8 +154,10 @@ def _translated(error: Exception, path: str) -> RangelandError:
     text = _first_line(error)
     names = f"{type(error).__name__} {text}"
     if any(name in names for name in CONFLICTS):
-        return Conflict(f"replacing rows of {path}", why=f"another writer has changed them: {text}")
-    failed = StorageFailed(f"replacing rows of {path}", why=text)
+        return Conflict(
+            f"could not replace rows of {path}", why=f"another writer has changed them: {text}"
+        )
+    failed = StorageFailed(f"could not replace rows of {path}", why=text)
     return failed.answering(data=ALL_OR_NOTHING)
 
 

@@ -192,7 +192,7 @@ def refuse_other_delta(found: RuntimeVersions) -> None:
 
 def _other(what: str, found: str, wanted: str, remedy: str) -> UsageError:
     return UsageError(
-        f"{what} is {found}, and {wanted} is needed",
+        f"{what} is {found}; {wanted} is required",
         why="another version may understand the same calls differently",
         do=remedy,
         found=found,

@@ -182,7 +182,7 @@ def _writing(
             yield _row(error, None)
         except Exception as error:
             files.abort()
-            yield _row(Bug("writing rows", why=f"{type(error).__name__}: {error}"), None)
+            yield _row(Bug("could not write rows", why=f"{type(error).__name__}: {error}"), None)
         except BaseException:
             files.abort()
             raise

@@ -56,7 +56,7 @@ class Story:
         held = expected == seen
         text = str(seen) if held else f"{seen}, expected {expected}"
         self.promises.append(Promise(claim, held, text))
-        mark = Text("   ok ", "green") if held else Text("   NO ", "bold red")
+        mark = Text("   ok ", "green") if held else Text("   FAILED ", "bold red")
         self.console.print(
             mark.append_text(safe_text(claim if held else f"{claim}: {text}", "default"))
         )

@@ -157,7 +157,8 @@ class LossEvent:
 
     def is_same(self, other: LossEvent) -> bool:
         """Whether the other is a sighting of this loss, in the same incarnation of the topic as
-        far as that is known. Retention moves its end; what else reaches further is more."""
+        far as that is known. A loss by retention may have grown since; any other that
+        reaches further is a new loss."""
         ids = {self.loss.topic_id, other.loss.topic_id}
         has_all = self.loss.until_offset <= other.loss.until_offset
         has_all = has_all or self.loss.verdict is LossKind.EXPIRED

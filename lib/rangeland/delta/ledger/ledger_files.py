@@ -132,7 +132,7 @@ class LedgerFiles:
                 full, filesystem=self._store, columns=columns, partitioning=None, filters=wanted
             ).to_pylist()
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(f"reading the ledger file {full}", error) from error
+            raise self._unreadable(f"could not read the ledger file {full}", error) from error
         return rows
 
     def read_all(self, paths: Iterable[str], events: Collection[str]) -> list[dict[str, object]]:
@@ -144,7 +144,7 @@ class LedgerFiles:
             found = self._dataset(full).to_table(filter=pds.field("event").isin([*events]))
             rows: list[dict[str, object]] = found.to_pylist()
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(f"reading the ledger {self.path}", error) from error
+            raise self._unreadable(f"could not read the ledger {self.path}", error) from error
         return rows
 
     def _unreadable(self, what: str, error: Exception) -> RangelandError:

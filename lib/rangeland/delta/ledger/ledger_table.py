@@ -359,7 +359,7 @@ class Ledger:
         if self._view is None:
             snapshot = self._kernel.load(self.path)
             if snapshot is None:
-                raise Bug(f"reading the ledger {self.path}", why="it was never created")
+                raise Bug(f"could not read the ledger {self.path}", why="it was never created")
             self._view = self._view_of(snapshot)
         return self._view
 
