@@ -18,7 +18,7 @@ from rangeland.job.overrides import load_job
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.progress_events import NoProgress, Progress
-from rangeland.queries import table_queries
+from rangeland.queries import verify_and_find
 from rangeland.results import PlanPreview, RunResult, VerifyResult
 from rangeland.spark.plan_frames import plan_frame
 
@@ -115,4 +115,4 @@ def backfill(
 
 def verify(job: Job, spark: Any, progress: Progress | None = None) -> VerifyResult:
     """Whether the table has each landed offset once, as ``rangeland verify`` checks."""
-    return table_queries.verify(job, spark, progress or NoProgress())
+    return verify_and_find.verify(job, spark, progress or NoProgress())

@@ -216,41 +216,45 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All partitions of all topics of a job at one moment. ``offsets_for_times`` maps
-    (partition, time_ms) to an offset, or None if no record is that late; those in ``inexact`` may
-    be before the exact one. ``elsewhere``: existing partitions that the job leaves out.
-    ``entries``: for requested offsets that may be inside an entry, where that entry begins and
-    ends.
-
-    ``epoch_ends``: the end offset of the checkpoint's leader epoch, for partitions whose leader
-    has changed since. ``agreed``: unexpected answers that were confirmed, and by which brokers.
-
-    ``retention`` is by topic, where it is known. ``expiring``: the first offset that retention
-    will still have left when everything is expected to have been read.
-
-    ``unreachable``: partitions without a leader, and why. ``brokers``: where brokers have names,
-    those that answered; nothing is known about the partitions of the others. ``hidden``: topics
-    that do not exist or are not visible to this client. ``version_support``: that of the
-    brokers that were connected to. ``cluster`` is None if no broker was asked."""
+    """All partitions of all topics of a job at one moment."""
 
     taken_at_ms: int
     logs: dict[Partition, LogState]
     offsets_for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
+    """By (partition, time_ms); None if no record is that late."""
     group_offsets: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
+    """By (partition, group); None if the group has committed none there."""
     requests: int = 0
-    elsewhere: frozenset[Partition] = frozenset()
+    """How many requests the survey has sent."""
+    excluded_partitions: frozenset[Partition] = frozenset()
+    """Existing partitions that the job leaves out."""
     inexact: frozenset[tuple[Partition, int]] = frozenset()
+    """Those of ``offsets_for_times`` that may be before the exact one."""
     entries: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
+    """For requested offsets that may be inside an entry: where that entry begins and ends."""
     unreachable: dict[Partition, str] = field(default_factory=dict)
+    """Partitions without a leader, and why."""
     brokers: frozenset[str] = frozenset()
-    silent: dict[str, str] = field(default_factory=dict)
-    hidden: frozenset[str] = frozenset()
+    """Where brokers have names, those that answered; nothing is known about the partitions of the
+    others."""
+    unanswered_brokers: dict[str, str] = field(default_factory=dict)
+    """Where brokers have names, those that did not answer, and why."""
+    unseen_topics: frozenset[str] = frozenset()
+    """Topics that do not exist or are not visible to this client."""
     epoch_ends: dict[Partition, int] = field(default_factory=dict)
-    agreed: dict[Partition, str] = field(default_factory=dict)
+    """The end offset of the checkpoint's leader epoch, for partitions whose leader has changed
+    since."""
+    confirmed_by: dict[Partition, str] = field(default_factory=dict)
+    """Which brokers have confirmed an unexpected answer about a partition."""
     retention: dict[str, Retention] = field(default_factory=dict)
+    """By topic, where it is known."""
     expiring: dict[Partition, int] = field(default_factory=dict)
+    """The first offset that retention will still have left when everything is expected to have been
+    read."""
     version_support: dict[Address, VersionSupport] = field(default_factory=dict)
+    """Of the brokers that were connected to."""
     cluster: Cluster | None = None
+    """None if no broker was asked."""
 
 
 # --- the plan: what will be read --------------------------------------------------------

@@ -22,7 +22,11 @@ from rangeland.groups.lease import GroupLease, claimed
 from rangeland.groups.offset_mirror import positions
 from rangeland.groups.shared_plan import SharedPlanReader
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, exposed, login_packages
+from rangeland.job.connection_settings import (
+    cluster_settings,
+    login_packages,
+    plaintext_secret_warnings,
+)
 from rangeland.job.payload_formats import row_format_of
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.adoption import adopt as adopt_table
@@ -248,7 +252,7 @@ class Runner:
 
     def _record(self, seen: Sequence[Loss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.identity.landed_sequence(self.job.application) + 1
-        self.target.note(sequence, seen, seen_at_ms)
+        self.target.record_losses(sequence, seen, seen_at_ms)
 
     def _land(self, finished: list[CommittedPlan]) -> _Done:
         outrun: tuple[Range, ...] = ()
@@ -325,7 +329,9 @@ class Runner:
         self.reading.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
         self.reading.survey = self.planner.refuse_gone(plan)
         is_own = plan.application == self.job.application
-        found = reviewed(plan, seen, standing, exposed(self.job), moves_checkpoint=is_own)
+        found = reviewed(
+            plan, seen, standing, plaintext_secret_warnings(self.job), moves_checkpoint=is_own
+        )
         refuse_gaps(plan, found.left_behind, self.job.request.from_bounds)
         if found.is_empty and not found.begins:
             self._record(seen, plan.made_at_ms)
@@ -386,7 +392,7 @@ class Runner:
             self.progress.warn(text)
 
     def _result(self, finished: Sequence[CommittedPlan], found: PlanDraft | None) -> RunResult:
-        notes = found.notes if found is not None else exposed(self.job)
+        notes = found.notes if found is not None else plaintext_secret_warnings(self.job)
         if finished and (failed := self.target.ledger.compact()):
             self._warn(failed)
         for text in (*self.target.table.kernel.settle(), *notes):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producer import Record, create_topic, produce
 from tests.airflow.deployment import full_hour, offsets_in, write_job
 from tests.airflow.postgres import PostgresServer
 from tests.airflow.running_airflow import LiveAirflow

@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S, Process
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     Record,
     create_topic,
     delete_records,

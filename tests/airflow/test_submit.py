@@ -14,7 +14,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S, remove_directory, temporary_directory
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.airflow.deployment import LIBRARY, Airflow, offsets_in, write_job
 from tests.cluster.spark_submit import JOBS, SMALL
 from tests.servers.sparkcluster import SPARK_HOME, SparkCluster

@@ -14,7 +14,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import Process
-from rangeland.testing.producing import Record, create_topic, numbered, produce
+from rangeland.testing.producer import Record, create_topic, numbered, produce
 from tests.airflow.deployment import PROGRAM, Airflow, full_hour, write_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.brokers]

@@ -21,7 +21,7 @@ import yaml
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
-from rangeland.testing.producing import fill
+from rangeland.testing.producer import fill
 
 PREFIX = "bench-table-"
 

@@ -18,7 +18,7 @@ from rangeland import run
 from rangeland.connection.pool import ConnectionPool
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
-from rangeland.testing.producing import Record, create_topic, fill, produce
+from rangeland.testing.producer import Record, create_topic, fill, produce
 from tests.bench.child import Order, measure_in_child
 from tests.bench.competitors import SIDES, Ground, Side, job, measure
 from tests.bench.measuring import load_average

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rangeland.testing.producing import create_topic, page_views, spread
+from rangeland.testing.producer import create_topic, page_views, spread
 from tests.bench.competitors import SIDES, Ground
 from tests.bench.parts import Bench, Found, warm
 

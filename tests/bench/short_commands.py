@@ -27,7 +27,7 @@ import yaml
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import remove_directory, temporary_directory
-from rangeland.testing.producing import fill
+from rangeland.testing.producer import fill
 from tests.bench.measuring import load_average, ratio, spread
 
 TOPIC = "short"

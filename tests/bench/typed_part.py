@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from rangeland.testing.producing import create_topic, spread
+from rangeland.testing.producer import create_topic, spread
 from tests.bench.competitors import Ground, Side
 from tests.bench.parts import Bench, Found, warm
 from tests.bench.typed_orders import AVRO, avro_orders, json_orders

@@ -22,7 +22,7 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.processes import remove_directory, temporary_directory
-from rangeland.testing.producing import page_views, spread
+from rangeland.testing.producer import page_views, spread
 from tests.bench.measuring import load_average
 from tests.bench.measuring import spread as in_words
 from tests.bench.short_commands import BARE, Taken, measured, measuring_process, show

@@ -19,7 +19,7 @@ from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
-from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.groups.backend_choice import BrokerGroupIO
@@ -28,7 +28,7 @@ from rangeland.model import Counts, Isolation, LogState, Range, Slice, Survey
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing, cut
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
-from rangeland.testing.consuming import Consumed
+from rangeland.testing.consumer import Consumed
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.untrusted import parse_address
 

@@ -25,7 +25,7 @@ from rangeland.testing.client_library import admin, library, our_errors
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     Record,
     create_topic,
     delete_records,

@@ -12,10 +12,10 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangeLost
 from rangeland.model import Counts, LogState
 from rangeland.planning.policy import Action, Policy
-from rangeland.testing.consuming import Consumed, consume
+from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     Record,
     create_topic,
     delete_records,

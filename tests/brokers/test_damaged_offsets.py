@@ -11,7 +11,7 @@ from rangeland.errors import BadRecord
 from rangeland.model import Counts
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import WHOLE_BATCHES_MS, create_topic, numbered, produce
+from rangeland.testing.producer import WHOLE_BATCHES_MS, create_topic, numbered, produce
 from tests.brokers.reading import look, read, settings_of, slices_of
 
 pytestmark = pytest.mark.brokers

@@ -12,14 +12,14 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch import fetch_thread
-from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, LogState
 from rangeland.planning.policy import Action, Policy
-from rangeland.testing.consuming import Consumed, consume
+from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.brokers.reading import log_of, read, settings_of, spied_requests
 from tests.brokers.surveys import slice_of
 

@@ -26,7 +26,7 @@ from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     create_topic,
     delete_topic,
     leader_of,

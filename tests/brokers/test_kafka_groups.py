@@ -23,7 +23,7 @@ from rangeland.model import Partition
 from rangeland.testing.client_library import admin, consumer, library
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.brokers.reading import settings_of
 
 pytestmark = pytest.mark.brokers

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import KerberosSettings, SaslSettings
 from rangeland.errors import JobFileError
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.brokers.reading import look, read, settings_of, slices_of
 from tests.servers.kerberos import KerberosCluster, KeyCenter, gssapi_library
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.fetch.loop_actions import FetchLimits
-from rangeland.testing.producing import Record, produce
+from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.testing.producer import Record, produce
 from tests.brokers.kfake.cluster import FakeCluster
 from tests.brokers.reading import look, read, settings_of, slices_of
 

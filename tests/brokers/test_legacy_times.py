@@ -16,7 +16,7 @@ from rangeland.model import AtTime, Bounds, Earliest, Isolation, Latest, Partiti
 from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.policy import Policy
 from rangeland.testing.kafka import KafkaZooKeeperCluster
-from rangeland.testing.producing import Record, produce
+from rangeland.testing.producer import Record, produce
 from tests.brokers.reading import log_of, look, settings_of
 from tests.brokers.test_matrix import alter
 

@@ -16,11 +16,11 @@ import pytest
 
 from rangeland.errors import Conflict, Unreachable, UsageError
 from rangeland.testing import __main__ as testing
-from rangeland.testing.consuming import consume, offsets
+from rangeland.testing.consumer import consume, offsets
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.probe import brokers_seen_by
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     CODECS,
     WHOLE_BATCHES_MS,
     Record,

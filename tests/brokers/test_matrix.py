@@ -18,15 +18,15 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangeLost, Unreachable
-from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.policy import Policy
-from rangeland.testing.consuming import Consumed, consume
+from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.probe import leaders_seen_by
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     CODECS,
     WHOLE_BATCHES_MS,
     Record,

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
-from rangeland.testing.producing import Record, create_topic, leader_of, produce
+from rangeland.testing.producer import Record, create_topic, leader_of, produce
 from tests.brokers.reading import log_of, settings_of
 from tests.brokers.surveys import slice_of
 

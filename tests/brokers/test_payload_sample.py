@@ -9,7 +9,7 @@ import pytest
 from rangeland.progress_events import NoProgress
 from rangeland.queries.payload_sample import sample
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producer import Record, create_topic, produce
 from tests.spark.landings import job_of
 
 pytestmark = pytest.mark.brokers

@@ -14,7 +14,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries.reached_check import reached
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import Record, create_topic, open_transaction, produce
+from rangeland.testing.producer import Record, create_topic, open_transaction, produce
 
 pytestmark = pytest.mark.brokers
 

@@ -11,11 +11,11 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.kafka.messages import FetchRequest
-from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.model import Counts, LogState
-from rangeland.testing.consuming import Consumed, consume
+from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     CODECS,
     WHOLE_BATCHES_MS,
     Record,

@@ -41,7 +41,7 @@ from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.survey.seen_schema_ids import look_at_ends, seen_schema_ids
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
-from rangeland.testing.producing import Record, create_topic, produce, produce_transaction
+from rangeland.testing.producer import Record, create_topic, produce, produce_transaction
 from tests.brokers.reading import settings_of
 from tests.brokers.registry_proxy import guarded
 from tests.brokers.surveys import look, slices_of

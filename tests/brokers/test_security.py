@@ -27,10 +27,10 @@ from rangeland.connection.cluster_settings import (
 )
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError
-from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.model import Address, Counts
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     Record,
     create_topic,
     numbered,

@@ -23,7 +23,7 @@ from rangeland.testing.client_library import consumer, library
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     Record,
     create_topic,
     delete_records,

@@ -13,11 +13,11 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.protocol_session import Question
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Address, Counts
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producer import Record, create_topic, produce
 from rangeland.wire.declarations import Array, Bool, Int16, Int32, Int64, String, message, struct
 from tests.brokers.reading import log_of, read, settings_of
 from tests.brokers.surveys import slice_of

@@ -8,7 +8,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.model import Partition
 from rangeland.survey.transaction_delays import FirstRecord, first_times
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce, produce_transaction
+from rangeland.testing.producer import Record, create_topic, produce, produce_transaction
 from tests.brokers.reading import look, settings_of
 
 HOUR_MS = 3_600_000

@@ -11,9 +11,9 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.model import Counts, LogState
 from rangeland.testing.client_library import producer
-from rangeland.testing.consuming import Consumed, consume
+from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     CODECS,
     create_topic,
     numbered,

@@ -16,7 +16,7 @@ from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Address, Partition
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.processes import PATIENCE_S, Process
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from rangeland.zookeeper.broker_registry import read_registry
 
 pytestmark = pytest.mark.brokers

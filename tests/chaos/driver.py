@@ -82,8 +82,8 @@ class Watched(LandingTarget):
 
     moments: Moments
 
-    def keep(self, outcome: Any) -> Any:
-        missing = super().keep(outcome)
+    def commit_quarantine(self, outcome: Any) -> Any:
+        missing = super().commit_quarantine(outcome)
         self.moments.reach(KEPT)
         return missing
 

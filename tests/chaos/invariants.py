@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from rangeland.testing.producing import Record, produce
+from rangeland.testing.producer import Record, produce
 
 PADDING = b" " + b"0123456789abcdef" * 8
 

@@ -11,7 +11,7 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producer import Record, create_topic, produce
 from tests.chaos.conftest import Start
 from tests.chaos.driver import COMMITTED, PLANNED, PREPARED, READING, WRITTEN
 from tests.chaos.invariants import add_records, data_files, judge, judge_ledger, landings, write_job

@@ -14,7 +14,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import READING, WRITTEN
 from tests.chaos.drivers import ROOT, Driver, kill_all, workers_among

@@ -16,7 +16,7 @@ from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.queries.job_status import status
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.chaos.driver import PLANNED, PREPARED, READING
 from tests.chaos.drivers import StartDrivers
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job

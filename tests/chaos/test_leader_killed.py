@@ -19,7 +19,7 @@ from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic, leader_of, wait_for_leader
+from rangeland.testing.producer import create_topic, leader_of, wait_for_leader
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 
 TOPIC, PARTITIONS, COUNT = "harmed", 3, 400_000

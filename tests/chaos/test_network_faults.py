@@ -16,7 +16,7 @@ from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.brokers.kfake.cluster import FakeCluster
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 from tests.servers.fault_proxy import Faults, Proxy

@@ -13,7 +13,7 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import WHOLE_BATCHES_MS, Record, create_topic, produce
+from rangeland.testing.producer import WHOLE_BATCHES_MS, Record, create_topic, produce
 from tests.chaos.conftest import Start
 from tests.chaos.driver import KEPT, PREPARED, WRITTEN
 from tests.chaos.invariants import judge_ledger, landings, write_job

@@ -13,7 +13,7 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
-from rangeland.queries.table_queries import find
+from rangeland.queries.verify_and_find import find
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import run_clients
 from tests.chaos.rocketmq_drivers import offsets, wait_for_slaves, write_job

@@ -19,7 +19,7 @@ from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import MOMENTS
 from tests.chaos.drivers import Driver, command_of, kill_all

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.chaos.driver import ENTERING, PLANNED, PREPARED, WRITTEN
 from tests.chaos.drivers import Driver, StartDrivers
 from tests.chaos.invariants import add_records, judge, judge_ledger, landings, write_job

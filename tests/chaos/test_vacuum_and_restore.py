@@ -12,7 +12,7 @@ from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import PREPARED
 from tests.chaos.invariants import add_records, data_files, judge, judge_ledger, landings, write_job

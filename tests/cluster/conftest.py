@@ -16,7 +16,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.chaos.invariants import add_records, write_job
 from tests.cluster.spark_submit import JOBS, Submitted, rangeland_submit, start_submit
 from tests.servers.sparkcluster import SparkCluster

@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.delta.delta_kernel_loader import JARS_SETTING
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.chaos.invariants import add_records, write_job
 from tests.cluster.conftest import COUNT, PARTITIONS, Submit
 from tests.cluster.spark_submit import LIB

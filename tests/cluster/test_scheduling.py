@@ -13,7 +13,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.chaos.invariants import add_records, landings, write_job
 from tests.cluster.conftest import Submit
 from tests.cluster.spark_submit import Submitted, each_once, offsets_in, written_files

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producer import Record, create_topic, produce
 from tests.chaos.invariants import write_job
 from tests.cluster.conftest import COUNT, PACKAGES, PARTITIONS, Submit
 from tests.cluster.spark_submit import LIB, each_once, live_files, offsets_in

@@ -21,7 +21,7 @@ from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, Part
 from rangeland.model import Isolation, Partition
 from rangeland.survey.leaders import ask_leaders
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
-from rangeland.testing.producing import CODECS, Record, create_topic, produce, produce_transaction
+from rangeland.testing.producer import CODECS, Record, create_topic, produce, produce_transaction
 from rangeland.untrusted import parse_address
 from tests.brokers.reading import settings_of, wait_for_end
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.loop_actions import (
+from rangeland.fetch.fetch_steps import (
     AllRead,
     FetchLimits,
     FetchTarget,
@@ -208,7 +208,7 @@ def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
         now += cluster.random.choice((0, 1, 50))
     else:
         raise AssertionError("the loop never ends")
-    assert loop.gone == []
+    assert loop.losses_to_report == []
     for piece in slices:
         assert cluster.positions[piece.index] >= piece.until_offset
         if piece.width == 0:

@@ -13,7 +13,7 @@ from rangeland.job.job_file import RangeSpec
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.progress_events import NoProgress
-from rangeland.queries.table_queries import verify
+from rangeland.queries.verify_and_find import verify
 from rangeland.results import PlanPreview
 from rangeland.run import Runner, adopt, preview
 from tests.simulation.spark import SimulatedSpark

@@ -20,7 +20,7 @@ from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersi
 from rangeland.errors import RangelandError, UndecodablePayload, Unreachable
 from rangeland.job import Job, payload_formats
 from rangeland.progress_events import NoProgress
-from rangeland.queries.table_queries import verify
+from rangeland.queries.verify_and_find import verify
 from rangeland.run import redrive
 from rangeland.schema_registry import executor_schemas
 from rangeland.schema_registry.registry_answers import SchemaAnswer, VersionAnswer

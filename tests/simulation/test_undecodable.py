@@ -12,7 +12,7 @@ import pytest
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
-from rangeland.queries.table_queries import verify
+from rangeland.queries.verify_and_find import verify
 from rangeland.run import redrive
 from tests.simulation.replaced import Stage, simulated
 from tests.simulation.typed_lake import Place, TypedLake, as_json

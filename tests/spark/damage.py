@@ -10,9 +10,9 @@ from typing import Any
 
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
-from rangeland.queries import job_status, table_queries
+from rangeland.queries import job_status, verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import WHOLE_BATCHES_MS, Record, create_topic, produce
+from rangeland.testing.producer import WHOLE_BATCHES_MS, Record, create_topic, produce
 from tests.spark.landings import table_of
 
 BATCH, BATCHES = 10, 3
@@ -61,7 +61,7 @@ def checkpoints(spark: Any, job: Job) -> dict[int, int | None]:
 
 
 def is_proved(spark: Any, job: Job) -> bool:
-    found = table_queries.verify(job, spark, NoProgress())
+    found = verify_and_find.verify(job, spark, NoProgress())
     assert not found.audit.strangers
     return found.is_well
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from rangeland.job import Job
-from rangeland.testing.consuming import Consumed, consume
+from rangeland.testing.consumer import Consumed, consume
 
 CONTRACT = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"

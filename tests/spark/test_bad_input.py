@@ -31,7 +31,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     CODECS,
     WHOLE_BATCHES_MS,
     Record,

@@ -16,7 +16,7 @@ from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic, delete_topic, numbered, produce
+from rangeland.testing.producer import create_topic, delete_topic, numbered, produce
 from tests.spark.landings import job_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

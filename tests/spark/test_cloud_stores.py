@@ -30,7 +30,7 @@ from rangeland.errors import TableRefused
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.spark.cloud_stores import Azurite, GoogleEmulator, SmallHdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers, pytest.mark.slow]

@@ -15,10 +15,10 @@ from rangeland.errors import UsageError
 from rangeland.jvm.java import find_java, java_version
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
-from rangeland.queries import table_queries
+from rangeland.queries import verify_and_find
 from rangeland.spark.supported_versions import SUPPORTED, versions_of
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producer import Record, create_topic, produce
 from tests.spark.damage import is_proved
 from tests.spark.landings import between, job_of, table_of
 from tests.spark.typed_landings import OLD, orders, orders_topic, produced, rows_in, typed
@@ -41,7 +41,7 @@ def test_a_log_is_landed_once_proved_and_found(
     numbered(kafka, topic, 50, 51)
     assert rangeland.land(job, spark).landed == 4
     assert is_proved(spark, job)
-    found = table_queries.find(job, spark, Partition(topic, 1), 50, NoProgress())
+    found = verify_and_find.find(job, spark, Partition(topic, 1), 50, NoProgress())
     assert (found.state, len(found.files)) == ("landed", 1)
     rows = table_of(spark, table).select("partition", "offset", "value").collect()
     assert sorted((r[0], r[1], int(r[2])) for r in rows) == [

@@ -23,7 +23,7 @@ from rangeland.model import Partition
 from rangeland.results import RunResult
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import Process
-from rangeland.testing.producing import create_topic, delete_topic, numbered, produce
+from rangeland.testing.producer import create_topic, delete_topic, numbered, produce
 from tests.spark.landings import QUICK
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

@@ -22,7 +22,7 @@ from rangeland.queries import job_status
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.spark.landings import job_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

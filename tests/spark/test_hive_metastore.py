@@ -15,7 +15,7 @@ import pytest
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers, pytest.mark.slow]
 

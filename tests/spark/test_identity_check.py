@@ -19,9 +19,9 @@ from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
-from rangeland.queries import job_check, job_status, table_queries
+from rangeland.queries import job_check, job_status, verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.spark.landings import job_of, offsets_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -118,7 +118,7 @@ def test_a_table_whose_ledger_is_gone_is_refused_until_its_rows_are_adopted(lake
     lake.produce(2)
     assert lake.land() == ("landed", 4)
     assert lake.offsets() == list(range(12))
-    assert table_queries.verify(lake.job(), lake.spark, NoProgress()).is_well
+    assert verify_and_find.verify(lake.job(), lake.spark, NoProgress()).is_well
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_a_table_that_was_created_again_at_the_same_path_is_refused(
         everything = f"SELECT * FROM delta.`{lake.table}` WHERE offset < 5"
         sql(f"CREATE OR REPLACE TABLE delta.`{lake.table}` USING delta AS {everything}")
     lake.refused("is not the one that its ledger belongs to")
-    found = table_queries.verify(lake.job(), lake.spark, NoProgress())
+    found = verify_and_find.verify(lake.job(), lake.spark, NoProgress())
     lost = range(10) if how == "recreated" else range(5, 10)
     assert [o for r in found.audit.holes for o in range(r.from_offset, r.until_offset)] == list(
         lost

@@ -17,7 +17,7 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
-from rangeland.queries import job_status, table_queries
+from rangeland.queries import job_status, verify_and_find
 from rangeland.run import preview
 from rangeland.testing.jafka import JafkaCluster
 from tests.record_values import values_of
@@ -130,7 +130,9 @@ def test_a_transform_makes_rows_of_messages_inside_entries(
     kept = sorted(row for row in written.rows if row[3] % 2 == 0)
     assert landed_rows(table) == kept
     assert result.counts == Counts(landed=len(kept), filtered=len(written.rows) - len(kept))
-    assert table_queries.verify(jafka_job(jafka, table, written.topic), spark, NoProgress()).is_well
+    assert verify_and_find.verify(
+        jafka_job(jafka, table, written.topic), spark, NoProgress()
+    ).is_well
 
 
 def test_a_frame_is_read_without_a_landing(
@@ -244,7 +246,7 @@ def landed(jafka: JafkaCluster, written: Written, spark: Any, table: str) -> Job
 
 def verified(job: Job, spark: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        json.dumps(table_queries.verify(job, spark, NoProgress()).to_json())
+        json.dumps(verify_and_find.verify(job, spark, NoProgress()).to_json())
     )
     return found
 
@@ -315,7 +317,7 @@ def test_an_offset_is_found_by_its_broker(
 
     def find(offset: int, broker: str = "1") -> dict[str, Any]:
         partition = Partition(written.topic, 1, broker)
-        found = table_queries.find(landed, spark, partition, offset, NoProgress())
+        found = verify_and_find.find(landed, spark, partition, offset, NoProgress())
         return found.to_json()
 
     found = find(last)

@@ -19,7 +19,7 @@ from rangeland.landing import planner
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
-from rangeland.queries import job_check, table_queries
+from rangeland.queries import job_check, verify_and_find
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.zookeeper.broker_registry import read_registry
 from tests.record_values import values_of
@@ -186,7 +186,7 @@ def test_a_broker_that_dies_while_it_is_read_is_held_there_and_the_others_land(
     last = rangeland.land(job, spark)
     assert (last.recovered, last.held) == ((), ())
     assert landed_rows(table) == sorted(written.rows)
-    assert table_queries.verify(job, spark, NoProgress()).is_well
+    assert verify_and_find.verify(job, spark, NoProgress()).is_well
 
 
 @pytest.mark.slow
@@ -236,7 +236,7 @@ def test_what_retention_took_is_lost_by_policy_in_bytes(
     left = [row for row in written.of("2-0") if row[2] < landed_until or row[2] >= begins]
     assert landed_rows(table) == sorted(written.of("1-0") + left)
     assert result.counts.lost == begins - landed_until
-    assert table_queries.verify(job, spark, NoProgress()).is_well
+    assert verify_and_find.verify(job, spark, NoProgress()).is_well
     assert rangeland.land(job, spark).state == "nothing"
 
 
@@ -309,4 +309,4 @@ def test_a_damaged_entry_is_refused_or_lost_by_policy(
     whole = sorted(row for row in written.rows if (row[0], row[2]) != ("1", bad))
     assert landed_rows(table) == whole
     assert result.counts == Counts(landed=len(whole), lost=behind - bad)
-    assert table_queries.verify(job, spark, NoProgress()).is_well
+    assert verify_and_find.verify(job, spark, NoProgress()).is_well

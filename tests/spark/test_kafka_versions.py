@@ -12,9 +12,9 @@ from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
 from rangeland.queries.job_status import status
 from rangeland.run import preview, run
-from rangeland.testing.consuming import consume
+from rangeland.testing.consumer import consume
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.spark.landings import CONTRACT, job_of, rows_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

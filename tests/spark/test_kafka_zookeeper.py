@@ -13,7 +13,7 @@ from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaZooKeeperCluster
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.spark.landings import expected, job_of, offsets_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

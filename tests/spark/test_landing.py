@@ -25,7 +25,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     CODECS,
     Record,
     create_topic,

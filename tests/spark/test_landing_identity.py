@@ -16,7 +16,7 @@ from rangeland.job.located_values import parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
-from rangeland.testing.producing import create_topic, numbered, produce, produce_transaction
+from rangeland.testing.producer import create_topic, numbered, produce, produce_transaction
 from tests.spark.landings import expected, job_of, offsets_in, table_of
 from tests.spark.test_landing import wait_for_ends
 

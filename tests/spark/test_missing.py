@@ -24,7 +24,7 @@ from rangeland.model import Counts
 from rangeland.planning.policy import LossKind
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import WHOLE_BATCHES_MS, Record, create_topic, produce
+from rangeland.testing.producer import WHOLE_BATCHES_MS, Record, create_topic, produce
 from tests.spark.damage import checkpoints, is_proved, losses
 from tests.spark.landings import QUICK, expected, job_of, offsets_in, offsets_of
 

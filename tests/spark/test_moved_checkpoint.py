@@ -13,9 +13,9 @@ import rangeland
 from rangeland import run
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
-from rangeland.queries import job_status, table_queries
+from rangeland.queries import job_status, verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.spark.landings import between, expected, job_of, offsets_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -51,7 +51,7 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
         (10, 0, ((4, 7),)),
     ]
     where = [(Partition(topic, 0), 4), (Partition(topic, 0), 10), (Partition(topic, 9), 0)]
-    assert [table_queries.find(job, spark, *one, NoProgress()).why for one in where] == [
+    assert [verify_and_find.find(job, spark, *one, NoProgress()).why for one in where] == [
         f"it has offsets 0 to 3 of {topic}/0",
         f"it has offsets 0 to 3 of {topic}/0",
         f"nothing of {topic}/9 has landed in it",
@@ -79,6 +79,6 @@ def test_a_run_with_nothing_to_land_leaves_nothing_to_verify(
     assert rangeland.land(job, spark).state == "nothing"
     seen = rangeland.verify(job, spark)
     assert (seen.is_well, seen.landings, seen.pieces) == (True, 0, ())
-    finding = table_queries.find(job, spark, Partition(topic, 0), 3, NoProgress())
+    finding = verify_and_find.find(job, spark, Partition(topic, 0), 3, NoProgress())
     assert (finding.state, finding.why) == ("not-landed", "nothing has landed in it yet")
     assert not Path(table).exists()

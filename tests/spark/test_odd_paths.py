@@ -17,9 +17,9 @@ from rangeland.delta.schema_compatibility import new_table
 from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
-from rangeland.queries import table_queries
+from rangeland.queries import verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.spark.landings import between, expected, job_of, offsets_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -74,8 +74,8 @@ def test_a_table_with_all_of_them_in_its_name_works_in_every_command(
     job = job_of(kafka.bootstrap, f"file://{tmp_path}/../{tmp_path.name}/{EVERYTHING}/", topic)
     assert run.run(job, spark, NoProgress()).rows == 10
     assert run.run(job, spark, NoProgress()).state == "nothing"
-    assert table_queries.verify(job, spark, NoProgress()).is_well
-    assert table_queries.find(job, spark, Partition(topic, 0), 3, NoProgress()).state == "landed"
+    assert verify_and_find.verify(job, spark, NoProgress()).is_well
+    assert verify_and_find.find(job, spark, Partition(topic, 0), 3, NoProgress()).state == "landed"
 
     spark.sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
     assert run.backfill(job, spark, NoProgress(), PlanKind.MISSING).rows == 5

@@ -28,7 +28,7 @@ from rangeland.model import Counts
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import delete_records
+from rangeland.testing.producer import delete_records
 from tests.spark.damage import (
     BATCH,
     WIDTH,

@@ -48,7 +48,7 @@ def test_a_whole_attempt_takes_back_what_an_earlier_one_had_kept(
     sink = SimpleNamespace(table=str(tmp_path / "t"), is_catalog_name=False, is_per_topic=False)
     table = TargetTable(spark, cast(Any, SimpleNamespace(sink=sink)))
     for _ in range(2):
-        assert table.keep(replace(two, attempt=1, kept=())) is None
+        assert table.commit_quarantine(replace(two, attempt=1, kept=())) is None
         assert kept_in(quarantine) == [b"1"]
 
 

@@ -11,7 +11,7 @@ from rangeland.landing import slice_reader
 from rangeland.planning.slice_receipt import TaskResult
 from rangeland.spark.spark_jobs import TasksToRun
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producer import Record, create_topic, produce
 from tests.spark.landings import job_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

@@ -25,12 +25,12 @@ from rangeland.job import Job
 from rangeland.landing import slice_reader
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
-from rangeland.queries import table_queries
+from rangeland.queries import verify_and_find
 from rangeland.queries.payload_sample import sample
 from rangeland.results import WriterSchema
 from rangeland.schema_registry.proto_compiler import compile_proto
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.brokers.registry_proxy import guarded
 from tests.servers.apicurio import ApicurioRegistry
 from tests.spark.landings import QUICK, job_of, stored_rows, table_of
@@ -84,7 +84,7 @@ def values_in(table: str) -> list[Any]:
 
 
 def is_proved(spark: Any, job: Job) -> bool:
-    found = table_queries.verify(job, spark, NoProgress()).audit
+    found = verify_and_find.verify(job, spark, NoProgress()).audit
     return not found.holes and not found.duplicates
 
 

@@ -14,7 +14,7 @@ from rangeland.job import Job
 from rangeland.landing import planner
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
-from rangeland.queries import job_status, table_queries
+from rangeland.queries import job_status, verify_and_find
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import log_of, settings_of
 from tests.record_values import values_of
@@ -89,7 +89,7 @@ def test_messages_that_have_expired_are_refused_held_back_or_lost_and_counted(
     skipped = rangeland.land(skipping, spark)
     assert skipped.counts == Counts(landed=110 - begins, lost=begins - 10)
     assert landed_rows(table) == sorted(left)
-    assert table_queries.verify(skipping, spark, NoProgress()).is_well
+    assert verify_and_find.verify(skipping, spark, NoProgress()).is_well
     assert rangeland.land(job_of(written, table), spark).state == "nothing"
 
 

@@ -25,7 +25,7 @@ from rangeland.job.located_values import parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
-from rangeland.queries import job_status, table_queries
+from rangeland.queries import job_status, verify_and_find
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import clients_command, run_clients
@@ -265,18 +265,20 @@ def test_rows_that_others_delete_are_found_to_the_offset_and_landed_again(
     rangeland.land(job, spark)
     written.fill("second", MORE)
     rangeland.land(job, spark)
-    assert table_queries.verify(job, spark, NoProgress()).to_json()["ok"]
+    assert verify_and_find.verify(job, spark, NoProgress()).to_json()["ok"]
     torn = "broker = 'broker-a' AND partition = 1 AND offset IN (0, 7, 8, 62)"
     spark.sql(f"DELETE FROM delta.`{table}` WHERE {torn}")
-    found = table_queries.verify(job, spark, NoProgress()).to_json()
+    found = verify_and_find.verify(job, spark, NoProgress()).to_json()
     assert not found["ok"]
     assert [
         (h["broker"], h["partition"], h["from_offset"], h["until_offset"]) for h in found["holes"]
     ] == [("broker-a", 1, start, end) for start, end in ((0, 1), (7, 9), (62, 63))]
-    gone = table_queries.find(job, spark, Partition(written.topic, 1, "broker-a"), 62, NoProgress())
+    gone = verify_and_find.find(
+        job, spark, Partition(written.topic, 1, "broker-a"), 62, NoProgress()
+    )
     assert (gone.state, gone.sequence) == ("missing", 2)
     assert rangeland.backfill(job, spark, missing=True).counts.landed == 4
-    assert table_queries.verify(job, spark, NoProgress()).to_json()["ok"]
+    assert verify_and_find.verify(job, spark, NoProgress()).to_json()["ok"]
     assert landed_rows(table) == sorted(written.rows)
     assert rangeland.backfill(job, spark, missing=True).state == "nothing"
 
@@ -286,14 +288,14 @@ def test_an_offset_is_found_with_its_landing_its_master_and_its_file(
 ) -> None:
     rangeland.land(job, spark)
     there = Partition(written.topic, 1, "broker-b")
-    found = table_queries.find(job, spark, there, 7, NoProgress()).to_json()
+    found = verify_and_find.find(job, spark, there, 7, NoProgress()).to_json()
     assert (found["state"], found["sequence"]) == ("landed", 1)
     assert found["leader"] == written.cluster.address("broker-b")
     assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
-    never = table_queries.find(job, spark, there, COUNT, NoProgress())
+    never = verify_and_find.find(job, spark, there, COUNT, NoProgress())
     assert (never.state, never.sequence) == ("not-landed", None)
     with pytest.raises(UsageError, match=r"of 2 brokers.*broker-a-1, .*broker-b-1"):
-        table_queries.find(job, spark, Partition(written.topic, 1), 7, NoProgress())
+        verify_and_find.find(job, spark, Partition(written.topic, 1), 7, NoProgress())
 
 
 def test_a_queue_without_a_broker_is_that_of_each(written: Written, table: str, spark: Any) -> None:

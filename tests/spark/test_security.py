@@ -15,7 +15,7 @@ import yaml
 
 from rangeland.cli import command_line
 from rangeland.connection import tokens
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.brokers.secured_broker import PASSWORD, USER, SecuredCluster, unsecured_token
 from tests.certificates import Authority
 

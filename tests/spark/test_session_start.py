@@ -26,7 +26,7 @@ from rangeland.jvm.java import SMALL_JVM
 from rangeland.spark.supported_versions import installed_spark
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S, Process, remove_directory, temporary_directory
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.chaos.invariants import add_records
 from tests.servers.process_sessions import command_of, members_of, temporary_files_in
 from tests.spark_sessions import broken_home

@@ -19,10 +19,10 @@ from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
-from rangeland.queries import table_queries
+from rangeland.queries import verify_and_find
 from rangeland.run import backfill, run
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered, produce
 from tests.fakes.group_backend import InMemoryGroupBackend
 from tests.spark.group_drivers import (
     HANDING_IN,
@@ -85,7 +85,7 @@ def parts(spark: Any, job: Job) -> list[dict[str, Any]]:
 def judge(spark: Any, job: Job, backends: GroupBackends) -> None:
     """Each record is there once, the ledger proves it, and the group is at the checkpoint."""
     assert offsets_in(job.sink.table) == expected(**EACH)
-    assert table_queries.verify(job, spark, NoProgress()).is_well
+    assert verify_and_find.verify(job, spark, NoProgress()).is_well
     checkpoint = {Partition(job.source.topics[0], n): COUNT for n in range(4)}
     assert backends.groups.group("g").offsets == checkpoint
 
@@ -295,7 +295,7 @@ def test_what_two_drivers_have_both_read_is_handed_in_once(
     (part,) = parts(spark, job)
     assert part["member"].startswith("a-")
     assert offsets_in(job.sink.table) == expected(**EACH)
-    assert table_queries.verify(job, spark, NoProgress()).is_well
+    assert verify_and_find.verify(job, spark, NoProgress()).is_well
     assert any("is not mirrored" in text for text in one.landed().warnings)
 
 

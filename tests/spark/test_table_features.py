@@ -21,10 +21,10 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
-from rangeland.queries import table_queries
-from rangeland.testing.consuming import Consumed
+from rangeland.queries import verify_and_find
+from rangeland.testing.consumer import Consumed
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, numbered, produce
+from rangeland.testing.producer import Record, create_topic, numbered, produce
 from tests.spark.landings import job_of, judged, rows_of, table_of
 from tests.spark.test_delta_kernel import COLUMNS
 from tests.spark.typed_landings import OLD, order, orders, orders_topic, produced, typed
@@ -139,7 +139,7 @@ def create(sql: Sql, table: str, made: Existing) -> None:
 
 
 def is_proved(spark: Any, job: Job) -> bool:
-    found = table_queries.verify(job, spark, NoProgress()).audit
+    found = verify_and_find.verify(job, spark, NoProgress()).audit
     return not found.holes and not found.duplicates
 
 
@@ -178,7 +178,7 @@ def test_rows_land_in_the_tables_that_people_have(
     wanted = judged(kafka.bootstrap, [topic])
     is_whole(spark, job, table, made, wanted)
     assert not made.leaves or list(Path(table).glob(made.leaves))
-    found = table_queries.find(job, spark, Partition(topic, 0), 7, NoProgress())
+    found = verify_and_find.find(job, spark, Partition(topic, 0), 7, NoProgress())
     assert (found.state, len(found.files)) == ("landed", 1)
     if "appendOnly" in made.properties:
         return

@@ -12,12 +12,12 @@ import pytest
 import rangeland
 from rangeland.model import Counts, Isolation
 from rangeland.progress_events import NoProgress
-from rangeland.queries import job_status, table_queries
+from rangeland.queries import job_status, verify_and_find
 from rangeland.testing.client_library import producer
-from rangeland.testing.consuming import consume
+from rangeland.testing.consumer import consume
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     create_topic,
     numbered,
     open_transaction,
@@ -115,7 +115,7 @@ def test_transactions_over_partitions_are_landed_and_counted(
     assert in_the_ledger(spark, table) == [result.counts]
     judged = consume(kafka.bootstrap, written.topic, isolation=isolation.value)
     assert rows_of(table_of(spark, table)) == judged
-    assert not table_queries.verify(job, spark, NoProgress()).audit.holes
+    assert not verify_and_find.verify(job, spark, NoProgress()).audit.holes
 
 
 def test_an_open_transaction_is_landed_once_it_is_committed(

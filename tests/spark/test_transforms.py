@@ -16,7 +16,7 @@ from rangeland.errors import JobFileError, TransformFailed
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic, numbered, produce, produce_transaction
+from rangeland.testing.producer import create_topic, numbered, produce, produce_transaction
 from tests.spark.landings import expected, job_of, offsets_in, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

@@ -19,9 +19,9 @@ from rangeland.errors import TableRefused, UndecodablePayload
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
-from rangeland.queries import table_queries
+from rangeland.queries import verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic
+from rangeland.testing.producer import create_topic
 from tests.spark.landings import job_of, stored_rows, table_of
 from tests.spark.typed_landings import (
     BAD,
@@ -49,7 +49,7 @@ def as_stored(number: int) -> dict[str, Any]:
 
 
 def is_proved(spark: Any, job: Any) -> bool:
-    found = table_queries.verify(job, spark, NoProgress()).audit
+    found = verify_and_find.verify(job, spark, NoProgress()).audit
     return not found.holes and not found.duplicates
 
 
@@ -91,11 +91,11 @@ def test_fields_are_columns_beside_those_of_the_log(
         "date",
     ]
     assert is_proved(spark, job)
-    found = table_queries.find(job, spark, Partition(topic, 0), 7, NoProgress())
+    found = verify_and_find.find(job, spark, Partition(topic, 0), 7, NoProgress())
     assert (found.state, len(found.files)) == ("landed", 1)
     # What is deleted is seen and landed again; what is replaced is the same.
     spark.sql(f"DELETE FROM delta.`{table}` WHERE _offset IN (3, 4)")
-    (hole,) = table_queries.verify(job, spark, NoProgress()).audit.holes
+    (hole,) = verify_and_find.verify(job, spark, NoProgress()).audit.holes
     assert (hole.from_offset, hole.until_offset) == (3, 5)
     again = run.backfill(job, spark, NoProgress(), PlanKind.MISSING)
     assert (again.landed, is_proved(spark, job)) == (2, True)
@@ -163,7 +163,7 @@ def test_a_record_that_cannot_be_decoded_ends_the_run_or_is_counted(
         (10, 15, 5)
     ]
     assert "5 records; the value at offset 10" in found[0]["evidence"]
-    assert table_queries.find(job, spark, Partition(topic, 0), 12, NoProgress()).state == "lost"
+    assert verify_and_find.find(job, spark, Partition(topic, 0), 12, NoProgress()).state == "lost"
 
 
 @pytest.mark.parametrize("layout", ["nested", "flat"])
@@ -179,7 +179,7 @@ def test_what_is_in_quarantine_lands_once_with_another_schema(
     kept = stored_rows(f"{table}/_rangeland/quarantine")
     values = [one["value"] for row in kept for one in row["undecodable"]]
     assert sorted(values) == sorted([b'{"id": "x4"}', b"{", b'{"id": "x6"}'])
-    kept_one = table_queries.find(job, spark, Partition(topic, 0), 5, NoProgress())
+    kept_one = verify_and_find.find(job, spark, Partition(topic, 0), 5, NoProgress())
     assert kept_one.state == "quarantined"
     assert kept_one.why.startswith("undecodable, 3 records; the value at offset 4: ")
     nothing = run.redrive(job, spark, NoProgress())

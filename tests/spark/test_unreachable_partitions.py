@@ -16,9 +16,9 @@ import rangeland
 from rangeland import run
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
-from rangeland.queries import table_queries
+from rangeland.queries import verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producer import Record, create_topic, produce
 from tests.brokers.reading import look, settings_of
 from tests.spark.landings import job_of, offsets_in
 from tests.spark.test_policies import Doing, losses, plans
@@ -99,7 +99,7 @@ def test_a_broker_that_dies_while_it_is_read_is_held_and_read_from_there_later(
     last = rangeland.land(job, spark)
     assert (last.counts.landed, last.recovered, last.held) == (len(whole), (), ())
     assert landed(spark, table, pair.away) == whole
-    assert table_queries.verify(job, spark, NoProgress()).is_well
+    assert verify_and_find.verify(job, spark, NoProgress()).is_well
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import create_topic, delete_topic, numbered, produce
+from rangeland.testing.producer import create_topic, delete_topic, numbered, produce
 from tests.spark.landings import job_of, offsets_in, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]

@@ -23,9 +23,9 @@ from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import PlanKind
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import NoProgress
-from rangeland.queries import table_queries
+from rangeland.queries import verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import (
+from rangeland.testing.producer import (
     Record,
     create_topic,
     delete_records,
@@ -56,7 +56,7 @@ def landed(kafka: KafkaCluster, spark: Any, topic: str, table: str) -> Job:
 
 def verified(job: Job, spark: Any) -> dict[str, Any]:
     """What `verify --json` prints, without the time it took."""
-    found = table_queries.verify(job, spark, NoProgress()).to_json()
+    found = verify_and_find.verify(job, spark, NoProgress()).to_json()
     found.pop("seconds")
     return json.loads(json.dumps(found))
 
@@ -181,7 +181,7 @@ def test_a_restore_that_took_nothing_back_is_in_nobody_s_way(
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
-    before = table_queries.verify(landed, spark, NoProgress()).table_version
+    before = verify_and_find.verify(landed, spark, NoProgress()).table_version
     assert rangeland.backfill(part, spark, replace=True).replaced == ReplacedRange(same=60)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {before}")
     assert rangeland.land(landed, spark).state == "nothing"
@@ -294,7 +294,7 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
     topic, table = landed.source.topics[0], landed.sink.table
-    found = table_queries.find(landed, spark, Partition(topic, 1), 75, NoProgress()).to_json()
+    found = verify_and_find.find(landed, spark, Partition(topic, 1), 75, NoProgress()).to_json()
     assert (found["state"], found["sequence"], found["table_version"]) == ("landed", 2, 2)
     assert found["leader"] == kafka.bootstrap[0]
     assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
@@ -303,9 +303,9 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     stamp = committed_at.astimezone(UTC).isoformat()
     assert found["landed_at"].startswith(stamp[:19])
     sql(f"DELETE FROM delta.`{table}` WHERE offset = 75")
-    gone = table_queries.find(landed, spark, Partition(topic, 1), 75, NoProgress())
+    gone = verify_and_find.find(landed, spark, Partition(topic, 1), 75, NoProgress())
     assert (gone.state, gone.sequence, gone.files) == ("missing", 2, ())
-    never = table_queries.find(landed, spark, Partition(topic, 1), 100, NoProgress())
+    never = verify_and_find.find(landed, spark, Partition(topic, 1), 100, NoProgress())
     assert (never.state, never.sequence) == ("not-landed", None)
 
 
@@ -424,12 +424,12 @@ def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
     kafka: KafkaCluster, landed: Job, spark: Any
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
-    version = table_queries.verify(landed, spark, NoProgress()).table_version
+    version = verify_and_find.verify(landed, spark, NoProgress()).table_version
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(10, 60)))
     with pytest.raises(UsageError, match="cuts the slice") as refused:
         rangeland.backfill(part, spark, replace=True)
     assert "Begin at 0 or 60" in str(refused.value)
-    found = table_queries.verify(landed, spark, NoProgress())
+    found = verify_and_find.verify(landed, spark, NoProgress())
     assert (found.table_version, found.is_well) == (version, True)
 
 
@@ -470,7 +470,7 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
-    whole = table_queries.verify(landed, spark, NoProgress()).table_version
+    whole = verify_and_find.verify(landed, spark, NoProgress()).table_version
     sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
 
     class Died(BaseException):

@@ -9,7 +9,7 @@ from typing import Any
 
 from rangeland.job import Job
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.testing.producer import Record, create_topic, produce
 from tests.spark.landings import job_of, stored_rows
 
 DDL = (

@@ -460,5 +460,5 @@ def test_a_bound_is_described_in_the_words_of_a_job_file(bound: Bound, words: st
 
 def test_a_partition_that_the_job_leaves_out_has_not_vanished() -> None:
     checkpoint = {P0: LogMark(60, "A"), P1: LogMark(5, "A")}
-    survey = Survey(1, {P0: log(P0)}, elsewhere=frozenset({P1}))
+    survey = Survey(1, {P0: log(P0)}, excluded_partitions=frozenset({P1}))
     assert resolve(CHECKPOINTED, survey, checkpoint).losses == ()

@@ -17,7 +17,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.rocketmq.routes import MAX_QUEUES, read_route
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.loop_actions import SendFetch, WaitUntil
+from rangeland.fetch.fetch_steps import SendFetch, WaitUntil
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Address, Leader, LogState, Partition, Range
 from rangeland.planning.plan_builder import MOST_BYTES, with_estimate

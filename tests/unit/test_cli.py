@@ -89,7 +89,7 @@ class Runs:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     fake = Runs()
     monkeypatch.setitem(sys.modules, "rangeland.run", fake)  # type: ignore[arg-type]
-    for name in ("job_check", "job_status", "table_queries"):
+    for name in ("job_check", "job_status", "verify_and_find"):
         monkeypatch.setitem(sys.modules, f"rangeland.queries.{name}", fake)  # type: ignore[arg-type]
     reachable = SimpleNamespace(refuse_unreachable=lambda job: None)
     monkeypatch.setitem(sys.modules, "rangeland.groups.broker_check", reachable)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from rangeland.errors import Conflict, RangelandError, Unreachable, UsageError
 from rangeland.testing.client_library import joined, library, our_errors
-from rangeland.testing.producing import produce
+from rangeland.testing.producer import produce
 
 
 def test_a_missing_library_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rangeland import run
 from rangeland.errors import EngineFailed, JobFileError, Unreachable
 from rangeland.job import Job
-from rangeland.job.connection_settings import exposed, tls_files
+from rangeland.job.connection_settings import plaintext_secret_warnings, tls_files
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.planner import Planner
 from rangeland.planning.plan_builder import PlanDraft
@@ -46,7 +46,7 @@ def test_only_a_secret_that_others_can_read_is_said(
 ) -> None:
     import re
 
-    told = exposed(job_of(security, servers=servers))
+    told = plaintext_secret_warnings(job_of(security, servers=servers))
     assert bool(told) == (says is not None)
     assert says is None or re.search(says, told[0])
 
@@ -67,7 +67,7 @@ def test_a_password_for_a_zookeeper_in_the_clear_is_said(
     user = {"username": "me", "password": "${env:X}", "scheme": more.get("scheme", "digest")}
     chosen = {"login": user, "tls": more.get("tls", False)}
     job = job_of({"zookeeper": chosen}, servers=["b:1"], zookeeper=zookeeper)
-    told = exposed(job)
+    told = plaintext_secret_warnings(job)
     assert bool(told) == is_said
     assert not told or "source.security.zookeeper.login" in told[0]
 

@@ -12,7 +12,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import OTHER_TOPIC_MS, FetchLoop
-from rangeland.fetch.loop_actions import (
+from rangeland.fetch.fetch_steps import (
     AllRead,
     FetchLimits,
     FindLeaders,
@@ -225,7 +225,7 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
 ) -> None:
     loop = loop_of(piece(0, P0), expired=Action.SKIP)
     measure(loop, 0, start, 600)
-    ((index, loss),) = loop.gone
+    ((index, loss),) = loop.losses_to_report
     assert (index, loss.from_offset, loss.until_offset) == (0, 0, lost_until)
     assert loss.verdict is LossKind.EXPIRED
     if lost_until == 100:
@@ -263,7 +263,7 @@ def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
 def test_offsets_above_the_log_are_no_loss_before_the_deadline() -> None:
     loop = loop_of(piece(0, P0, 30, 100))
     now = _stay_beyond_the_end(loop, 9_000)
-    assert loop.gone == []
+    assert loop.losses_to_report == []
     while not isinstance(step := loop.next(now), SendFetch):
         now = step.at_ms if isinstance(step, WaitUntil) else now
         loop.on_leaders(lead(B1))
@@ -297,14 +297,14 @@ def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_trun
     now = _stay_beyond_the_end(loop, 1_000)
     with pytest.raises(Unreachable, match="no leader"):
         _have_no_leader(loop, now)
-    assert loop.gone == []
+    assert loop.losses_to_report == []
 
 
 def _named_b(loop: FetchLoop, meaning: ErrorMeaning, until_ms: int) -> None:
     """All metadata names another topic id, up to this time."""
     loop.on_error(ask(loop).wants[0], meaning, "UNKNOWN_TOPIC_ID")
     now = 0
-    while now <= until_ms and not loop.gone:
+    while now <= until_ms and not loop.losses_to_report:
         step = loop.next(now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
@@ -332,7 +332,7 @@ def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop, 5_000).leader == B2
     assert loop.on_records(ask(loop, 5_000).wants[0], 50)
-    assert loop.gone == []
+    assert loop.losses_to_report == []
 
 
 def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() -> None:
@@ -341,7 +341,7 @@ def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() 
     loop.next(0)
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop).leader == B2
-    assert loop.gone == []
+    assert loop.losses_to_report == []
 
 
 # --- what comes in odd sizes ------------------------------------------------------------
@@ -444,7 +444,7 @@ def test_empty_answers_prove_nothing_however_many_there_are(throttled: bool) -> 
     with pytest.raises(Unreachable, match=r"answered without records, though .* up to 100"):
         _empties(loop, 100, throttled, 1_000)
     assert loop.now_ms > PATIENCE.no_progress_ms
-    assert (loop.states[0].position, loop.gone) == (0, [])
+    assert (loop.states[0].position, loop.losses_to_report) == (0, [])
 
 
 def test_what_came_empty_is_asked_for_alone() -> None:
@@ -459,7 +459,7 @@ def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
     loop = loop_of(piece(0, P0), truncated=Action.SKIP)
     _empties(loop, 99, False, 6)
     loop.on_records(_next_ask(loop).wants[0], 100)
-    assert (loop.next(loop.now_ms), loop.gone) == (AllRead(), [])
+    assert (loop.next(loop.now_ms), loop.losses_to_report) == (AllRead(), [])
 
 
 def _next_ask(loop: FetchLoop) -> SendFetch:
@@ -498,7 +498,7 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
         loop = _with_epochs(truncated=action)
         assert _cut_short(loop, 30, itertools.repeat(30)) == 2
         assert loop.now_ms < 3_000, "nobody waits for the deadline"
-        ((_, loss),) = loop.gone
+        ((_, loss),) = loop.losses_to_report
         assert (loss.from_offset, loss.until_offset) == (30, 100)
         assert (loss.verdict, loss.action) == (LossKind.TRUNCATED, action)
 
@@ -513,7 +513,7 @@ def test_an_end_that_no_epoch_confirms_is_asked_for_longer() -> None:
     loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
     assert _cut_short(loop, 30, itertools.repeat(30)) > 2
     assert 5_000 < loop.now_ms < 9_000
-    ((_, loss),) = loop.gone
+    ((_, loss),) = loop.losses_to_report
     assert (loss.from_offset, loss.verdict) == (30, LossKind.TRUNCATED)
 
 
@@ -527,7 +527,7 @@ def test_a_log_whose_leader_has_more_than_it_lets_read_is_waited_for(end: int | 
     loop = _with_epochs(truncated=Action.SKIP)
     with pytest.raises(Unreachable):
         _cut_short(loop, 30, itertools.cycle([30, end]))
-    assert loop.gone == []
+    assert loop.losses_to_report == []
 
 
 def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metadata_first() -> None:
@@ -549,7 +549,7 @@ def test_a_leader_that_never_catches_up_is_unreachable_and_never_a_loss() -> Non
     loop = loop_of(piece(0, P0), truncated=Action.SKIP)
     with pytest.raises(Unreachable, match="readable up to 99 only"):
         _empties(loop, 99, False, 99)
-    assert loop.gone == []
+    assert loop.losses_to_report == []
 
 
 # --- ends -------------------------------------------------------------------------------
@@ -584,7 +584,7 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
         loop.on_records(step.wants[0], 40 if step.leader == B1 else 100)
     _retry_for_ever_or_end(loop)
     assert loop.next(loop.now_ms) == AllRead()
-    ((index, loss),) = loop.gone
+    ((index, loss),) = loop.losses_to_report
     assert (index, loss.from_offset, loss.until_offset, loss.action) == (0, 40, 100, Action.HOLD)
     assert loss.verdict is LossKind.UNREACHABLE
     assert "LEADER_NOT_AVAILABLE" in loss.evidence
@@ -668,7 +668,7 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
     loop.on_error(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)
     assert loop.next(1) == AllRead()
-    ((index, loss),) = loop.gone
+    ((index, loss),) = loop.losses_to_report
     assert (index, loss.from_offset, loss.until_offset) == (0, 5, 100)
     assert (loss.verdict, loss.action) == (LossKind.CORRUPT, Action.HOLD)
 
@@ -676,7 +676,7 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
 def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
     loop = loop_of(piece(0, P0, 5), expired=Action.HOLD)
     measure(loop, 0, 50, 200)
-    ((_, loss),) = loop.gone
+    ((_, loss),) = loop.losses_to_report
     assert (loss.from_offset, loss.until_offset, loss.action) == (5, 100, Action.HOLD)
     assert loop.next(1) == AllRead()
 
@@ -736,7 +736,9 @@ def test_a_partition_that_the_cluster_denies_to_the_last_has_vanished() -> None:
 
 def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> None:
     loop, ended_at_ms = denied(Policy(vanished=Action.SKIP))
-    assert [(loss.verdict, loss.width) for _, loss in loop.gone] == [(LossKind.VANISHED, 10)]
+    assert [(loss.verdict, loss.width) for _, loss in loop.losses_to_report] == [
+        (LossKind.VANISHED, 10)
+    ]
     assert ended_at_ms >= 1_000
 
 

@@ -400,7 +400,7 @@ def test_a_ledger_gets_its_new_columns_from_one_driver(
     monkeypatch.setattr(
         "rangeland.landing.target_ledger.locked", Locked(lambda: spark.lacking.clear())
     )
-    target.note(1, LOSS)
+    target.record_losses(1, LOSS)
     assert (spark.asked, len(target.history.losses())) == ([], 1)
 
 
@@ -410,7 +410,7 @@ def test_columns_that_another_host_has_added_meanwhile_are_no_error(
     target, spark = old_ledger
     monkeypatch.setattr("rangeland.landing.target_ledger.locked", Locked(lambda: None))
     spark.error = RuntimeError("[FIELD_ALREADY_EXISTS] seen_at")
-    target.note(1, LOSS)
+    target.record_losses(1, LOSS)
     assert (len(spark.asked), len(target.history.losses())) == (1, 1)
 
 
@@ -421,5 +421,5 @@ def test_columns_that_cannot_be_added_are_an_error_of_ours(
     monkeypatch.setattr("rangeland.landing.target_ledger.locked", Locked(lambda: None))
     spark.error, spark.adds = RuntimeError("no such grant\n\tat Alter"), False
     with pytest.raises(Conflict, match="no such grant") as caught:
-        target.note(1, LOSS)
+        target.record_losses(1, LOSS)
     assert caught.value.facts["columns"] == list(SCHEMA.names[-3:])

@@ -381,7 +381,7 @@ def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
 
 
 def test_ranges_of_partitions_that_the_job_leaves_out_are_left_out() -> None:
-    seen = Survey(777, {P0: log(P0, 0, 9)}, elsewhere=frozenset({P1}))
+    seen = Survey(777, {P0: log(P0, 0, 9)}, excluded_partitions=frozenset({P1}))
     assert spans(draft_of(terms(), seen, standing(), [Range(P1, 0, 3, "A")])) == []
 
 
@@ -392,7 +392,11 @@ FAR = Partition("t", 0, "2")
     ("hole", "seen", "why"),
     [
         (Range(P1, 0, 3), Survey(7, {P0: log(P0, 0, 9)}, unreachable={P1: "no leader"}), "no lead"),
-        (Range(FAR, 0, 3), Survey(7, {P0: log(P0, 0, 9)}, silent={"2": "refused"}), "broker 2: r"),
+        (
+            Range(FAR, 0, 3),
+            Survey(7, {P0: log(P0, 0, 9)}, unanswered_brokers={"2": "refused"}),
+            "broker 2: r",
+        ),
         (Range(FAR, 0, 3), Survey(7, {P0: log(P0, 0, 9)}), "no broker of that name"),
     ],
 )

@@ -55,7 +55,9 @@ BOTH = {ONE: LogMark(300), TWO: LogMark(500)}
 
 
 def only_one_answers() -> Survey:
-    return Survey(1, {ONE: log()}, brokers=frozenset({"1"}), silent={"2": "connection refused"})
+    return Survey(
+        1, {ONE: log()}, brokers=frozenset({"1"}), unanswered_brokers={"2": "connection refused"}
+    )
 
 
 # --- a log that was written again --------------------------------------------------------
@@ -132,7 +134,7 @@ def test_a_broker_that_is_gone_takes_its_partitions_out_of_reach_and_they_are_no
 
 
 def test_a_broker_that_is_not_registered_any_more_is_unreachable_too() -> None:
-    survey = replace(only_one_answers(), silent={})
+    survey = replace(only_one_answers(), unanswered_brokers={})
     with pytest.raises(Unreachable, match="no broker of that name is registered"):
         resolve(RUN, survey, BOTH)
 

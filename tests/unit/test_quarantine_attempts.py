@@ -38,7 +38,7 @@ class Target:
     def landed_sequence(self, application: str) -> int:
         return self.landed
 
-    def keep(self, outcome: OutcomeEvent) -> None:
+    def commit_quarantine(self, outcome: OutcomeEvent) -> None:
         self.asked.append("keep")
 
     def land(self, outcome: OutcomeEvent, since: int | None) -> None:

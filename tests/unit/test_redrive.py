@@ -334,7 +334,7 @@ class _Still:
     def unfinished(self) -> list[Any]:
         return []
 
-    def note(self, *about: object) -> None: ...
+    def record_losses(self, *about: object) -> None: ...
 
     def landed_sequence(self, application: str) -> int:
         return 0

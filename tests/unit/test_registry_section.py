@@ -14,7 +14,7 @@ from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.connection_settings import (
-    exposed,
+    plaintext_secret_warnings,
     registry_exposed,
     registry_settings,
     tls_files,
@@ -144,7 +144,7 @@ def test_a_job_warns_of_it_and_ships_the_files_of_both_connections() -> None:
         },
     }
     job = Job.parse(json.dumps(document))
-    (warned,) = exposed(job)
+    (warned,) = plaintext_secret_warnings(job)
     assert warned.startswith("the token of decode.registry is sent to registry:8081")
     assert tls_files(job) == {
         "source.security.tls.ca": Path("/b.pem"),

@@ -8,7 +8,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.loop_actions import (
+from rangeland.fetch.fetch_steps import (
     AllRead,
     FetchLimits,
     FindLeaders,
@@ -118,7 +118,7 @@ def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(meaning: Erro
     loop.on_error(ask(loop).wants[0], meaning, "ANY")
     step = ask(loop)
     assert (step.leader, step.stays, step.wants[0].offset) == (LEADER, True, 0)
-    assert loop.gone == []
+    assert loop.losses_to_report == []
 
 
 @pytest.mark.parametrize("action", list(Action))
@@ -127,7 +127,7 @@ def test_damage_that_only_a_replica_has_is_read_at_its_leader(action: Action) ->
     loop.policy = Policy(corrupt=action)
     loop.on_damaged(ask(loop).wants[0], BadRecord("t/0: a byte is flipped"))
     step = ask(loop)
-    assert (step.leader, step.stays, loop.gone) == (LEADER, True, [])
+    assert (step.leader, step.stays, loop.losses_to_report) == (LEADER, True, [])
     assert not loop.states[step.wants[0].index].server.may_be_replica
     assert loop.on_records(step.wants[0], 100)
 
@@ -192,7 +192,7 @@ def test_only_the_leader_s_own_answer_makes_a_loss() -> None:
     assert isinstance(measure, SendLogRange)
     assert measure.leader == LEADER
     loop.on_log_range(measure.want, 40, 200)
-    assert [(loss.from_offset, loss.until_offset) for _, loss in loop.gone] == [(0, 40)]
+    assert [(loss.from_offset, loss.until_offset) for _, loss in loop.losses_to_report] == [(0, 40)]
 
 
 # --- a replica in place of a leader that is away --------------------------------------------
@@ -224,7 +224,7 @@ def test_offsets_that_only_a_replica_denies_are_waited_for_and_never_lost(
     loop = stood_in_for(Policy())
     with pytest.raises(Unreachable, match="a replica that may lag"):
         _deny(loop, start, end)
-    assert loop.gone == []
+    assert loop.losses_to_report == []
 
 
 def _deny(loop: FetchLoop, start: int, end: int) -> None:
@@ -245,7 +245,7 @@ def _deny(loop: FetchLoop, start: int, end: int) -> None:
 def test_damage_in_what_stands_in_for_a_leader_waits_for_the_leader() -> None:
     loop = stood_in_for(Policy(corrupt=Action.SKIP))
     loop.on_damaged(ask(loop).wants[0], BadRecord("q/0: a byte is flipped"))
-    assert loop.gone == []
+    assert loop.losses_to_report == []
     assert isinstance(loop.next(0), FindLeaders)
 
 
@@ -260,7 +260,7 @@ def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_l
     measure = loop.next(0)
     assert isinstance(measure, SendLogRange)
     loop.on_log_range(measure.want, 40, 200)
-    assert loop.gone == []
+    assert loop.losses_to_report == []
     assert isinstance(loop.next(0), FindLeaders)
 
 

@@ -7,7 +7,7 @@ import pytest
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.topic_settings import read_retention
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.loop_actions import FetchLimits, SendFetch
+from rangeland.fetch.fetch_steps import FetchLimits, SendFetch
 from rangeland.model import (
     Address,
     Leader,

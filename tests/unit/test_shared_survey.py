@@ -29,7 +29,7 @@ def survey_for(wanted: SurveyRequest) -> Survey:
         logs={p: LogState(p, leader, 0, 10, None) for p in places},
         offsets_for_times={(p, t): 5 for p in places for t in wanted.times_ms},
         unreachable={Partition(topic, 1): "no leader" for topic in wanted.topics},
-        hidden=frozenset(wanted.topics),
+        unseen_topics=frozenset(wanted.topics),
     )
 
 

@@ -152,7 +152,7 @@ def always(answer: Any, to: Any) -> Lie:
 def test_what_is_not_odd_is_asked_once() -> None:
     survey, cluster = surveyed(truthful)
     assert cluster.asked == [(B1, "topics"), (B1, Earliest()), (B1, Latest())]
-    assert survey.agreed == {}
+    assert survey.confirmed_by == {}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_one_wrong_answer_is_asked_again_and_not_believed(lie: Lie) -> None:
     survey, cluster = surveyed(lie)
     logs = {p: (log.start_offset, log.end_offset) for p, log in survey.logs.items()}
     assert logs == {P0: (5, 20), P1: (5, 20)}
-    assert survey.agreed == {}
+    assert survey.confirmed_by == {}
     found = resolved(survey)
     assert [(r.from_offset, r.until_offset) for r in found.ranges] == [(10, 20)] * 2
     assert found.losses == ()
@@ -207,7 +207,7 @@ def test_a_second_look_that_is_wrong_does_not_make_a_verdict_either() -> None:
     survey, _ = surveyed(lie, {P0: LogMark(10)})
     assert survey.logs[P0].end_offset == 20
     assert P1 in survey.logs
-    assert survey.agreed == {}
+    assert survey.confirmed_by == {}
 
 
 def test_a_topic_that_the_job_misspells_is_its_mistake_once_both_brokers_say_so() -> None:
@@ -237,7 +237,7 @@ def test_what_is_skipped_says_who_was_asked_too() -> None:
 def test_a_topic_that_the_job_has_dropped_is_not_missed() -> None:
     survey, cluster = surveyed(truthful, {**MARKS, Partition("dropped", 0): LogMark(5)})
     assert [at for at, what in cluster.asked if what == "topics"] == [B1]
-    assert survey.agreed == {}
+    assert survey.confirmed_by == {}
 
 
 GONE = Survey(0, {P0: LogState(P0, Leader(B1), 5, 20)})
@@ -247,7 +247,9 @@ GONE = Survey(0, {P0: LogState(P0, Leader(B1), 5, 20)})
     "first",
     [
         pytest.param(replace(GONE, unreachable={P1: "it has no leader"}), id="without a leader"),
-        pytest.param(replace(GONE, elsewhere=frozenset({P1})), id="known, and not asked for"),
+        pytest.param(
+            replace(GONE, excluded_partitions=frozenset({P1})), id="known, and not asked for"
+        ),
     ],
 )
 @pytest.mark.parametrize(

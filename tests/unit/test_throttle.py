@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.loop_actions import FetchLimits, SendFetch, WaitUntil
+from rangeland.fetch.fetch_steps import FetchLimits, SendFetch, WaitUntil
 from rangeland.fetch.throttle import Throttle, shared_rates, slowed
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import Policy

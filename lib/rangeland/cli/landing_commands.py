@@ -12,10 +12,10 @@ import typer
 
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.many_jobs import (
-    Act,
     JobPaths,
     ManyJobs,
     Parallel,
+    TableCommand,
     answer_all,
     answer_each,
     load_jobs,
@@ -93,7 +93,7 @@ def run(
     """
     output.writes = True
 
-    def imported() -> Act:
+    def imported() -> TableCommand:
         from rangeland.render.result_view import result_picture
         from rangeland.run import run as run_job
 
@@ -192,7 +192,7 @@ def backfill(
 
     kind = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
 
-    def imported() -> Act:
+    def imported() -> TableCommand:
         from rangeland.render.result_view import result_picture
         from rangeland.run import backfill as backfill_job
 
@@ -210,7 +210,7 @@ def backfill(
 def _land(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
-    imported: Callable[[], Act],
+    imported: Callable[[], TableCommand],
     kind: PlanKind | None = None,
 ) -> None:
     if isinstance(jobs, ManyJobs):
@@ -240,7 +240,7 @@ def _preview(
     if out is not None and are_many:
         _make_empty_folder(out)
 
-    def imported() -> Act:
+    def imported() -> TableCommand:
         from rangeland.landing.plan_file import write_plan_file
         from rangeland.render.plan_view import plan_picture
         from rangeland.run import preview
@@ -295,7 +295,7 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
     answer_each(output, many_jobs(files, failed), partial(_applied, plans))
 
 
-def _applied(plans: Mapping[int, ReviewedPlan]) -> Act:
+def _applied(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
     """``plans`` are those of the jobs, by identity."""
     from rangeland.render.result_view import result_picture
     from rangeland.run import apply as apply_job

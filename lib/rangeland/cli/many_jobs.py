@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from rangeland.job.topic_tables import TableJob
     from rangeland.progress_events import Progress
 
-Act: TypeAlias = "tuple[Callable[[TableJob, Any, Progress], Any], Callable[[Any], RenderableType]]"
+TableCommand: TypeAlias = (
+    "tuple[Callable[[TableJob, Any, Progress], Any], Callable[[Any], RenderableType]]"
+)
 """What a command does with each table, and what draws the result of one."""
 
 JobPaths = Annotated[
@@ -117,7 +119,7 @@ def answer_all(
 def answer_each(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
-    imported: Callable[[], Act],
+    imported: Callable[[], TableCommand],
     *,
     asks_brokers: bool = False,
 ) -> None:
@@ -133,7 +135,7 @@ def answer_each(
 
 
 def _each(
-    imported: Callable[[], Act],
+    imported: Callable[[], TableCommand],
     jobs: TableJobs,
     spark: Any,
     progress: JobsProgress,

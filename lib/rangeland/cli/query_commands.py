@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import Act, JobPaths, ManyJobs, Parallel, answer_each, load_jobs
+from rangeland.cli.many_jobs import (
+    JobPaths,
+    ManyJobs,
+    Parallel,
+    TableCommand,
+    answer_each,
+    load_jobs,
+)
 from rangeland.cli.options import (
     JobPath,
     Settings,
@@ -40,7 +47,7 @@ def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None)
     from rangeland.queries.job_check import check as check_job
     from rangeland.render.status_view import check_picture
 
-    def imported() -> Act:
+    def imported() -> TableCommand:
         return lambda one, spark, shown: check_job(one.job, lambda: spark, shown), check_picture
 
     if isinstance(jobs, ManyJobs):
@@ -66,7 +73,7 @@ def status(
       rangeland status orders.yaml --json | tail -n 1 | jq '[.partitions[].lag] | add'
     """
 
-    def imported() -> Act:
+    def imported() -> TableCommand:
         from rangeland.queries.job_status import status as status_job
         from rangeland.render.status_view import status_picture
 
@@ -95,9 +102,9 @@ def verify(
       rangeland verify orders.yaml --json | tail -n 1 | jq .holes
     """
 
-    def imported() -> Act:
-        from rangeland.queries.table_queries import verify as verify_job
-        from rangeland.render.evidence_view import verify_picture
+    def imported() -> TableCommand:
+        from rangeland.queries.verify_and_find import verify as verify_job
+        from rangeland.render.verify_view import verify_picture
 
         return lambda one, *about: verify_job(one.job, *about), verify_picture
 
@@ -143,8 +150,8 @@ def find(
 
     spark = spark_for(output, job)
 
-    from rangeland.queries.table_queries import find as find_offset
-    from rangeland.render.evidence_view import find_picture
+    from rangeland.queries.verify_and_find import find as find_offset
+    from rangeland.render.verify_view import find_picture
 
     result = find_offset(job, spark, wanted, offset, output.progress())
     answer_result(output, result, find_picture(result))

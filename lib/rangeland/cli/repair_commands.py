@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import Act, JobPaths, answer_each, load_jobs
+from rangeland.cli.many_jobs import JobPaths, TableCommand, answer_each, load_jobs
 from rangeland.cli.options import JobPath, Settings, command, load_with_schemas, spark_for
 from rangeland.errors import UsageError
 
@@ -57,7 +57,7 @@ def redrive(
             do="Leave out one of the two: what the log cannot provide stays in quarantine",
         )
 
-    def imported() -> Act:
+    def imported() -> TableCommand:
         from rangeland.render.result_view import redrive_picture
         from rangeland.run import redrive as redrive_job
 

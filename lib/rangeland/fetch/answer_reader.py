@@ -19,6 +19,7 @@ from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, Unco
 from rangeland.errors import BadRecord
 from rangeland.fetch.damage_policy import located, passable_until
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_steps import FetchTarget
 from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
 from rangeland.fetch.log_edges import (
     confirmed_until,
@@ -26,7 +27,6 @@ from rangeland.fetch.log_edges import (
     is_still_damaged,
     log_edge,
 )
-from rangeland.fetch.loop_actions import FetchTarget
 from rangeland.model import Address, Latest
 from rangeland.planning.policy import Action, LossKind
 

@@ -26,7 +26,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_errors
 from rangeland.fetch.damage_policy import damage_loss, log_loss, range_loss
-from rangeland.fetch.loop_actions import (
+from rangeland.fetch.fetch_steps import (
     AllRead,
     FetchLimits,
     FetchTarget,
@@ -57,8 +57,9 @@ logger = logging.getLogger(__name__)
 @dataclass(slots=True)
 class FetchLoop:
     """See the head of this file. ``now_ms`` must never run backwards. ``leader_only``: no replica
-    is read, neither one that a leader names nor one that stands in for it. ``gone``: index of the
-    slice and loss of what a policy has skipped or held; the caller removes them."""
+    is read, neither one that a leader names nor one that stands in for it.
+    ``losses_to_report``: index of the slice and loss of what a policy has skipped or held; the
+    caller removes them."""
 
     slices: Sequence[Slice]
     limits: FetchLimits
@@ -68,7 +69,7 @@ class FetchLoop:
     throttle: Throttle = field(default_factory=Throttle)
     leader_only: bool = False
     states: dict[int, SliceState] = field(init=False)
-    gone: list[tuple[int, Loss]] = field(init=False, default_factory=list)
+    losses_to_report: list[tuple[int, Loss]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         leader_id, self.states = self.capabilities.leader_id, {}
@@ -396,5 +397,5 @@ class FetchLoop:
 
     def _record_loss(self, state: SliceState, loss: Loss) -> None:
         log_loss(loss)
-        self.gone.append((state.slice.index, loss))
+        self.losses_to_report.append((state.slice.index, loss))
         state.advance(loss.until_offset, self.now_ms)

@@ -27,14 +27,7 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
 from rangeland.fetch.answer_reader import AnswerReader
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece, MemoryBudget
-from rangeland.fetch.leader_lookup import look_up_leaders
-from rangeland.fetch.log_edges import (
-    MAX_WAIT_MS,
-    log_edge,
-    log_end,
-)
-from rangeland.fetch.loop_actions import (
+from rangeland.fetch.fetch_steps import (
     AllRead,
     FetchLimits,
     FetchTarget,
@@ -42,6 +35,13 @@ from rangeland.fetch.loop_actions import (
     SendFetch,
     SendLogRange,
     WaitUntil,
+)
+from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece, MemoryBudget
+from rangeland.fetch.leader_lookup import look_up_leaders
+from rangeland.fetch.log_edges import (
+    MAX_WAIT_MS,
+    log_edge,
+    log_end,
 )
 from rangeland.fetch.throttle import Throttle, slowed
 from rangeland.model import Address, Earliest, Latest, Slice
@@ -143,9 +143,9 @@ class FetchThread:
                     sent = self._fetch(step, is_sent=step is sent)
 
     def _hand_over_losses(self) -> None:
-        for index, loss in self._loop.gone:
+        for index, loss in self._loop.losses_to_report:
             self._pieces.put(FetchedPiece(index, loss.from_offset, loss.until_offset, loss=loss))
-        self._loop.gone.clear()
+        self._loop.losses_to_report.clear()
 
     # --- records ----------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from rangeland.dialects.fetch_values import (
 )
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import BadRecord
-from rangeland.fetch.loop_actions import FetchTarget
+from rangeland.fetch.fetch_steps import FetchTarget
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader
 
 MAX_WAIT_MS = 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rangeland.errors import Bug
-from rangeland.fetch.loop_actions import FetchLimits, FetchTarget, FindLeaders, SendFetch
+from rangeland.fetch.fetch_steps import FetchLimits, FetchTarget, FindLeaders, SendFetch
 from rangeland.fetch.slice_state import SliceState
 from rangeland.model import Address, Partition
 

@@ -17,9 +17,9 @@ from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, Gap
 from rangeland.errors import BadRecord, Bug, Damage
 from rangeland.fetch.damage_policy import damage_loss, first_damaged, located, log_loss
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
-from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.fetch.typed_chunks import kept_rows, typing_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rangeland.fetch.loop_actions import FetchLimits, FetchTarget
+from rangeland.fetch.fetch_steps import FetchLimits, FetchTarget
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Address, Slice

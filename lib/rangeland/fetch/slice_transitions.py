@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final
 
 from rangeland.errors import Bug
-from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.slice_state import Phase, SliceState
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.model import Address, Slice
 
 Rates = tuple[tuple[Address, int], ...]

@@ -158,11 +158,11 @@ def run_all(
     """Lands what each job asks for, those with the most to read first. The tables are looked at
     before the clusters are asked, so that one survey serves all jobs of a cluster."""
     surveys = SharedSurveys()
-    openings: dict[int, Opened | Exception] = {}
+    openings: dict[int, OpenedJob | Exception] = {}
 
-    def open_table(job: TableJob) -> Opened | Exception:
+    def open_table(job: TableJob) -> OpenedJob | Exception:
         try:
-            return Opened(job, spark, progress, kind, surveys)
+            return OpenedJob(job, spark, progress, kind, surveys)
         except Exception as error:  # raised where the job is run
             return error
 
@@ -170,7 +170,7 @@ def run_all(
     with ThreadPoolExecutor(max(1, parallel)) as pool:
         for job, opened in zip(jobs.jobs, pool.map(open_table, jobs.jobs), strict=True):
             openings[id(job)] = opened
-    ready = [one for one in openings.values() if isinstance(one, Opened)]
+    ready = [one for one in openings.values() if isinstance(one, OpenedJob)]
     if kind in SURVEYED:
         surveys.announce((one.runner.job, one.wanted) for one in ready)
     progress.step("asking for leaders and offsets")
@@ -195,7 +195,7 @@ SURVEYED = frozenset({PlanKind.RUN, PlanKind.BACKFILL, PlanKind.REPLACE})
 """The kinds of plan that begin with a survey of the job's range."""
 
 
-class Opened:
+class OpenedJob:
     """A job whose table has been looked at."""
 
     def __init__(
@@ -255,7 +255,7 @@ def _in_order(
 
 
 def mirrored(
-    outcomes: tuple[JobOutcome[RunResult], ...], ready: Sequence[Opened], progress: JobsProgress
+    outcomes: tuple[JobOutcome[RunResult], ...], ready: Sequence[OpenedJob], progress: JobsProgress
 ) -> tuple[JobOutcome[RunResult], ...]:
     """Commits what the tables of a template have landed to its group, in one go. A failure is a
     warning of its results: the rows are safe, and the next run commits it."""

@@ -78,7 +78,7 @@ def topics_of(job: Job) -> tuple[str, ...]:
     if job.source.topic_pattern is None:
         return job.source.topics
     survey = survey_of(job, wanted_of(job))
-    partitions = {*survey.logs, *survey.unreachable, *survey.elsewhere}
+    partitions = {*survey.logs, *survey.unreachable, *survey.excluded_partitions}
     return tuple(sorted({partition.topic for partition in partitions}))
 
 

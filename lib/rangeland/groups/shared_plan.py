@@ -82,7 +82,7 @@ class SharedReading:
                 return outcome
 
     def _handed_in(self) -> tuple[list[PartEvent], OutcomeEvent | None]:
-        parts, outcome = self._target.handed_in(self._plan)
+        parts, outcome = self._target.parts_so_far(self._plan)
         # Parts of a plan that must be read whole were read without its present transform.
         return ([] if self._work.whole else parts), outcome
 

@@ -174,7 +174,7 @@ def wanted_of(
     )
 
 
-def exposed(job: Job) -> tuple[str, ...]:
+def plaintext_secret_warnings(job: Job) -> tuple[str, ...]:
     """Warnings about secrets of this job that are sent without encryption."""
     registry = job.decode.registry
     at_registry = registry_exposed(registry) if registry else ()

@@ -137,7 +137,7 @@ class PlanCommitter:
         if outcome.kept or outcome.attempt:
             if outcome.kept:
                 self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")
-            if (missing := self.target.keep(outcome)) is not None:
+            if (missing := self.target.commit_quarantine(outcome)) is not None:
                 return missing
         if gone := self.target.table.missing(outcome) if self.constraints.are_any else ():
             return FilesMissing(gone)

@@ -138,7 +138,7 @@ class LandingTarget:
         refuse_other_plan(plan, theirs)
         return theirs, False
 
-    def handed_in(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
+    def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
         """What drivers have read of a plan so far, and its outcome if it has one."""
         ledger = self.ledger.opened()
         ledger.refresh()
@@ -175,7 +175,9 @@ class LandingTarget:
         mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
         return self._prepare(plan, mine, given_up(plan, losses, _now_ms(), attempt))[0]
 
-    def note(self, sequence: int, seen: Iterable[Loss], seen_at_ms: int | None = None) -> None:
+    def record_losses(
+        self, sequence: int, seen: Iterable[Loss], seen_at_ms: int | None = None
+    ) -> None:
         """Records losses that belong to no outcome, each once, as seen now unless ``seen_at_ms`` is
         given. Does nothing if there is no ledger: a run that is refused writes nothing."""
         if (ledger := self.ledger.found) is None:
@@ -192,9 +194,9 @@ class LandingTarget:
             self.ledger.add_columns_if_lacking()
         return losses
 
-    def keep(self, outcome: OutcomeEvent) -> table_commit.FilesMissing | None:
+    def commit_quarantine(self, outcome: OutcomeEvent) -> table_commit.FilesMissing | None:
         """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
-        return self.table.keep(outcome)
+        return self.table.commit_quarantine(outcome)
 
     def land(
         self, outcome: OutcomeEvent, since: int | None, dead: Sequence[AddedFile] = ()
@@ -209,7 +211,7 @@ class LandingTarget:
         how = (properties, outcome.columns, self.table.constraints())
         return table_commit.land(*where, files, since or 0, dead, *how)
 
-    def name_ledger(self) -> None:
+    def set_ledger_property(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
         snapshot, ledger_id = self.table.snapshot, self.ledger.opened().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:

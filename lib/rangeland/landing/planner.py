@@ -17,7 +17,11 @@ from rangeland.decode.payload.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, exposed, with_cleanup
+from rangeland.job.connection_settings import (
+    cluster_settings,
+    plaintext_secret_warnings,
+    with_cleanup,
+)
 from rangeland.landing.held_partitions import damaged
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
@@ -233,7 +237,7 @@ class Planner:
 
     def _with_kind(self, found: PlanDraft) -> PlanDraft:
         """Gives a plan that is not a run's its kind and an application named after its hash."""
-        found = replace(found, notes=(*found.notes, *exposed(self.job)))
+        found = replace(found, notes=(*found.notes, *plaintext_secret_warnings(self.job)))
         if self.kind is PlanKind.RUN:
             return found
         plan = replace(found.plan, kind=self.kind)
@@ -268,7 +272,7 @@ class Planner:
             return []
         isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
         found = self.target.history.landed_as(landed, self._options)
-        then = [one.ask.cluster for one in found]
+        then = [one.options.cluster for one in found]
         now = self._options(isolation, tags, self._known_as(cluster, then))
         refuse_other_options(self.job.sink.table, found, now)
         return found

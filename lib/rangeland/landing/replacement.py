@@ -84,7 +84,7 @@ class Replacement:
         one commit, which also adds the columns that the table lacks."""
         table, transaction = self._target.table, (outcome.application, outcome.sequence)
         path = table.there()
-        self._target.name_ledger()
+        self._target.set_ledger_property()
         with locked(path):
             if gone := table.missing(outcome):
                 return table_commit.FilesMissing(gone)

@@ -281,7 +281,7 @@ class TargetTable:
         where = self._quarantine().storage()
         return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
 
-    def keep(self, outcome: OutcomeEvent) -> table_commit.FilesMissing | None:
+    def commit_quarantine(self, outcome: OutcomeEvent) -> table_commit.FilesMissing | None:
         """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
         quarantine = self._quarantine()
         if not outcome.kept:

@@ -37,12 +37,12 @@ def vanished_from(
             mark.until_offset,
             LossKind.VANISHED,
             f"the cluster no longer names this {kind}{_or_hidden(partition, survey)}",
-            is_sure=partition.topic not in survey.hidden,
+            is_sure=partition.topic not in survey.unseen_topics,
         )
         for partition, mark in sorted(checkpoint.items())
         for kind in ("partition" if partition.topic in topics else "topic",)
         if partition not in survey.logs
-        and partition not in survey.elsewhere
+        and partition not in survey.excluded_partitions
         and why_unreachable(partition, survey) is None
         and is_asked(partition.topic)
         and request.from_bounds.of(partition) is not None
@@ -52,7 +52,11 @@ def vanished_from(
 
 def _or_hidden(partition: Partition, survey: Survey) -> str:
     """Brokers before 0.11 do not distinguish a missing topic from a hidden one."""
-    return ", or this client may not see it any more" if partition.topic in survey.hidden else ""
+    return (
+        ", or this client may not see it any more"
+        if partition.topic in survey.unseen_topics
+        else ""
+    )
 
 
 def out_of_reach_of(
@@ -83,7 +87,7 @@ def why_unreachable(partition: Partition, survey: Survey) -> str | None:
         return survey.unreachable[partition]
     if partition.broker == "" or partition.broker in survey.brokers:
         return None
-    why = survey.silent.get(partition.broker, "no broker of that name is registered")
+    why = survey.unanswered_brokers.get(partition.broker, "no broker of that name is registered")
     return f"broker {partition.broker}: {why}"
 
 
@@ -99,5 +103,5 @@ def not_believed(loss: Loss) -> Loss:
 
 def agreed_on(loss: Loss, survey: Survey) -> Loss:
     """The loss, with the brokers that confirmed it when asked twice."""
-    brokers = survey.agreed.get(loss.partition)
+    brokers = survey.confirmed_by.get(loss.partition)
     return loss if brokers is None else replace(loss, evidence=f"{loss.evidence}; {brokers}")

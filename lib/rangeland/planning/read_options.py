@@ -44,7 +44,8 @@ class LandedRead:
     """A range in the table, with the landing that it came from."""
 
     range: Range
-    ask: ReadOptions
+    options: ReadOptions
+    """Those that the range was landed with."""
     application: str
     sequence: int
     mark: LogMark | None = None
@@ -68,13 +69,13 @@ def known_as(now: Cluster, known: Iterable[Cluster]) -> Cluster:
 def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOptions) -> None:
     """Raises Conflict where a range was landed with other options than are asked for now."""
     for one in landed:
-        differences = one.ask.differences(now)
+        differences = one.options.differences(now)
         if not differences:
             continue
         raise Conflict(
             f"{one.range} has landed in {table}, but with other options than this job asks for",
             why=f"when {one.application} {one.sequence} landed it, {'; '.join(differences)}",
-            do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", one.ask.cluster, now.cluster),
+            do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", one.options.cluster, now.cluster),
             range=str(one.range),
             differences=differences,
             application=one.application,

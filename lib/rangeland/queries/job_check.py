@@ -12,7 +12,7 @@ from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
 from rangeland.job import Job
-from rangeland.job.connection_settings import exposed
+from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.job.payload_formats import row_format_of
 from rangeland.progress_events import Progress
 from rangeland.results import CheckResult
@@ -37,7 +37,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
             return False
         return True
 
-    findings += [("security", True, f"warning: {text}") for text in exposed(job)]
+    findings += [("security", True, f"warning: {text}") for text in plaintext_secret_warnings(job)]
     look("dialect", lambda: _dialect(job))
     answered = look("brokers", lambda: _brokers(job))
     if answered and job.decode.is_typed:

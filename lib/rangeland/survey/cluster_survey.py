@@ -128,7 +128,7 @@ def _survey_once(
         },
         group_offsets={(p, g): found.get(p) for g, found in groups.items() for p in there},
         requests=brokers.requests,
-        elsewhere=frozenset(attempt.elsewhere),
+        excluded_partitions=frozenset(attempt.excluded_partitions),
         inexact=frozenset(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
@@ -139,8 +139,8 @@ def _survey_once(
         else {},
         unreachable=attempt.unreachable,
         brokers=frozenset(attempt.brokers),
-        silent=attempt.silent,
-        hidden=frozenset(attempt.hidden),
+        unanswered_brokers=attempt.unanswered_brokers,
+        unseen_topics=frozenset(attempt.unseen_topics),
         epoch_ends=epoch_ends(brokers, logs, _epochs(wanted)),
         cluster=attempt.cluster(leaders.values()),
     )

@@ -91,13 +91,13 @@ class SurveyAttempt:
         self._failure: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
         self._holds = brokers.settings.policy.ever(LossKind.UNREACHABLE, Action.HOLD)
-        self.elsewhere: set[Partition] = set()
+        self.excluded_partitions: set[Partition] = set()
         self.unreachable: dict[Partition, str] = {}
-        self.silent: dict[str, str] = {}
+        self.unanswered_brokers: dict[str, str] = {}
         self.brokers: set[str] = set()
         self.answered_by: Address | None = None
         """The broker that named the leaders."""
-        self.hidden: set[str] = set()
+        self.unseen_topics: set[str] = set()
         self.cluster_id = ""
         self.asked: frozenset[str] = frozenset()
         """The topics to survey."""
@@ -166,7 +166,7 @@ class SurveyAttempt:
 
     def _done(self, view: ClusterView, led: dict[Partition, Leader]) -> dict[Partition, Leader]:
         self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
-        self.silent = dict(view.unreachable)
+        self.unanswered_brokers = dict(view.unreachable)
         members = [name for name, _ in self._brokers.settings.members]
         self.brokers = {name for name in members if name not in view.unreachable}
         self.brokers |= {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
@@ -219,8 +219,10 @@ class SurveyAttempt:
                 for p, x in topic.leaders.items()
                 if not only or any(_is(p, which) for which in only)
             }
-            self.elsewhere |= set(topic.leaders) - set(found)
-        bare = [n for n in names if not any(p.topic == n for p in (*found, *self.elsewhere))]
+            self.excluded_partitions |= set(topic.leaders) - set(found)
+        bare = [
+            n for n in names if not any(p.topic == n for p in (*found, *self.excluded_partitions))
+        ]
         if bare and not self._brokers.dialect.capabilities.numbered_per_broker:
             raise Unreachable(f"the topics {', '.join(bare)} have no partitions yet")
         if names and not found:
@@ -252,7 +254,7 @@ class SurveyAttempt:
         topic = view.topics.get(name)
         denied = topic is None or topic.is_unknown
         if topic is not None and topic.may_be_hidden:
-            self.hidden.add(name)
+            self.unseen_topics.add(name)
         return denied and name in self._wanted.known
 
     def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:

@@ -60,7 +60,7 @@ def _hides_its_epoch(log: LogState) -> bool:
 
 
 def _is_missing(partition: Partition, survey: Survey) -> bool:
-    elsewhere = partition in survey.elsewhere or partition in survey.unreachable
+    elsewhere = partition in survey.excluded_partitions or partition in survey.unreachable
     is_away = partition.broker != "" and partition.broker not in survey.brokers
     return partition not in survey.logs and not elsewhere and not is_away
 
@@ -99,6 +99,6 @@ def settled(
         offsets_for_times={**second.offsets_for_times, **times},
         epoch_ends=ends | {p: at for p, at in first.epoch_ends.items() if p in kept},
         unreachable=gone_now | away,
-        elsewhere=second.elsewhere | (first.elsewhere & set(once)),
-        agreed=dict.fromkeys((p for p in suspicious if p in still_suspicious), who),
+        excluded_partitions=second.excluded_partitions | (first.excluded_partitions & set(once)),
+        confirmed_by=dict.fromkeys((p for p in suspicious if p in still_suspicious), who),
     )

@@ -21,7 +21,7 @@ from rangeland.jvm.jars import fetch_jars
 from rangeland.testing import jafka_clients, rocketmq_clients
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
-from rangeland.testing.producing import CODECS, Record, fill, produce
+from rangeland.testing.producer import CODECS, Record, fill, produce
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.wording import counted
 

@@ -26,12 +26,12 @@ from rangeland.cli.command_output import CommandOutput
 from rangeland.jvm.java import find_java
 from rangeland.planning.plan import PlanKind
 from rangeland.queries.payload_sample import sample
-from rangeland.queries.table_queries import verify
-from rangeland.render.evidence_view import verify_picture
+from rangeland.queries.verify_and_find import verify
 from rangeland.render.plan_view import plan_picture
 from rangeland.render.result_view import result_picture
 from rangeland.render.sample_view import sample_picture
 from rangeland.render.text_drawing import console_for, safe_text, table_of
+from rangeland.render.verify_view import verify_picture
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.client_library import library

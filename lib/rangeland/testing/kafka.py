@@ -22,7 +22,7 @@ from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
 from rangeland.testing.processes import PATIENCE_S, Process
-from rangeland.testing.producing import wait_for_topic
+from rangeland.testing.producer import wait_for_topic
 from rangeland.testing.server_command import java_command, log4j_settings, write_settings
 from rangeland.testing.zookeeper import visit
 

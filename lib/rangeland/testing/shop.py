@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from operator import add
 
-from rangeland.testing.consuming import consume, offsets
-from rangeland.testing.producing import (
+from rangeland.testing.consumer import consume, offsets
+from rangeland.testing.producer import (
     Record,
     create_topic,
     page_views,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from rangeland.errors import LocalProtocolError
-from rangeland.wire.malformed import UNDERFLOW, negative, null, refusal
+from rangeland.wire.decode_errors import UNDERFLOW, negative, null, refusal
 from rangeland.wire.primitives import (
     COMPACT_LENGTH,
     INT32_LENGTH,

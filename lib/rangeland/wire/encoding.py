@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire.codec_compiler import compiled
 from rangeland.wire.declarations import spec_of
-from rangeland.wire.malformed import LEFT_OVER, refusal
+from rangeland.wire.decode_errors import LEFT_OVER, refusal
 from rangeland.wire.primitives import FieldCodec, Part
 
 T = TypeVar("T")

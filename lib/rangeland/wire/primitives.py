@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from rangeland.errors import Bug, LocalProtocolError
-from rangeland.wire.malformed import (
+from rangeland.wire.decode_errors import (
     BAD_LENGTH,
     BAD_TEXT,
     negative,

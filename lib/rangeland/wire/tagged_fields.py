@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rangeland.wire.malformed import BAD_TAGS, refusal, take
+from rangeland.wire.decode_errors import BAD_TAGS, refusal, take
 from rangeland.wire.primitives import FieldCodec, Part, read_uvarint, uvarint_bytes
 
 

@@ -25,9 +25,9 @@ from rangeland.wire.declarations import (
     since,
     spec_of,
 )
+from rangeland.wire.decode_errors import BAD_LENGTH, LEFT_OVER, refusal, take
 from rangeland.wire.encoding import decode_from, encode
 from rangeland.wire.fixed_layouts import I8, I16, I32, U32, StructLayout
-from rangeland.wire.malformed import BAD_LENGTH, LEFT_OVER, refusal, take
 from rangeland.wire.primitives import Part
 
 LATEST_TIME: Final = -1

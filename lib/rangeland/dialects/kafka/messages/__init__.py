@@ -14,7 +14,7 @@ from typing import Any, Final
 from rangeland.dialects.kafka.messages.cluster import *
 from rangeland.dialects.kafka.messages.configs import *
 from rangeland.dialects.kafka.messages.consumer_protocol import *
-from rangeland.dialects.kafka.messages.fetching import *
+from rangeland.dialects.kafka.messages.fetch_records import *
 from rangeland.dialects.kafka.messages.group_membership import *
 from rangeland.dialects.kafka.messages.headers import *
 from rangeland.dialects.kafka.messages.leader_epochs import *

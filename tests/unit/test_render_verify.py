@@ -8,8 +8,8 @@ import pytest
 
 from rangeland.model import Partition, Range
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
-from rangeland.render.evidence_view import find_picture, verify_picture
 from rangeland.render.result_view import result_picture
+from rangeland.render.verify_view import find_picture, verify_picture
 from rangeland.results import Finding, VerifyResult
 from tests import sample_results as made
 from tests.unit.test_render import drawn, lines_with
