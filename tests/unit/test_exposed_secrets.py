@@ -82,7 +82,7 @@ def test_the_files_for_a_zookeeper_are_shipped_to_the_driver() -> None:
 
 
 def test_security_of_a_zookeeper_needs_one() -> None:
-    with pytest.raises(JobFileError, match=r"nothing without source\.zookeeper"):
+    with pytest.raises(JobFileError, match=r"remove it: there is no source\.zookeeper"):
         job_of({"zookeeper": {"tls": True}}, servers=["b:1"])
 
 

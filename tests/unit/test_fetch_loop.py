@@ -276,7 +276,7 @@ def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
         _stay_beyond_the_end(loop_of(piece(0, P0, 30, 100)), 30_000)
     skipping = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
     assert _stay_beyond_the_end(skipping, 30_000) > 10_000
-    ((_, loss),) = skipping.gone
+    ((_, loss),) = skipping.losses_to_report
     assert (loss.from_offset, loss.until_offset) == (30, 100)
     assert loss.verdict is LossKind.TRUNCATED
 
@@ -322,7 +322,9 @@ def test_another_topic_id_in_the_metadata_is_a_topic_created_again(meaning: Erro
     skipping = loop_of(piece(0, P0), recreated=Action.SKIP)
     _named_b(skipping, meaning, 8_000)
     assert skipping.next(8_000) == AllRead()
-    assert [(i, x.verdict, x.width) for i, x in skipping.gone] == [(0, LossKind.RECREATED, 100)]
+    assert [(i, x.verdict, x.width) for i, x in skipping.losses_to_report] == [
+        (0, LossKind.RECREATED, 100)
+    ]
 
 
 def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:

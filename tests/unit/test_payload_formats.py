@@ -91,12 +91,12 @@ def test_the_log_has_other_columns_where_fields_are_columns() -> None:
         (
             {"value": {"format": "string"}, "unknown_fields": "keep"},
             "decode.unknown_fields",
-            "drop",
+            "remove it: it is only for values that are json",
         ),
         (
             {"value": {"format": "string"}, "unknown_fields": "fail"},
             "decode.unknown_fields",
-            "drop",
+            "remove it: neither keys nor values are json",
         ),
         ({"key": {"format": "avro"}, **value(schema=DDL)}, "decode.key.schema", "decode.registry"),
         ({"value": {"format": "string"}, "registry": URL}, "decode.registry", "neither keys nor"),

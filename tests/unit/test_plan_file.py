@@ -276,7 +276,7 @@ def test_what_is_sealed_again_is_checked_as_any_input_is(
 
 def test_a_plan_file_with_a_key_twice_is_not_one(file: Path) -> None:
     file.write_text(file.read_text().replace('"job": {', '"job": {}, "job": {', 1))
-    with pytest.raises(JobFileError, match="twice"):
+    with pytest.raises(JobFileError, match="duplicate key"):
         read_plan_file(file)
 
 
