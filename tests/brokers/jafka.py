@@ -1,4 +1,4 @@
-"""Reads topics of Jafka brokers with the library's own fetch room: survey, slices, receipts.
+"""Reads topics of Jafka brokers with the library's own fetch package: survey, slices, receipts.
 
 Rows become tuples of (broker, partition, offset, position, value), sorted.
 """

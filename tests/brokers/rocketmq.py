@@ -1,4 +1,4 @@
-"""Reads topics of RocketMQ brokers with the library's own fetch room: survey, slices, receipts;
+"""Reads topics of RocketMQ brokers with the library's own fetch package: survey, slices, receipts;
 and runs upstream's own clients.
 """
 

@@ -351,7 +351,7 @@ class Broker:
 def read(
     broker: Broker, wanted: tuple[str, ...], position: int, until: int
 ) -> tuple[list[int], Counts]:
-    """As the fetch room reads: offsets of rows, and the sum of the counts."""
+    """As the fetch package reads: offsets of rows, and the sum of the counts."""
     rows: list[int] = []
     counts = Counts()
     while position < until:

@@ -94,7 +94,7 @@ def fetch(broker: Broker, wanted: tuple[str, ...], position: int, until: int) ->
 def read(
     broker: Broker, wanted: tuple[str, ...], position: int, until: int
 ) -> tuple[list[int], Counts]:
-    """As the fetch room reads: offsets of rows, and the sum of the counts."""
+    """As the fetch package reads: offsets of rows, and the sum of the counts."""
     rows: list[int] = []
     counts = Counts()
     while position < until:

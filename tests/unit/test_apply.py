@@ -127,17 +127,17 @@ STEPS = [
 
 @pytest.mark.parametrize("then", ["apply", "run"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(("room", "step"), STEPS, ids=[step for _, step in STEPS])
+@pytest.mark.parametrize(("owner", "step"), STEPS, ids=[step for _, step in STEPS])
 def test_killed_at_any_step_it_is_reported_once_by_whoever_comes_next(
     drivers: Drivers,
     monkeypatch: pytest.MonkeyPatch,
-    room: type,
+    owner: type,
     step: str,
     after: bool,
     then: str,
 ) -> None:
     with monkeypatch.context() as here:
-        here.setattr(room, step, dying(getattr(room, step), after))
+        here.setattr(owner, step, dying(getattr(owner, step), after))
         with pytest.raises(Killed):
             Driving(drivers.another()).apply(PLAN, SEEN)
     here_by_now = told(drivers.another())

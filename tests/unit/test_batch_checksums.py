@@ -12,7 +12,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.model import Address, Leader, Partition
-from rangeland.survey import batch_fetch as room
+from rangeland.survey import batch_fetch
 from tests.jafka_entries import entry
 from tests.record_batches import Batch, Record, encode
 from tests.rocketmq_messages import messages
@@ -52,7 +52,7 @@ def test_a_log_is_known_by_one_batch(
         assert asked_of(P, wanted[P], 100).offset == at
         return seen_in(FetchedPartition(P, ErrorMeaning.OK, "", memoryview(records)))
 
-    monkeypatch.setattr(room, "sample_batches", sample)
+    monkeypatch.setattr(batch_fetch, "sample_batches", sample)
     leaders = {P: Leader(Address("b", 1))}
-    found = room.batch_checksums(cast(ConnectionPool, brokers), leaders, {P: at})
+    found = batch_fetch.batch_checksums(cast(ConnectionPool, brokers), leaders, {P: at})
     assert found == ({} if known_by is None else {P: zlib.crc32(known_by)})

@@ -177,7 +177,7 @@ class Broker:
         return answer_to(frame, fields, remark="FOUND", body=b"".join(self.data[at:until]))
 
     def read(self, until: int, max_bytes: int = 1 << 20) -> int:
-        """Reads [0, until) as the fetch room does; gives how many series it took."""
+        """Reads [0, until) as the fetch package does; gives how many series it took."""
         position = series = 0
         while position < until:
             asked = [PartitionFetch(QUEUE, None, None, position, max_bytes, until)]

@@ -211,9 +211,9 @@ class Dialect(ABC):
 
 def dialect_names() -> list[str]:
     """The folders next to this file."""
-    import rangeland.dialects as room
+    import rangeland.dialects as package
 
-    return sorted(found.name for found in pkgutil.iter_modules(room.__path__) if found.ispkg)
+    return sorted(found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg)
 
 
 @cache

@@ -36,9 +36,9 @@ def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
 
 def broker_groups(settings: ClusterSettings) -> GroupBackend:
     """The backend at the dialect's own brokers. Raises JobFileError where they keep no groups."""
-    import rangeland.groups as room
+    import rangeland.groups as package
 
-    if settings.dialect not in {found.name for found in pkgutil.iter_modules(room.__path__)}:
+    if settings.dialect not in {found.name for found in pkgutil.iter_modules(package.__path__)}:
         raise JobFileError(
             "brokers of this dialect keep no groups",
             why="their consumers keep them in ZooKeeper",

@@ -70,8 +70,8 @@ def test_a_repeated_name_is_found_inside_and_outside_of_the_families() -> None:
     assert repeated(iter([("A", LIBRARY / "run.py"), ("A", LIBRARY / "api.py")])) != {}
 
 
-def test_the_map_names_every_room_and_every_module_beside_the_rooms() -> None:
-    page = docs.page("lib/README.md").partition("\n## The rooms\n")[2].partition("\n## ")[0]
+def test_the_map_names_every_package_and_every_module_beside_the_packages() -> None:
+    page = docs.page("lib/README.md").partition("\n## The packages\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \|", page, re.MULTILINE)
     known = {name for row in rows for name in re.findall(r"`(\w+)/?`", row)}
     folders = {p.name for p in LIBRARY.iterdir() if (p / "__init__.py").exists()}
@@ -81,8 +81,8 @@ def test_the_map_names_every_room_and_every_module_beside_the_rooms() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_module_that_a_page_names_is_there(name: str) -> None:
-    rooms = "|".join(p.name for p in LIBRARY.iterdir() if p.is_dir() and p.name != "__pycache__")
-    named = re.findall(rf"`(?:lib/rangeland/)?((?:{rooms})/[\w/]*)(?:\.\w+)?`", docs.page(name))
+    packages = "|".join(p.name for p in LIBRARY.iterdir() if p.is_dir() and p.name != "__pycache__")
+    named = re.findall(rf"`(?:lib/rangeland/)?((?:{packages})/[\w/]*)(?:\.\w+)?`", docs.page(name))
     assert named
     for path in named:
         there = LIBRARY / path
@@ -105,7 +105,7 @@ def test_each_hop_names_what_is_in_its_module(heading: str) -> None:
             assert all(parts), f"{module} has no {name}"
 
 
-def test_the_ten_changes_name_files_that_exist_in_three_rooms_at_most() -> None:
+def test_the_ten_changes_name_files_that_exist_in_three_packages_at_most() -> None:
     table = section("CONTRIBUTING.md", "Ten changes, and the files they touch")
     rows = re.findall(r"^\| (?!change|---)(.+?) \| (.+?) \| .+ \|$", table, re.MULTILINE)
     assert len(rows) == 10
