@@ -4,7 +4,7 @@ Each answers three questions for the person or the scheduler that sees it: is my
 retry, who has to act. A class has the usual answers, which the documentation repeats; where more is
 known, an error gets its own (``answering``).
 
-Only ``wording`` is imported here. A foreign exception never leaves the package it was raised in:
+Only ``wording`` is imported here. A foreign exception never reaches the library's callers:
 it is turned into one of these. An error carries its facts by name, for display and JSON; what
 callers branch on is an attribute. Both survive pickling, since executors send their errors to the
 driver. Broker codes never become classes: a dialect's ``judge`` turns a code into an

@@ -1,4 +1,4 @@
-"""The values that all packages share. They have no behaviour but arithmetic on themselves.
+"""The values that all packages share. What they do follows from their own fields.
 
 A *Bound* is what was asked for, an *Offset* (plain ``int``) is what it resolved to: they
 never mix, and the -1 and -2 of the protocols never leave ``dialects/``. ``from_offset`` is

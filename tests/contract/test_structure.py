@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,14 @@ def test_the_map_names_every_package_and_every_module_beside_the_packages() -> N
     folders = {p.name for p in LIBRARY.iterdir() if (p / "__init__.py").exists()}
     beside = {p.stem for p in LIBRARY.glob("*.py") if not p.name.startswith("_")}
     assert known == folders | beside
+
+
+def test_the_map_prints_the_order_that_the_import_contract_enforces() -> None:
+    contracts = tomllib.loads(docs.page("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (c["layers"] for c in contracts if c["name"] == "Imports go down only")
+    page = docs.page("lib/README.md").partition("\n### The order of imports\n")[2]
+    printed = page.partition("```text\n")[2].partition("```")[0]
+    assert printed.splitlines() == [layer.replace("rangeland.", "") for layer in layers]
 
 
 @pytest.mark.parametrize("name", PAGES)

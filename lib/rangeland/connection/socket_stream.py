@@ -1,4 +1,4 @@
-"""The only file with a socket: bytes out, whole frames in, each within a deadline.
+"""The only file with a socket to brokers: bytes out, whole frames in, each within a deadline.
 
 Foreign errors (OSError, ssl) end here: they become ``ConnectionLost``, which says what was tried,
 or the mistake in the job that caused them (``diagnosis``). After any error the socket is closed for

@@ -1,8 +1,8 @@
 """What every dialect can do: the base class, and how a dialect is loaded by name.
 
 A dialect is one folder with a subclass of ``Dialect``, whose instance the package calls
-``DIALECT``. A fourth dialect is a fourth folder: nothing outside of it names it, and the
-contract tests find it by its folder.
+``DIALECT``. A fourth dialect is a fourth folder, which the contract tests find. Outside of it
+only the choices in the job file name it, and ``decode`` if its log has a format of its own.
 """
 
 from __future__ import annotations
