@@ -1,4 +1,4 @@
-"""The composition root: what each command does, put together from the packages below.
+"""The commands that land, each put together from the packages below.
 
 A run is a short loop. Read the state of the table and the ledger; finish every unfinished plan
 that comes first, unchanged; make a new plan and enter it; read, prove, prepare, commit. It may be
@@ -152,7 +152,14 @@ class Runner:
             self.rows = transformed_schema(spark, transform, self.rows)
         self.started = time.monotonic()
         self.warnings: list[str] = []
-        context = LandingContext(spark, job, self.target, progress, self._warn, self.row_format)
+        context = LandingContext(
+            spark=spark,
+            job=job,
+            target=self.target,
+            progress=progress,
+            warn=self._warn,
+            row_format=self.row_format,
+        )
         self.reading = SliceReader(context, self.rows, transform)
         self.committer = PlanCommitter(context, self.reading)
         self.planner = Planner(context, kind, self.committer.replacement, survey, ahead)

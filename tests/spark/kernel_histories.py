@@ -229,10 +229,10 @@ class KernelHistory:
                 files,
                 transaction,
                 expected,
-                gone,
-                properties,
-                lambda: is_ready,
-                schema,
+                removed=gone,
+                properties=properties,
+                is_ready=lambda: is_ready,
+                schema=schema,
             )
 
         self._keep(*self._both(what + f"ready: {is_ready}", act, _committed))

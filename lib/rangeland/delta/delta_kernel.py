@@ -208,12 +208,12 @@ class DeltaKernel:
         files: Sequence[DataFile],
         transaction: tuple[str, int],
         expected_version: int | None = None,
+        *,
         removed: Sequence[AddedFile] = (),
         properties: Mapping[str, str] | None = None,
         is_ready: Callable[[], bool] = _always,
         schema: str = "",
         checked: Sequence[TableConstraint] = (),
-        *,
         moves_rows: bool = False,
     ) -> Committed | AlreadyCommitted | NotReady:
         """One commit that adds ``files``, removes ``removed``, whose rows nobody can read any more,
@@ -251,8 +251,15 @@ class DeltaKernel:
                         snapshot = self._load(where, blind=False)
                         if expected_version not in (None, snapshot.version):
                             raise _moved(where, expected_version)
-                    what = (properties or {}, schema, checked)
-                    done = self._append(snapshot, actions, transaction, expected_version, *what)
+                    done = self._append(
+                        snapshot,
+                        actions,
+                        transaction,
+                        expected_version,
+                        properties=properties or {},
+                        schema=schema,
+                        checked=checked,
+                    )
             fields |= {"version": done.version, "files": len(files), "removed": len(removed)}
             logger.info("Committed a transaction", extra=fields)
             return done
@@ -278,6 +285,7 @@ class DeltaKernel:
         text: str,
         transaction: tuple[str, int],
         expected_version: int | None,
+        *,
         properties: Mapping[str, str],
         schema: str,
         checked: Sequence[TableConstraint],

@@ -81,6 +81,7 @@ def land(
     sequence: int,
     files: Sequence[DataFile],
     since: int = 0,
+    *,
     removed: Sequence[AddedFile] = (),
     properties: Mapping[str, str] | None = None,
     columns: str = "",
@@ -111,7 +112,15 @@ def land(
     transaction = (application, sequence)
     try:
         done = kernel.append(
-            snapshot, files, transaction, expected, removed, to_set, is_whole, schema, checked
+            snapshot,
+            files,
+            transaction,
+            expected,
+            removed=removed,
+            properties=to_set,
+            is_ready=is_whole,
+            schema=schema,
+            checked=checked,
         )
     except Conflict:
         theirs = kernel.load(where)
@@ -121,8 +130,18 @@ def land(
         has_landed = (theirs.transaction_version(application) or 0) >= sequence
         if not (has_landed or _may_try_again(theirs, snapshot, to_set, may_evolve=may_evolve)):
             raise
-        how = (since, removed, properties, columns, checked)
-        return land(kernel, theirs, application, sequence, files, *how)
+        return land(
+            kernel,
+            theirs,
+            application,
+            sequence,
+            files,
+            since,
+            removed=removed,
+            properties=properties,
+            columns=columns,
+            checked=checked,
+        )
     match done:
         case NotReady():
             return FilesMissing(tuple(missing))

@@ -75,10 +75,10 @@ class PlanCommitter:
     """Finishes plans of one job's table. ``replaced`` counts what replacements have changed."""
 
     def __init__(self, context: LandingContext, reading: SliceReader) -> None:
-        spark, _, self.target, self.progress, self._warn, _ = context
+        self.target, self.progress, self._warn = context.target, context.progress, context.warn
         self.reading = reading
-        self.replacement = Replacement(spark, self.target)
-        self.constraints = ConstraintCheck(spark, self.target)
+        self.replacement = Replacement(context.spark, self.target)
+        self.constraints = ConstraintCheck(context.spark, self.target)
         self.replaced: ReplacedRange | None = None
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
@@ -247,9 +247,16 @@ class PlanCommitter:
         instead_of: OutcomeEvent | None = None,
     ) -> tuple[OutcomeEvent, bool]:
         """A plan that another job file had made is written with the columns of this one."""
-        what = (found.files, found.receipts, found.regrown)
         columns = self.reading.columns_to_add()
-        return self.target.prepare(plan, outcomes, *what, instead_of=instead_of, columns=columns)
+        return self.target.prepare(
+            plan,
+            outcomes,
+            found.files,
+            found.receipts,
+            found.regrown,
+            instead_of=instead_of,
+            columns=columns,
+        )
 
     def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
         """Ends a plan that cannot succeed without changing the table: it would block every later

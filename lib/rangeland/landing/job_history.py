@@ -142,10 +142,14 @@ class JobHistory:
             covered = coverage_of(one.range for one in outcome.ranges)
             if parts := common(left, covered):
                 plan = _plan_of(entry)
-                ask = make_options(plan.isolation, plan.tags, plan.cluster)
+                options = make_options(plan.isolation, plan.tags, plan.cluster)
                 marks = self._reached(entry, plan)
-                about = (ask, plan.application, plan.sequence)
-                found += [LandedRead(part, *about, marks.get(part.partition)) for part in parts]
+                found += [
+                    LandedRead(
+                        part, options, plan.application, plan.sequence, marks.get(part.partition)
+                    )
+                    for part in parts
+                ]
                 left = leave_out(left, covered)
         return found
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.job import Job
@@ -11,7 +12,8 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.progress_events import Progress
 
 
-class LandingContext(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LandingContext:
     """The job, the session that reads, the table and ledger that it lands in, where progress and
     warnings go, and how records become rows: made once, so that all that a run reads is alike."""
 

@@ -182,8 +182,11 @@ class LandingTarget:
         given. Does nothing if there is no ledger: a run that is refused writes nothing."""
         if (ledger := self.ledger.found) is None:
             return
-        name, now_ms = (self._job.application, self._job.job, sequence), _now_ms()
-        if entries := seen_losses(*name, seen, seen_at_ms or now_ms, now_ms):
+        now_ms = _now_ms()
+        job = self._job
+        if entries := seen_losses(
+            job.application, job.job, sequence, seen, seen_at_ms or now_ms, now_ms
+        ):
             ledger.refresh()
             ledger.record_losses(self._with_columns(entries))
             _log_losses(entries)
@@ -206,22 +209,30 @@ class LandingTarget:
         table names and its store has lost: the commit removes them."""
         table = self.table.snapshot or self.table.there()
         files: list[DataFile] = [entry.file for entry in outcome.files]
-        where = (self.table.kernel, table, outcome.application, outcome.sequence)
-        properties = {LEDGER_PROPERTY: self.ledger.opened().table_id}
-        how = (properties, outcome.columns, self.table.constraints())
-        return table_commit.land(*where, files, since or 0, dead, *how)
+        return table_commit.land(
+            self.table.kernel,
+            table,
+            outcome.application,
+            outcome.sequence,
+            files,
+            since=since or 0,
+            removed=dead,
+            properties={LEDGER_PROPERTY: self.ledger.opened().table_id},
+            columns=outcome.columns,
+            checked=self.table.constraints(),
+        )
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
         snapshot, ledger_id = self.table.snapshot, self.ledger.opened().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
             return
-        name = (f"{LEDGER_PROPERTY}/{ledger_id}", 1)
         table_commit.land(
             self.table.kernel,
             snapshot,
-            *name,
-            (),
+            application=f"{LEDGER_PROPERTY}/{ledger_id}",
+            sequence=1,
+            files=(),
             properties={LEDGER_PROPERTY: ledger_id},
             checked=self.table.constraints(),
         )

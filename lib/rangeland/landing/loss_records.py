@@ -34,9 +34,17 @@ def losses_of(
         for loss in receipt.losses
     ]
     found.sort(key=lambda one: (one[0].partition, one[0].from_offset))
-    name = (plan.application, plan.job, plan.sequence)
     return [
-        LossEvent(*name, _recorded(loss), seen_at_ms, now_ms, plan.hash, attempt)
+        LossEvent(
+            application=plan.application,
+            job=plan.job,
+            sequence=plan.sequence,
+            loss=_recorded(loss),
+            seen_at_ms=seen_at_ms,
+            written_at_ms=now_ms,
+            plan_hash=plan.hash,
+            attempt=attempt,
+        )
         for loss, seen_at_ms in found
     ]
 
@@ -45,20 +53,26 @@ def regrown_losses(plan: Plan, regrown: Mapping[Loss, int], now_ms: int) -> list
     """Losses in whose place other records were landed. They belong to no outcome: its counts have
     these offsets as landed."""
     ids = {r.partition: r.topic_id for r in plan.ranges}
-    name = (plan.application, plan.job, plan.sequence)
     return [
-        LossEvent(*name, replace(loss, topic_id=ids.get(loss.partition)), now_ms, now_ms, epoch=e)
-        for loss, e in regrown.items()
+        LossEvent(
+            application=plan.application,
+            job=plan.job,
+            sequence=plan.sequence,
+            loss=replace(loss, topic_id=ids.get(loss.partition)),
+            seen_at_ms=now_ms,
+            written_at_ms=now_ms,
+            epoch=epoch,
+        )
+        for loss, epoch in regrown.items()
     ]
 
 
 def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) -> list[LossEvent]:
     """The losses that ended a plan without landing anything: recorded as failures, whatever the
     policy."""
-    name = (plan.application, plan.job, plan.sequence)
     ids = {r.partition: r.topic_id for r in plan.ranges}
     seen = [replace(loss, action=Action.FAIL, topic_id=ids.get(loss.partition)) for loss in losses]
-    found = seen_losses(*name, seen, now_ms, now_ms)
+    found = seen_losses(plan.application, plan.job, plan.sequence, seen, now_ms, now_ms)
     return [replace(one, plan_hash=plan.hash, attempt=attempt) for one in found]
 
 
@@ -71,8 +85,9 @@ def seen_losses(
     now_ms: int,
 ) -> list[LossEvent]:
     """Losses without an outcome. ``sequence`` is what the run was about to land."""
-    name = (application, job, sequence)
-    return [LossEvent(*name, _recorded(loss), seen_at_ms, now_ms) for loss in seen]
+    return [
+        LossEvent(application, job, sequence, _recorded(loss), seen_at_ms, now_ms) for loss in seen
+    ]
 
 
 def _recorded(loss: Loss) -> Loss:

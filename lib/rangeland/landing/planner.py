@@ -79,7 +79,9 @@ class Planner:
         survey_of: Callable[[Job, SurveyRequest], Survey],
         ahead: PlanSurvey | None = None,
     ) -> None:
-        self.spark, self.job, self.target, self.progress, self.warn, self._row_format = context
+        self.spark, self.job, self.target = context.spark, context.job, context.target
+        self.progress, self.warn = context.progress, context.warn
+        self._row_format = context.row_format
         self.kind = kind
         self.replacement = replacement
         self.survey_of = survey_of
@@ -162,11 +164,11 @@ class Planner:
             self._refuse_other_cluster(standing, survey)
             self._refuse_changed_options(standing)
             try:
-                about = (self._terms(), survey, standing, self._damaged(standing, survey))
-                found = draft(*about)
+                terms, damaged = self._terms(), self._damaged(standing, survey)
+                found = draft(terms, survey, standing, damaged)
                 landed = self._refuse_other_options(found.already, survey.cluster)
                 if losses := self._overwritten(landed, survey, standing):
-                    found = draft(*about, losses)
+                    found = draft(terms, survey, standing, damaged, overwritten=losses)
                 if self.kind is PlanKind.REPLACE:
                     self._refuse_replace(found.plan)
                 beside = [x for x in (*found.passed, *found.held) if _is_beyond(x, survey)]

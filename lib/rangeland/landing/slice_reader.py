@@ -62,7 +62,9 @@ class SliceReader:
     def __init__(
         self, context: LandingContext, rows: pa.Schema, transform: Transform | None
     ) -> None:
-        self.spark, self.job, self.target, self.progress, self._warn, self._row_format = context
+        self.spark, self.job, self.target = context.spark, context.job, context.target
+        self.progress, self._warn = context.progress, context.warn
+        self._row_format = context.row_format
         self.rows = rows
         self.transform = transform
         self.confirmation = Confirmation(self.job, lambda: self.target.history.clusters())

@@ -114,8 +114,14 @@ def draft(
 ) -> PlanDraft:
     """Raises JobFileError or RangeLost as ``resolve`` does. Leaves out empty ranges, and
     partitions whose log is ``damaged`` where a policy holds them."""
-    where = (standing.checkpoint, standing.landed, standing.held_at_first, overwritten)
-    resolved = resolve(terms.request, survey, *where)
+    resolved = resolve(
+        terms.request,
+        survey,
+        standing.checkpoint,
+        standing.landed,
+        standing.held_at_first,
+        overwritten,
+    )
     at = {loss.partition for loss in damaged}
     asked = [r for r in resolved.ranges if r.width > 0 and r.partition not in at]
     open_ranges = [

@@ -82,8 +82,15 @@ class _SliceDocument:
             )
             for action in (Action.SKIP, Action.QUARANTINE, Action.HOLD)
         )
-        about = (receipt.slice_index, receipt.bytes_read, skipped, receipt.taken_up)
-        return _SliceDocument(*about, quarantined, next(iter(held), None), receipt.kept)
+        return _SliceDocument(
+            slice_index=receipt.slice_index,
+            bytes_read=receipt.bytes_read,
+            losses=skipped,
+            taken_up=receipt.taken_up,
+            quarantined=quarantined,
+            held=next(iter(held), None),
+            kept=receipt.kept,
+        )
 
     def receipt(self, entry: RangeEntry) -> Receipt:
         where = entry.range

@@ -152,8 +152,7 @@ class LossEvent:
     def key(self) -> tuple[object, ...]:
         """The same for two sightings of one loss, whose end may have moved."""
         loss = self.loss
-        where = (loss.partition, loss.from_offset)
-        return (self.application, *where, loss.verdict, loss.action)
+        return (self.application, loss.partition, loss.from_offset, loss.verdict, loss.action)
 
     def is_same(self, other: LossEvent) -> bool:
         """Whether the other is a sighting of this loss, in the same incarnation of the topic as

@@ -341,9 +341,15 @@ class Ledger:
         if made.rows != sum(map(rows_in, old)):
             raise self._files.broken(f"{len(old)} of its files have {made.rows} rows")
         number = (snapshot.transaction_version(COMPACTIONS) or 0) + 1
-        what = ([made], (COMPACTIONS, number), snapshot.version, old)
         try:
-            self._kernel.append(snapshot, *what, moves_rows=True)
+            self._kernel.append(
+                snapshot,
+                [made],
+                (COMPACTIONS, number),
+                snapshot.version,
+                removed=old,
+                moves_rows=True,
+            )
         except Conflict:
             logger.info("Did not compact the ledger: another driver came first")
         self.refresh()
