@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from rangeland.cluster_access.job_survey import schema_ids_in, schema_ids_in_logs, survey_of
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
-from rangeland.groups.job_survey import schema_ids_in, schema_ids_in_logs, survey_of
 from rangeland.groups.lease import GroupLease, claimed
 from rangeland.groups.offset_mirror import positions
 from rangeland.groups.shared_plan import SharedPlanReader

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from rangeland.cluster_access.broker_check import refuse_unreachable
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.groups.broker_check import refuse_unreachable
 from rangeland.job.overrides import load_job
 from rangeland.model import Partition, Survey
 from rangeland.testing.client_library import consumer, library

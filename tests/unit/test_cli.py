@@ -92,7 +92,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     for name in ("job_check", "job_status", "verify_and_find"):
         monkeypatch.setitem(sys.modules, f"rangeland.queries.{name}", fake)  # type: ignore[arg-type]
     reachable = SimpleNamespace(refuse_unreachable=lambda job: None)
-    monkeypatch.setitem(sys.modules, "rangeland.groups.broker_check", reachable)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "rangeland.cluster_access.broker_check", reachable)  # type: ignore[arg-type]
     session = SimpleNamespace(open_deferred=fake.open_deferred)
     monkeypatch.setitem(sys.modules, "rangeland.spark.spark_session", session)  # type: ignore[arg-type]
     return fake
@@ -556,7 +556,7 @@ def test_a_signal_ends_a_process_with_its_sentence(
         f"    {waiting}\n"
         "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
         "reachable = types.SimpleNamespace(refuse_unreachable=lambda job: None)\n"
-        "sys.modules['rangeland.groups.broker_check'] = reachable\n"
+        "sys.modules['rangeland.cluster_access.broker_check'] = reachable\n"
         "fake = types.SimpleNamespace(open_deferred=lambda name, **_: name)\n"
         "sys.modules['rangeland.spark.spark_session'] = fake\n"
         f"sys.exit(command_line.main(['run', {job!r}, '--json']))\n"

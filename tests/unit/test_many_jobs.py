@@ -10,10 +10,10 @@ import pytest
 
 from rangeland.cli import command_line
 from rangeland.cli.many_jobs import ManyJobs, load_jobs
+from rangeland.cluster_access import broker_check
 from rangeland.errors import JobFileError, Unreachable, UsageError
 from rangeland.fleet import table_jobs
 from rangeland.fleet.job_folders import job_files
-from rangeland.groups import broker_check
 from rangeland.job.overrides import load_job
 from rangeland.job.topic_tables import TableJob
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rangeland.cluster_access import job_survey
 from rangeland.connection import broker_connection
 from rangeland.connection.failures import NoAnswer
 from rangeland.connection.pool import ConnectionPool
@@ -18,7 +19,6 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fitted
 from rangeland.dialects.kafka.requests import ask_offsets, find_leaders, read_offsets
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
-from rangeland.groups import job_survey
 from rangeland.job import Job
 from rangeland.model import Address, AtTime, Isolation, Leader, Partition, Survey, VersionSupport
 from rangeland.survey.cluster_survey import SurveyRequest

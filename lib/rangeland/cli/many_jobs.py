@@ -152,8 +152,8 @@ def _each(
 def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     """Without the files whose clusters cannot be reached; those of a pattern were asked for its
     topics."""
+    from rangeland.cluster_access.broker_check import unreachable
     from rangeland.fleet.table_jobs import FailedFile
-    from rangeland.groups.broker_check import unreachable
 
     output.progress().step("asking for leaders")
     asked = [file for file in many.files if not (file.job.source.topic_pattern and file.topics)]

@@ -163,7 +163,7 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
     """``asks_brokers``: the command fails without them, so Spark is started once one has
     answered."""
     if asks_brokers:
-        from rangeland.groups.broker_check import refuse_unreachable
+        from rangeland.cluster_access.broker_check import refuse_unreachable
 
         output.progress().step(f"asking {job.source.where} for leaders")
         refuse_unreachable(job)

@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.job_survey import survey_of
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
 from rangeland.job import Group, Job
 from rangeland.job.connection_settings import cluster_settings, wanted_of

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
-from rangeland.groups.job_survey import schema_ids_in_logs, survey_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.job.payload_formats import row_format_of

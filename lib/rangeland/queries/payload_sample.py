@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import TOPIC, VALUE
 from rangeland.decode.payload.confluent_framing import count_schema_ids
@@ -20,7 +21,6 @@ from rangeland.decode.payload.schema_catalogue import LONG_AGO, TopicField
 from rangeland.decode.payload.schema_ddl import print_ddl
 from rangeland.decode.payload.subject_formats import registered_as
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings, wanted_of
 from rangeland.job.payload_formats import row_format_of

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rangeland.cluster_access.job_survey import survey_of
 from rangeland.errors import Unreachable, UsageError
-from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.model import Isolation, Partition, Survey
 from rangeland.planning.log_reach import PartitionReach, can_be_awaited, reach, times_awaited

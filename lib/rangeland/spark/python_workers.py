@@ -24,7 +24,7 @@ from rangeland.errors import CLUSTER_OPERATOR, JobFileError, RangelandError, Usa
 
 # What tasks import, in the order to fix it. Each may fail on its own.
 PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
-ROOMS = (
+MODULES = (
     "rangeland.spark.executor_tasks",
     "rangeland.decode",
     *(f"rangeland.dialects.{name}" for name in dialect_names()),
@@ -85,7 +85,7 @@ def start_workers(spark: Any, more: Sequence[str] = ()) -> PythonWorkers:
     """Makes the executors start their Python workers and import what a task needs, with the
     packages ``more`` of this job, once per Spark application and without waiting for it."""
     context = spark.sparkContext
-    names = [*PACKAGES, *more, *ROOMS]
+    names = [*PACKAGES, *more, *MODULES]
     key = (context.applicationId, *names)
     workers = _probes.get(key)
     if workers is None or workers.needs_recheck:
