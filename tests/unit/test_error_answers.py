@@ -53,7 +53,7 @@ def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_throug
         path=str(tmp_path), version=3, transaction_version=lambda _: None, property=lambda _: None
     )
 
-    def fails(*_: object) -> Any:
+    def fails(*_: object, **__: object) -> Any:
         raise StorageFailed("committing", why="CommitStateUnknownException: no answer")
 
     monkeypatch.setattr(kernel, "_loaded", lambda _: table)
