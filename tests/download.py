@@ -32,6 +32,7 @@ ONLY_SLOW = {
     "hadoop-gcp-3.5.0",
     "hadoop-minicluster-3.5.0",
     "postgres-17.5.0",
+    "spark-3.5.9-scala-2.13",
 }
 ONLY_BENCH = {"spark-kafka-4.2.0", "spark-kafka-token-provider-4.0.0", "spark-avro-4.1.1"}
 

@@ -70,6 +70,13 @@ def test_coordinates_and_excludes_become_attributes() -> None:
     assert exclude.attrib == {"org": "d", "module": "*"}
 
 
+def test_a_set_that_is_not_transitive_has_the_named_jars_alone() -> None:
+    jars = JarSet(("a.b:c:1", "a.b:d:2"), transitive=False)
+    module = ElementTree.fromstring(ivy_module("x", jars))
+    asked = module.findall("dependencies/dependency")
+    assert [found.get("transitive") for found in asked] == ["false", "false"]
+
+
 def test_an_archive_is_asked_for_without_dependencies() -> None:
     module = ElementTree.fromstring(
         ivy_module("x", JarSet(("a.b:c:1",), classifier="all", packaging="tar.gz"))

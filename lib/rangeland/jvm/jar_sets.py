@@ -10,12 +10,14 @@ from dataclasses import dataclass
 class JarSet:
     """``coordinates`` and ``excludes`` are ``group:artifact:version`` and ``group:artifact``;
     an exclude may use ``*`` for the artifact. ``classifier``: of the file that has all that is
-    needed, instead of a jar and its dependencies; ``packaging`` is jar or ``tar.gz``."""
+    needed, instead of a jar and its dependencies; ``packaging`` is jar or ``tar.gz``. A set that is
+    not ``transitive`` has the named jars alone."""
 
     coordinates: tuple[str, ...]
     excludes: tuple[str, ...] = ()
     classifier: str = ""
     packaging: str = "jar"
+    transitive: bool = True
 
 
 _POSTGRES_CPU = "arm64v8" if platform.machine() == "aarch64" else "amd64"
@@ -128,6 +130,37 @@ JAR_SETS: dict[str, JarSet] = {
     ),
     "delta-3.3.2-scala-2.13": JarSet(
         ("io.delta:delta-spark_2.13:3.3.2",), excludes=("org.antlr:*",)
+    ),
+    # The jars of Spark 3.5 that are made for one Scala, for tests: PySpark 3.5 has them for 2.12.
+    "spark-3.5.9-scala-2.13": JarSet(
+        (
+            "org.apache.spark:spark-catalyst_2.13:3.5.9",
+            "org.apache.spark:spark-common-utils_2.13:3.5.9",
+            "org.apache.spark:spark-core_2.13:3.5.9",
+            "org.apache.spark:spark-kvstore_2.13:3.5.9",
+            "org.apache.spark:spark-launcher_2.13:3.5.9",
+            "org.apache.spark:spark-network-common_2.13:3.5.9",
+            "org.apache.spark:spark-network-shuffle_2.13:3.5.9",
+            "org.apache.spark:spark-sketch_2.13:3.5.9",
+            "org.apache.spark:spark-sql-api_2.13:3.5.9",
+            "org.apache.spark:spark-sql_2.13:3.5.9",
+            "org.apache.spark:spark-tags_2.13:3.5.9",
+            "org.apache.spark:spark-unsafe_2.13:3.5.9",
+            "org.scala-lang:scala-compiler:2.13.8",
+            "org.scala-lang:scala-library:2.13.8",
+            "org.scala-lang:scala-reflect:2.13.8",
+            "org.scala-lang.modules:scala-collection-compat_2.13:2.7.0",
+            "org.scala-lang.modules:scala-parallel-collections_2.13:1.0.4",
+            "org.scala-lang.modules:scala-parser-combinators_2.13:2.3.0",
+            "org.scala-lang.modules:scala-xml_2.13:2.1.0",
+            "org.json4s:json4s-ast_2.13:3.7.0-M11",
+            "org.json4s:json4s-core_2.13:3.7.0-M11",
+            "org.json4s:json4s-jackson_2.13:3.7.0-M11",
+            "org.json4s:json4s-scalap_2.13:3.7.0-M11",
+            "com.fasterxml.jackson.module:jackson-module-scala_2.13:2.15.2",
+            "com.twitter:chill_2.13:0.10.0",
+        ),
+        transitive=False,
     ),
     # The oldest for Spark 4.0.
     "delta-4.0.0": JarSet(

@@ -81,9 +81,10 @@ def class_path(name: str) -> str:
 
 def ivy_module(name: str, jars: JarSet) -> str:
     """The text of the ``ivy.xml`` for a set."""
+    alone = "" if jars.transitive else 'transitive="false" '
     dependencies = "".join(
         f"    <dependency org={org} name={artifact} rev={revision} "
-        + (_one_file(artifact, jars) if jars.classifier else 'conf="default->default"/>\n')
+        + (_one_file(artifact, jars) if jars.classifier else f'{alone}conf="default->default"/>\n')
         for org, artifact, revision in (map(quoteattr, c.split(":")) for c in jars.coordinates)
     )
     excludes = "".join(
