@@ -111,7 +111,7 @@ PLANS_AND_LEDGER = (
 TABLE = (
     Mutation(
         "prepared files are not checked before the commit",
-        Change("delta.table_commit:land", "return not missing", "return True"),
+        Change("delta.table_commit:_append", "return not missing", "return True"),
     ),
     Mutation(
         "an overwritten table is landed in",

@@ -9,6 +9,7 @@ import pytest
 
 from rangeland import run
 from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.table_commit import land
 from rangeland.delta.table_snapshot import Snapshot
 from rangeland.errors import (
     ALL_OR_NOTHING,
@@ -45,21 +46,20 @@ def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_lande
     assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
 
 
-def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_through(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = DeltaKernel.__new__(DeltaKernel)
+def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_through() -> None:
     table = SimpleNamespace(
-        path=str(tmp_path), version=3, transaction_version=lambda _: None, property=lambda _: None
+        path="/lake/orders", version=3, transaction_version=lambda _: None, property=lambda _: None
     )
 
-    def fails(*_: object, **__: object) -> Any:
-        raise StorageFailed("committing", why="CommitStateUnknownException: no answer")
+    class Kernel:
+        def storage(self, path: str) -> str:
+            return path
 
-    monkeypatch.setattr(kernel, "_loaded", lambda _: table)
-    monkeypatch.setattr(kernel, "_append", fails)
+        def append(self, *_: object, **__: object) -> Any:
+            raise StorageFailed("could not commit", why="CommitStateUnknownException: no answer")
+
     with pytest.raises(StorageFailed) as caught:
-        kernel.append(cast(Snapshot, table), (), ("rangeland/orders", 4))
+        land(cast(DeltaKernel, Kernel()), cast(Snapshot, table), "rangeland/orders", 4, ())
     assert caught.value.data == ALL_OR_NOTHING
 
 

@@ -40,7 +40,7 @@ from rangeland.delta.table_metadata import (
     TableMetadata,
 )
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
-from rangeland.errors import ALL_OR_NOTHING, Conflict, RangelandError, StorageFailed, TableRefused
+from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.spark_jvm import jvm_of
 from rangeland.model import DataFile
 
@@ -133,7 +133,7 @@ class DeltaKernel:
         with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
             with translated(f"could not list the files of {snapshot.path}"):
                 self._facade.writeFiles(self.engine, snapshot._java, f"file://{folder}")
-            for listed in Path(folder).glob("*.parquet"):
+            for listed in sorted(Path(folder).glob("*.parquet")):
                 with pq.ParquetFile(listed) as found:
                     for batch in found.iter_batches(columns=["add"]):
                         yield from map(added_file, batch.column(0).to_pylist())
@@ -236,12 +236,7 @@ class DeltaKernel:
         if newest is not None and newest >= version:
             logger.info("Found this transaction committed before", extra=fields)
             return AlreadyCommitted(snapshot.version, newest)
-        now_ms = time.time_ns() // 1_000_000
-        # Kernel refuses to add and remove rows in one commit of a table with a change data feed.
-        is_change = not removed or snapshot.property(CHANGE_FEED_PROPERTY) != "true"
-        is_change = is_change and not moves_rows
-        gone = remove_lines(removed, now_ms, is_change=is_change)
-        actions = "\n".join([add_lines(files, is_change=not moves_rows), gone]).strip()
+        actions = _actions(snapshot, files, removed, moves_rows=moves_rows)
         try:
             with locked(where):
                 if not is_ready():
@@ -263,8 +258,6 @@ class DeltaKernel:
             fields |= {"version": done.version, "files": len(files), "removed": len(removed)}
             logger.info("Committed a transaction", extra=fields)
             return done
-        except StorageFailed as error:
-            raise error.answering(data=ALL_OR_NOTHING) from error.__cause__
         except java_errors.StaleTransaction:
             logger.info("Found this transaction committed by another driver", extra=fields)
             seen = self._loaded(where)
@@ -350,6 +343,17 @@ def _no_table(what: str) -> TableRefused:
     return TableRefused(
         what, why="there is no Delta table", do="Check that nobody has moved or dropped it"
     )
+
+
+def _actions(
+    snapshot: Snapshot, files: Sequence[DataFile], removed: Sequence[AddedFile], *, moves_rows: bool
+) -> str:
+    """The lines of a commit that adds and removes these files."""
+    now_ms = time.time_ns() // 1_000_000
+    # Kernel refuses to add and remove rows in one commit of a table with a change data feed.
+    is_change = not removed or snapshot.property(CHANGE_FEED_PROPERTY) != "true"
+    gone = remove_lines(removed, now_ms, is_change=is_change and not moves_rows)
+    return "\n".join([add_lines(files, is_change=not moves_rows), gone]).strip()
 
 
 def _moved(where: str, expected: int | None) -> Conflict:

@@ -20,7 +20,7 @@ from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_constraints import TableConstraint
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
-from rangeland.errors import Conflict, TableRefused
+from rangeland.errors import ALL_OR_NOTHING, Conflict, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
 
@@ -96,32 +96,14 @@ def land(
     only shortens the search for the commit of an earlier call."""
     snapshot = _existing(kernel, table)
     where = snapshot.path
-    storage, missing = kernel.storage(where), list[str]()
-
-    def is_whole() -> bool:
-        refuse_another(kernel, snapshot)
-        missing.extend(missing_files(storage, files))
-        return not missing
-
     to_set = _to_set(snapshot, properties or {})
     change = change_of(snapshot, columns)
     if change.misfits and (snapshot.transaction_version(application) or 0) < sequence:
         return FilesUnfit(change.misfits[0])
     schema = change.schema_json if change.is_any else ""
-    expected = snapshot.version if removed else None
     transaction = (application, sequence)
     try:
-        done = kernel.append(
-            snapshot,
-            files,
-            transaction,
-            expected,
-            removed=removed,
-            properties=to_set,
-            is_ready=is_whole,
-            schema=schema,
-            checked=checked,
-        )
+        done = _append(kernel, snapshot, files, transaction, removed, to_set, schema, checked)
     except Conflict:
         theirs = kernel.load(where)
         may_evolve = bool(columns) and not removed
@@ -143,8 +125,8 @@ def land(
             checked=checked,
         )
     match done:
-        case NotReady():
-            return FilesMissing(tuple(missing))
+        case FilesMissing():
+            return done
         case Committed(version=version):
             return CommittedOutcome(version, is_new=True, added=tuple(change.added))
         case AlreadyCommitted():
@@ -153,6 +135,41 @@ def land(
             return CommittedOutcome(
                 landed_at(kernel, where, application, sequence, since), is_new=False
             )
+
+
+def _append(
+    kernel: DeltaKernel,
+    snapshot: Snapshot,
+    files: Sequence[DataFile],
+    transaction: tuple[str, int],
+    removed: Sequence[AddedFile],
+    properties: Mapping[str, str],
+    schema: str,
+    checked: Sequence[TableConstraint],
+) -> Committed | AlreadyCommitted | FilesMissing:
+    """One commit, if all files are there and the table is still the same one."""
+    storage, missing = kernel.storage(snapshot.path), list[str]()
+
+    def is_whole() -> bool:
+        refuse_another(kernel, snapshot)
+        missing.extend(missing_files(storage, files))
+        return not missing
+
+    try:
+        done = kernel.append(
+            snapshot,
+            files,
+            transaction,
+            snapshot.version if removed else None,
+            removed=removed,
+            properties=properties,
+            is_ready=is_whole,
+            schema=schema,
+            checked=checked,
+        )
+    except StorageFailed as error:
+        raise error.answering(data=ALL_OR_NOTHING) from error.__cause__
+    return FilesMissing(tuple(missing)) if isinstance(done, NotReady) else done
 
 
 def _existing(kernel: DeltaKernel, table: str | Snapshot) -> Snapshot:
