@@ -106,7 +106,7 @@ def _measure(bench: Bench, chosen: argparse.Namespace, found: dict[str, Any]) ->
             if "warm" in wanted:
                 found["warm"] = by_codec(parts.warm, bench, codecs, spark=spark, bare=bare)
             if "shapes" in wanted:
-                found["shapes"] = shapes(bench, spark)
+                shapes(bench, spark, found.setdefault("shapes", {}))
             if "typed" in wanted:
                 found["typed"] = typed(bench, spark, chosen.formats)
         finally:

@@ -61,7 +61,7 @@ def _panels(found: Mapping[str, Any]) -> list[Panel]:
     for codec, part in found.get("warm", {}).items():
         title = f"Warm, codec {codec}: seconds"
         panels.append((title, _painter(_paint_warm, part), len(part["samples"]) + 1))
-    if "shapes" in found:
+    if found.get("shapes"):
         title = "Logs of other shapes, warm: how many times as long Spark's source takes"
         panels.append((title, _painter(_paint_shapes, found["shapes"]), len(found["shapes"]) + 1))
     for codec, part in found.get("cold", {}).items():

@@ -37,7 +37,7 @@ def show(found: Mapping[str, Any], console: Console) -> None:
         "pull": _show_pull,
     }
     for part, shower in shown.items():
-        if part in found:
+        if found.get(part):
             shower(found[part], console)
 
 

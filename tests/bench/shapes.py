@@ -58,11 +58,11 @@ SHAPES = (
 )
 
 
-def shapes(bench: Bench, spark: Any) -> Found:
-    """By label what ``warm`` measures, for two sides."""
-    return {
-        shape.label: _one_shape(bench, shape, number, spark) for number, shape in enumerate(SHAPES)
-    }
+def shapes(bench: Bench, spark: Any, found: Found) -> None:
+    """Adds to ``found``, by label, what ``warm`` measures for two sides: each shape once it is
+    done, so that a measurement that is stopped keeps the earlier ones."""
+    for number, shape in enumerate(SHAPES):
+        found[shape.label] = _one_shape(bench, shape, number, spark)
 
 
 def _one_shape(bench: Bench, shape: Shape, number: int, spark: Any) -> Found:
