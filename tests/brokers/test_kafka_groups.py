@@ -326,6 +326,7 @@ def beat_until_answered(member: Membership) -> HeartbeatStatus:
             assert time.monotonic() < deadline
 
 
+@pytest.mark.slow
 def test_a_member_outlives_its_coordinator(kafka3: KafkaCluster, topic: str) -> None:
     create_topic(kafka3.bootstrap, topic, partitions=4, replicas=3)
     with ThreadPoolExecutor(max_workers=1) as pool:

@@ -133,6 +133,7 @@ def test_brokers_and_their_topics_are_in_zookeeper(
     assert zookeeper.dump(there)[there].content == "2"
 
 
+@pytest.mark.slow
 def test_a_crashed_broker_is_registered_again(zookeeper: ZooKeeperServer) -> None:
     with JafkaCluster(zookeeper=zookeeper.address) as cluster:
         cluster.kill()
@@ -142,6 +143,7 @@ def test_a_crashed_broker_is_registered_again(zookeeper: ZooKeeperServer) -> Non
         assert eventually(lambda: "/brokers/ids/1" not in zookeeper.ephemeral_nodes(), 3)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_a_cluster_is_closed(topic: str) -> None:
     with JafkaCluster() as cluster:
         pid, folder, port = cluster.process().pid, cluster.directory, cluster.ports[1]
@@ -152,6 +154,7 @@ def test_nothing_is_left_when_a_cluster_is_closed(topic: str) -> None:
     assert not is_listening(port)
 
 
+@pytest.mark.slow
 def test_a_given_directory_keeps_the_logs_and_not_the_data(tmp_path: Path) -> None:
     with JafkaCluster(directory=tmp_path / "j"):
         assert (tmp_path / "j" / "data").is_dir()
@@ -159,6 +162,7 @@ def test_a_given_directory_keeps_the_logs_and_not_the_data(tmp_path: Path) -> No
     assert not (tmp_path / "j" / "data").exists()
 
 
+@pytest.mark.slow
 def test_a_broker_that_cannot_start_says_what_it_said() -> None:
     cluster = JafkaCluster(properties={"log.file.size": "much"})
     with pytest.raises(Unreachable, match="much"):
@@ -173,6 +177,7 @@ def test_a_cluster_of_none_and_an_unknown_version_are_refused() -> None:
         JafkaCluster("1.0")
 
 
+@pytest.mark.slow
 def test_a_paused_broker_answers_nothing_until_it_is_resumed(topic: str) -> None:
     with JafkaCluster() as cluster:
         end = produce(cluster.address(), topic, [b"v"])

@@ -139,6 +139,7 @@ def test_producing_to_no_topic_is_an_error_of_ours(kafka: KafkaCluster, topic: s
         produce(kafka.bootstrap, topic, numbered(1))
 
 
+@pytest.mark.slow
 def test_an_aborted_transaction_is_in_the_log_and_is_not_read(
     kafka: KafkaCluster, topic: str
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_stopped_broker_hands_over_before_it_ends(kafka3: KafkaCluster, topic:
         kafka3.restart(old)
 
 
+@pytest.mark.slow
 def test_a_paused_broker_answers_nothing_until_it_is_resumed(kafka3: KafkaCluster) -> None:
     kafka3.pause(2)
     try:
@@ -236,6 +238,7 @@ def test_a_broker_that_cannot_start_says_what_it_said() -> None:
     assert cluster.running == []
 
 
+@pytest.mark.slow
 def test_a_killed_parent_leaves_no_broker() -> None:
     text = (
         "import time\nfrom rangeland.testing.kafka import KafkaCluster\n"
@@ -254,6 +257,7 @@ def test_a_killed_parent_leaves_no_broker() -> None:
     assert eventually(lambda: not Path(folder).exists())
 
 
+@pytest.mark.slow
 def test_the_command_line_fills_a_topic_and_ends_when_asked(topic: str) -> None:
     command = [sys.executable, "-m", "rangeland.testing", "kafka"]
     command += ["--topic", topic, "--records", "100", "--partitions", "2"]
@@ -270,6 +274,7 @@ def test_the_command_line_fills_a_topic_and_ends_when_asked(topic: str) -> None:
 # --- older brokers ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_line_fills_a_topic_of_a_broker_that_no_client_can_make_one_on(
     topic: str,
 ) -> None:

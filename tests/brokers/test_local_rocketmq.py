@@ -23,6 +23,7 @@ from tests.brokers.surveys import look
 pytestmark = pytest.mark.brokers
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_a_cluster_is_closed(topic: str) -> None:
     with RocketmqCluster() as cluster:
         pids = [cluster.process(name).pid for name in cluster.names]
@@ -51,6 +52,7 @@ def test_a_broker_goes_on_where_it_was_after_a_crash(topic: str, tmp_path: Path)
     assert not (tmp_path / "r" / "data").exists()
 
 
+@pytest.mark.slow
 def test_a_broker_that_cannot_start_says_what_it_said() -> None:
     cluster = RocketmqCluster(properties={"brokerRole": "SLAVE"})
     with pytest.raises(Unreachable, match="Slave's brokerId"):

@@ -139,6 +139,7 @@ def test_jafka_is_read_to_the_end_through_trouble(topic: str) -> None:
         read_in_trouble(proxy, settings_of("jafka", [address], members=members), topic)
 
 
+@pytest.mark.slow
 def test_rocketmq_is_read_to_the_end_through_trouble(topic: str) -> None:
     with RocketmqCluster() as cluster, Proxy("rocketmq", cluster.servers) as proxy:
         cluster.create_topic(topic, 2)

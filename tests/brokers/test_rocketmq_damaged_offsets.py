@@ -56,6 +56,7 @@ def flipped(cluster: RocketmqCluster, value: bytes, bit: int) -> Iterator[None]:
         file.write(before)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_a_stored_offset_is_damage_of_one_message(
     rocketmq: RocketmqCluster, topic: str
 ) -> None:

@@ -226,6 +226,7 @@ def produced(drivers: Drivers, count: int) -> None:
         produce(drivers.cluster.address(partition.broker), drivers.topic, values, partition.number)
 
 
+@pytest.mark.slow
 def test_upstream_s_consumer_goes_on_where_a_driver_committed(drivers: Drivers) -> None:
     produced(drivers, 6)
     first = drivers.first()

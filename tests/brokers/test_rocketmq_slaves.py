@@ -28,6 +28,7 @@ def pair() -> Iterator[RocketmqCluster]:
         yield cluster
 
 
+@pytest.mark.slow
 def test_what_the_master_has_on_disk_only_is_read_from_the_slave_that_it_suggests(
     pair: RocketmqCluster, topic: str
 ) -> None:
@@ -49,6 +50,7 @@ def test_what_the_master_has_on_disk_only_is_read_from_the_slave_that_it_suggest
     assert sum((chunk.counts for chunk in chunks), Counts()) == Counts(landed=len(values))
 
 
+@pytest.mark.slow
 def test_what_a_slave_lacks_is_read_from_the_master(pair: RocketmqCluster, topic: str) -> None:
     """It is suggested all the same."""
     pair.create_topic(topic, 1)

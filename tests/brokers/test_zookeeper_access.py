@@ -72,6 +72,7 @@ def fails(secured: Secured, access: ZooKeeperAccess, address: str | None = None)
 # --- TLS ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_session_over_tls_outlives_the_server(secured: Secured) -> None:
     client = connect(
         secured.server.tls_address,

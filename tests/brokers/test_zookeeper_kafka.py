@@ -50,6 +50,7 @@ def _wait_until(happened: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_an_old_consumer_and_a_driver_respect_each_other(
     old_kafka: KafkaZooKeeperCluster, topic: str, tmp_path: Path
 ) -> None:

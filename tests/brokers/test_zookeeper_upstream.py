@@ -74,6 +74,7 @@ def test_brokers_and_their_partitions_are_read(
     assert not seen.absent
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_stopped_is_not_there(
     jafka: JafkaCluster, zookeeper: str, topic: str
 ) -> None:
@@ -137,6 +138,7 @@ def test_upstreams_consumer_in_the_group_is_named_and_left_alone(
     membership.leave()
 
 
+@pytest.mark.slow
 def test_upstreams_consumer_takes_what_a_driver_gives_up(
     jafka: JafkaCluster, zookeeper: str, backend: ZooKeeperGroups, topic: str
 ) -> None:

@@ -93,6 +93,7 @@ def test_two_drivers_split_the_partitions_of_a_plan(
     judge_all(spark, job, dict.fromkeys(range(PARTITIONS), COUNT))
 
 
+@pytest.mark.slow
 def test_what_a_killed_driver_held_is_read_by_the_other(
     start_drivers: StartDrivers,
     kafka: KafkaCluster,

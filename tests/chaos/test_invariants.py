@@ -39,7 +39,12 @@ DAMAGES: dict[str, Callable[[Rows], Rows]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+FIRST, *OTHERS = DAMAGES
+
+
+@pytest.mark.parametrize(
+    "damage", [FIRST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+)
 def test_a_damaged_table_does_not_pass(damage: str, spark: Any, folder: Path) -> None:
     write(spark, folder / "table", DAMAGES[damage](sound_rows()))
     with pytest.raises(AssertionError):

@@ -32,13 +32,10 @@ def damage_second_batch(kafka: KafkaCluster, topic: str) -> None:
         file.write(bytes([data[end - 20] ^ 0x01]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
-    [
-        pytest.param(WRITTEN, marks=pytest.mark.slow),
-        pytest.param(PREPARED, marks=pytest.mark.slow),
-        KEPT,
-    ],
+    [WRITTEN, PREPARED, KEPT],
 )
 def test_what_a_killed_driver_quarantined_is_in_quarantine_once(
     moment: str, kafka: KafkaCluster, topic: str, folder: Path, start: Start, spark: Any

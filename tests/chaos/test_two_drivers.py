@@ -69,7 +69,7 @@ def test_two_drivers_that_enter_a_plan_at_once_land_each_record_once(
     judge_ledger(spark, table)
 
 
-@pytest.mark.parametrize("attempt", range(2))
+@pytest.mark.parametrize("attempt", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_two_drivers_that_read_the_same_plan_prepare_and_commit_it_once(
     attempt: int, pair: Pair, full: KafkaCluster, topic: str, folder: Path, spark: Any
 ) -> None:

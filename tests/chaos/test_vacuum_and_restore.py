@@ -30,6 +30,7 @@ def vacuum(spark: Any, table: Path) -> None:
         spark.conf.unset(NO_RETENTION)
 
 
+@pytest.mark.slow
 def test_prepared_files_that_a_vacuum_took_are_read_again_and_landed_once(
     kafka: KafkaCluster, topic: str, folder: Path, start: Start, spark: Any
 ) -> None:

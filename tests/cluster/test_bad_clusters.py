@@ -70,6 +70,7 @@ def test_a_session_without_delta_is_refused(submit: Submit, job: Path, table: Pa
     assert not table.exists()
 
 
+@pytest.mark.slow
 def test_delta_kernel_of_another_version_is_refused(
     submit: Submit, job: Path, table: Path, tmp_path: Path
 ) -> None:

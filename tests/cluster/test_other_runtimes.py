@@ -30,7 +30,7 @@ from tests.servers.sparkcluster import SPARK_HOME, SparkCluster
 BEFORE = OLDER_SPARK.removeprefix("pyspark==")
 LATER = "4.0.5"
 TOO_NEW = "4.3.0"
-VERSIONS = [BEFORE, pytest.param(LATER, marks=pytest.mark.slow)]
+VERSIONS = [BEFORE, LATER]
 OURS = {"PYTHONPATH": str(LIB)}
 COMMANDS = {
     "run": ["-m", "rangeland", "run"],
@@ -133,6 +133,7 @@ def test_the_spark_submit_of_a_version_that_is_too_new_is_refused(
     assert not table.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_spark_home_of_another_version_is_refused(job: Path, table: Path, version: str) -> None:
     home = spark_home(version)
@@ -196,6 +197,7 @@ def path_without_java(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_java_that_is_too_old_is_named(
     command: list[str], job: Path, table: Path, java_11: Path

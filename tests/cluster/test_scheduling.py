@@ -63,6 +63,7 @@ def judge(table: Path, run: Submitted) -> None:
     assert landings(table) == [("rangeland/chaos", 1)]
 
 
+@pytest.mark.slow
 def test_a_killed_executor_costs_nothing_but_time(
     submit: Submit, cluster: SparkCluster, broker: KafkaCluster, job: Path, table: Path
 ) -> None:

@@ -245,6 +245,7 @@ def test_offsets_outside_the_log_are_lost_by_name_and_nothing_changes(
     assert files_of(table) == before
 
 
+@pytest.mark.slow
 def test_offsets_that_expire_under_a_plan_fail_it_and_a_policy_lets_it_go_on(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, module: Callable[[str], str]
 ) -> None:
@@ -405,7 +406,11 @@ COLUMNS = (
         (COLUMNS.replace("offset BIGINT", "offset STRING"), "offset"),
         ("id BIGINT, text STRING", "no column"),
         (f"{COLUMNS}, note STRING NOT NULL", "note"),
-        (f"{COLUMNS}, day DATE GENERATED ALWAYS AS (CAST(timestamp AS DATE))", "day"),
+        pytest.param(
+            f"{COLUMNS}, day DATE GENERATED ALWAYS AS (CAST(timestamp AS DATE))",
+            "day",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["other type", "other columns", "not null", "generated"],
 )
@@ -467,7 +472,7 @@ def test_a_full_disk_fails_the_run_and_leaves_nothing_behind(
     assert offsets_in(table) == expected(p0=range(70))
 
 
-@pytest.mark.parametrize("there_before", [True, False])
+@pytest.mark.parametrize("there_before", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_folder_that_must_not_be_written_is_refused(
     kafka: KafkaCluster, spark: Any, topic: str, small_disk: Path, there_before: bool
 ) -> None:
@@ -581,6 +586,7 @@ def test_a_secret_that_opens_the_log_is_in_no_output_plan_or_ledger(
     assert not [text for text in texts if SECRET in text]
 
 
+@pytest.mark.slow
 def test_a_wrong_password_is_reported_without_it(
     secured: SecuredCluster,
     topic: str,

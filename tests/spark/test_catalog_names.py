@@ -35,9 +35,15 @@ def catalog(spark: Any) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "name",
-    ["default.2024", "default.1e5", "`default`.`orders_a`", f"{OTHER}.default.orders_b",
-     f"`{OTHER}`.default.3e7"],
-)  # fmt: skip
+    [
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("default.2024", "`default`.`orders_a`", f"{OTHER}.default.orders_b")
+        ),
+        "default.1e5",
+        f"`{OTHER}`.default.3e7",
+    ],
+)
 def test_a_table_and_its_ledger_are_made_and_found_by_name(
     catalog: None, spark: Any, name: str
 ) -> None:

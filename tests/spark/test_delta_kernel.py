@@ -281,6 +281,7 @@ def test_tables_with_harmless_features_take_rows(
         assert sql(f"SELECT count(*) AS n FROM delta.`{table}`")[0].n == 60
 
 
+@pytest.mark.slow
 def test_clustered_tables_take_rows(kernel: DeltaKernel, table: str, sql: Sql) -> None:
     create(sql, table, "", "", "CLUSTER BY (topic, offset)")
     snapshot = kernel.load(table)
@@ -396,6 +397,7 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(
     assert newest.metadata.version == 0
 
 
+@pytest.mark.slow
 def test_a_restore_that_took_landings_away_is_noticed(
     kernel: DeltaKernel, table: str, sql: Sql
 ) -> None:

@@ -66,6 +66,7 @@ def test_backfills_land_what_is_missing_and_replace_what_is_there(
     assert table_of(spark, table).count() == 40
 
 
+@pytest.mark.slow
 def test_others_change_the_table_meanwhile(
     kafka: KafkaCluster, spark: Any, table: str, topic: str
 ) -> None:
@@ -82,6 +83,7 @@ def test_others_change_the_table_meanwhile(
     assert states.count() == 26  # a plan and an outcome each
 
 
+@pytest.mark.slow
 def test_new_fields_become_columns(kafka: KafkaCluster, spark: Any, table: str, topic: str) -> None:
     orders_topic(kafka, topic, 5)
     flat = {"layout": "flat"}

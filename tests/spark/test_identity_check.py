@@ -80,6 +80,7 @@ def lake(kafka: KafkaCluster, spark: Any, topic: str, tmp_path: Path) -> Lake:
     return Lake(kafka, spark, topic, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_transaction_that_delta_has_dropped_lands_nothing_twice(
     lake: Lake, sql: Sql, kernel: DeltaKernel
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_transaction_that_delta_has_dropped_lands_nothing_twice(
     assert lake.land() == ("nothing", 3), "one of its files is in the table"
 
 
+@pytest.mark.slow
 def test_a_table_whose_ledger_is_gone_is_refused_until_its_rows_are_adopted(lake: Lake) -> None:
     shutil.rmtree(Path(lake.table, "_rangeland"))
     lake.refused("has no ledger")
@@ -138,6 +140,7 @@ def test_copies_and_clones_without_a_ledger_are_refused(
     assert lake.offsets(rows) == list(range(11))
 
 
+@pytest.mark.slow
 def test_tables_made_in_advance_and_rows_of_other_topics_are_landed_in(
     lake: Lake, sql: Sql, tmp_path: Path
 ) -> None:

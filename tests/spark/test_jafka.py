@@ -282,6 +282,7 @@ def test_a_message_that_is_missing_is_noticed_and_landed_again(
     assert rangeland.land(landed, spark).state == "nothing"
 
 
+@pytest.mark.slow
 def test_rows_that_others_have_added_are_distinguished(
     landed: Job, written: Written, spark: Any, table: str, sql: Sql
 ) -> None:

@@ -141,6 +141,7 @@ def test_a_broker_that_is_away_is_named_or_held_back_and_landed_later(
     assert landed_rows(table) == sorted(written.rows)
 
 
+@pytest.mark.slow
 def test_a_landed_broker_that_left_zookeeper_is_away_and_not_gone(
     jafka: JafkaCluster, written: Written, spark: Any, table: str
 ) -> None:
@@ -240,6 +241,7 @@ def test_what_retention_took_is_lost_by_policy_in_bytes(
     assert rangeland.land(job, spark).state == "nothing"
 
 
+@pytest.mark.slow
 def test_a_log_that_was_cut_short_is_noticed(
     jafka: JafkaCluster,
     written: Written,

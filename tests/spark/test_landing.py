@@ -235,6 +235,7 @@ def test_rows_are_partitioned_by_columns_and_by_parts_of_their_time(
     )
 
 
+@pytest.mark.slow
 def test_a_time_that_no_calendar_has_lands_without_an_hour(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
@@ -258,6 +259,7 @@ def test_a_time_that_no_calendar_has_lands_without_an_hour(
     assert not rangeland.verify(job, spark).audit.holes
 
 
+@pytest.mark.slow
 def test_columns_that_a_table_has_more_are_null(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:

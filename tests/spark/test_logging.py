@@ -68,6 +68,7 @@ def test_lines_of_tasks_are_on_stderr_with_their_fields(tmp_path: Path) -> None:
     assert all(record["task"].count(".") == 2 for record in found)
 
 
+@pytest.mark.slow
 def test_tasks_of_the_data_source_log_as_its_options_say(tmp_path: Path) -> None:
     plan = json.dumps(made.a_plan([]).to_json())
     done = run_script(SOURCE_SCRIPT, tmp_path, plan)

@@ -135,6 +135,7 @@ def test_what_slow_remote_storage_has_is_waited_for_and_never_called_compacted(
     assert offsets_in(table) == expected(p0=range(WIDTH + 1))
 
 
+@pytest.mark.slow
 def test_remote_storage_that_takes_longer_than_the_broker_waits_gives_all_records(
     cold: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
@@ -215,6 +216,7 @@ def test_a_range_that_begins_or_ends_in_a_gap_has_lost_what_lies_in_it(
     assert offsets_of(frame) == expected(p0=left)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("harmed")
 def test_the_same_gap_is_compacted_where_the_topic_or_the_job_says_so(
     cold: KafkaCluster, spark: Any, table: str

@@ -69,6 +69,7 @@ def test_a_topic_is_landed_in_a_bucket_once_and_goes_on(
     assert [(r.partition, r.offset) for r in landed] == expected(p0=range(30), p1=range(27))
 
 
+@pytest.mark.slow
 def test_a_partitioned_table_and_its_ledger_are_read_with_sql(
     kafka: KafkaCluster, spark: Any, topic: str, lake: str, s3: S3Server
 ) -> None:

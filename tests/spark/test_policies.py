@@ -184,6 +184,7 @@ def test_what_expires_while_it_is_read_is_held_and_the_others_land(
     assert is_proved(spark, job)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_for_a_loss_says_so_in_the_ledger_once(
     kafka: KafkaCluster, spark: Any, kernel: DeltaKernel, table: str, topic: str
 ) -> None:

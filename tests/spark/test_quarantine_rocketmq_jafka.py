@@ -131,6 +131,7 @@ def offsets_of(spark: Any, table: str) -> Sequence[int]:
     return sorted(row.offset for row in table_of(spark, table).select("offset").collect())
 
 
+@pytest.mark.slow
 def test_a_damaged_entry_of_jafka_is_held_quarantined_and_landed_once_mended(
     topic: str, spark: Any, table: str
 ) -> None:

@@ -84,6 +84,7 @@ def shown(job: Job, spark: Any) -> dict[str, Any]:
 # --- topics -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_topics_that_match_a_pattern_are_landed_also_one_that_comes_later(
     written: Written, table: str, spark: Any
 ) -> None:

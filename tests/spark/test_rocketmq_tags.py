@@ -103,6 +103,7 @@ def test_a_frame_of_the_data_source_is_of_its_tags(
         assert sorted(row.offset for row in frame.collect()) == offsets
 
 
+@pytest.mark.slow
 def test_a_plan_file_is_of_its_tags(
     rocketmq: RocketmqCluster, topic: str, table: str, spark: Any
 ) -> None:

@@ -169,6 +169,7 @@ def test_any_moment_of_a_start_will_do(start: Start, number: signal.Signals) -> 
 # --- steps ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_a_command_does_not_need_is_not_started(start: Start) -> None:
     def steps(command: str) -> list[bool]:
         started = start(command, "--log-level", "info")
@@ -187,6 +188,7 @@ def test_what_a_command_does_not_need_is_not_started(start: Start) -> None:
 # --- jars -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_session_starts_where_no_jar_can_be_resolved(start: Start, folder: Path) -> None:
     started = start()
     assert started.process.wait_for_end(180) == 0, started.process.log_tail(40)

@@ -99,13 +99,12 @@ def in_words(rows: Any) -> list[Any]:
 @pytest.mark.parametrize(
     "kind",
     [
-        {},
-        {"folder": "a #1%20 b"},
-        {"properties": MAPPED},
-        {"by": "topic, partition"},
-        {"by": "topic", "properties": MAPPED},
+        pytest.param({}, id="plain"),
+        pytest.param({"folder": "a #1%20 b"}, id="odd path", marks=pytest.mark.slow),
+        pytest.param({"properties": MAPPED}, id="mapped", marks=pytest.mark.slow),
+        pytest.param({"by": "topic, partition"}, id="partitioned", marks=pytest.mark.slow),
+        pytest.param({"by": "topic", "properties": MAPPED}, id="partitioned and mapped"),
     ],
-    ids=["plain", "odd path", "mapped", "partitioned", "partitioned and mapped"],
 )
 def test_the_driver_reads_what_spark_reads(
     make: Make, spark: Any, unmade: DeferredSession, kind: dict[str, str]
@@ -125,7 +124,10 @@ def covered(rows: Any) -> dict[Partition, list[int]]:
     return {p: sorted(n for a, b in zip(*r, strict=True) for n in range(a, b)) for p, r in found}
 
 
-@pytest.mark.parametrize("by", ["", "topic, partition"], ids=["plain", "partitioned"])
+@pytest.mark.parametrize(
+    "by",
+    [pytest.param("", marks=pytest.mark.slow, id="plain"), "topic, partition"],
+)
 def test_numbers_may_have_been_widened(
     make: Make, spark: Any, unmade: DeferredSession, by: str
 ) -> None:

@@ -105,7 +105,13 @@ def in_the_ledger(spark: Any, table: str) -> list[Counts]:
     return counts
 
 
-@pytest.mark.parametrize("isolation", list(Isolation))
+@pytest.mark.parametrize(
+    "isolation",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] * (one is Isolation.READ_UNCOMMITTED))
+        for one in Isolation
+    ],
+)
 def test_transactions_over_partitions_are_landed_and_counted(
     kafka: KafkaCluster, written: Written, spark: Any, table: str, isolation: Isolation
 ) -> None:
@@ -118,6 +124,7 @@ def test_transactions_over_partitions_are_landed_and_counted(
     assert not verify_and_find.verify(job, spark, NoProgress()).audit.holes
 
 
+@pytest.mark.slow
 def test_an_open_transaction_is_landed_once_it_is_committed(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:

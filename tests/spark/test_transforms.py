@@ -36,6 +36,7 @@ FAILS_AT_11 = FAILS_AT_7.replace("(1, 7), ", "")
 CORRECTED = "return df.withColumn('x', F.col('offset'))"
 
 
+@pytest.mark.slow
 def test_the_author_of_a_transform_is_told_the_exception_the_line_and_the_record(
     kafka: KafkaCluster,
     spark: Any,

@@ -166,7 +166,7 @@ def test_a_record_that_cannot_be_decoded_ends_the_run_or_is_counted(
     assert verify_and_find.find(job, spark, Partition(topic, 0), 12, NoProgress()).state == "lost"
 
 
-@pytest.mark.parametrize("layout", ["nested", "flat"])
+@pytest.mark.parametrize("layout", [pytest.param("nested", marks=pytest.mark.slow), "flat"])
 def test_what_is_in_quarantine_lands_once_with_another_schema(
     kafka: KafkaCluster, spark: Any, table: str, topic: str, layout: str
 ) -> None:
@@ -242,6 +242,7 @@ def test_new_fields_become_columns_in_the_commit_of_their_rows(
     assert is_proved(spark, last)
 
 
+@pytest.mark.slow
 def test_new_fields_inside_of_a_struct_and_fields_that_are_ignored(
     kafka: KafkaCluster, spark: Any, table: str, topic: str
 ) -> None:

@@ -290,6 +290,7 @@ def test_what_a_transform_has_dropped_is_not_a_hole(
 # --- find ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
@@ -420,6 +421,7 @@ def test_a_partitioned_table_is_replaced_in_its_partitions(
     assert verified(job, spark)["ok"]
 
 
+@pytest.mark.slow
 def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
     kafka: KafkaCluster, landed: Job, spark: Any
 ) -> None:
@@ -433,7 +435,16 @@ def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
     assert (found.table_version, found.is_well) == (version, True)
 
 
-@pytest.mark.parametrize("obstacle", ["append only", "no offsets", "expired", "another life"])
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        "append only",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("no offsets", "expired", "another life")
+        ),
+    ],
+)
 def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, obstacle: str
 ) -> None:
