@@ -223,7 +223,8 @@ def open_transaction(
     transactional_id: str | None = None,
 ) -> Iterator[int]:
     """Writes records in a transaction that stays open inside the ``with``, so that the last
-    stable offset stays below them; then aborts it, or commits with ``commit``."""
+    stable offset stays below them; then aborts it, or commits with ``commit``, and waits until
+    its markers are in the log."""
     identity = transactional_id or f"rangeland-testing-{uuid.uuid4().hex}"
     settings = _settings(codec, 1 << 20, 10_000, 5) | {"transactional.id": identity}
     writer = _Writer(bootstrap, topic, settings)
@@ -240,6 +241,9 @@ def open_transaction(
         end = writer.client.commit_transaction if committing else writer.client.abort_transaction
         with our_errors(f"The transaction on {topic} was not ended"):
             end(TIMEOUT_S)
+            # Markers are written after the response, and the coordinator gives nobody else this
+            # identity before they are.
+            _Writer(bootstrap, topic, settings).client.init_transactions(TIMEOUT_S)
 
 
 def fill(
