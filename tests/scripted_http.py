@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 Reply = Callable[[socket.socket], None]
 
 
-def answer(
+def response(
     content: object, status: int = 200, kind: str = "application/json", **headers: str
 ) -> Reply:
     """``content``: what becomes JSON, or bytes as they are."""
@@ -25,7 +25,7 @@ def answer(
 
 
 def error(status: int, code: int, message: str = "no") -> Reply:
-    return answer({"error_code": code, "message": message}, status)
+    return response({"error_code": code, "message": message}, status)
 
 
 def sends(data: bytes) -> Reply:
@@ -100,7 +100,7 @@ def scripted(
 
         def chosen(number: int, path: str) -> Reply:
             if isinstance(replies, Mapping):
-                return replies.get(path, answer(b"<html>", 404, "text/html"))
+                return replies.get(path, response(b"<html>", 404, "text/html"))
             return replies[min(number, len(replies) - 1)]
 
         thread = threading.Thread(target=serve, daemon=True)

@@ -1,6 +1,6 @@
-"""A ``GroupIO`` with scripted answers: requests must come in that order.
+"""A ``GroupIO`` with scripted responses: requests must come in that order.
 
-The clock advances only during pauses. An answer is a message, an error to raise, or a function
+The clock advances only during pauses. A response is a message, an error to raise, or a function
 of the request; each is listed with the kind of request that it answers.
 """
 
@@ -19,30 +19,30 @@ from rangeland.model import Address
 SEEDS = (Address("seed-a", 1), Address("seed-b", 2))
 NUMBER = {code.name: code.number for code in CODES}
 
-Answer = Any | Callable[[Any], Any]
+Response = Any | Callable[[Any], Any]
 
 
 @dataclass
 class ScriptedEdge:
     """``asked`` is what came, and where it went. ``seeds`` are two."""
 
-    script: list[tuple[type[Any], Answer]] = field(default_factory=list)
+    script: list[tuple[type[Any], Response]] = field(default_factory=list)
     seeds: tuple[Address, ...] = SEEDS
     asked: list[tuple[Address, Question]] = field(default_factory=list)
     clock_ms: int = 0
     is_closed: bool = False
 
-    def then(self, *script: tuple[type[Any], Answer]) -> None:
+    def then(self, *script: tuple[type[Any], Response]) -> None:
         self.script += script
 
     def ask(self, address: Address, question: Question) -> Any:
         self.asked.append((address, question))
         assert self.script, f"nobody expected {question.request}"
-        kind, answer = self.script.pop(0)
+        kind, response = self.script.pop(0)
         assert type(question.request) is kind
-        if isinstance(answer, Exception):
-            raise answer
-        return answer(question.request) if callable(answer) else answer
+        if isinstance(response, Exception):
+            raise response
+        return response(question.request) if callable(response) else response
 
     def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         return [self.ask(address, question) for question in questions]
@@ -60,14 +60,14 @@ class ScriptedEdge:
         return [question.request for _, question in self.asked if type(question.request) is kind]
 
 
-# --- answers ------------------------------------------------------------------------------
+# --- responses ----------------------------------------------------------------------------
 
 LOST = Unreachable("could not connect", why="refused")
 
 
 def found(host: str = "home", code: str = "NONE") -> tuple[type[Any], Any]:
-    answer = m.FindCoordinatorResponse(error_code=NUMBER[code], host=host, port=9)
-    return m.FindCoordinatorRequest, answer
+    response = m.FindCoordinatorResponse(error_code=NUMBER[code], host=host, port=9)
+    return m.FindCoordinatorRequest, response
 
 
 def joined(
@@ -78,7 +78,7 @@ def joined(
     members: dict[str, bytes] | None = None,
     protocol: str = "range",
 ) -> tuple[type[Any], Any]:
-    answer = m.JoinGroupResponse(
+    response = m.JoinGroupResponse(
         error_code=NUMBER[code],
         generation_id=generation,
         protocol_name=protocol,
@@ -89,12 +89,12 @@ def joined(
             for member, said in (members or {}).items()
         ),
     )
-    return m.JoinGroupRequest, answer
+    return m.JoinGroupRequest, response
 
 
 def synced(assignment: bytes = b"", code: str = "NONE") -> tuple[type[Any], Any]:
-    answer = m.SyncGroupResponse(error_code=NUMBER[code], assignment=assignment)
-    return m.SyncGroupRequest, answer
+    response = m.SyncGroupResponse(error_code=NUMBER[code], assignment=assignment)
+    return m.SyncGroupRequest, response
 
 
 def beaten(code: str = "NONE") -> tuple[type[Any], Any]:
@@ -122,8 +122,8 @@ def fetched(*offsets: int, code: str = "NONE", whole: str = "NONE") -> tuple[typ
         for index, offset in enumerate(offsets)
     )
     topic = m.OffsetFetchTopicResponse(name="orders", partitions=parts)
-    answer = m.OffsetFetchResponse(topics=(topic,), error_code=NUMBER[whole])
-    return m.OffsetFetchRequest, answer
+    response = m.OffsetFetchResponse(topics=(topic,), error_code=NUMBER[whole])
+    return m.OffsetFetchRequest, response
 
 
 def described(
@@ -165,5 +165,5 @@ def newer(*members: m.ConsumerMember, code: str = "NONE") -> tuple[type[Any], An
         assignor_name="uniform",
         members=members,
     )
-    answer = m.ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=(group,))
-    return m.ConsumerGroupDescribeRequest, answer
+    response = m.ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=(group,))
+    return m.ConsumerGroupDescribeRequest, response

@@ -245,7 +245,7 @@ class Survey:
     """The end offset of the checkpoint's leader epoch, for partitions whose leader has changed
     since."""
     confirmed_by: dict[Partition, str] = field(default_factory=dict)
-    """Which brokers have confirmed an unexpected answer about a partition."""
+    """Which brokers have confirmed an unexpected response about a partition."""
     retention: dict[str, Retention] = field(default_factory=dict)
     """By topic, where it is known."""
     expiring: dict[Partition, int] = field(default_factory=dict)

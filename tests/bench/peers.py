@@ -3,7 +3,7 @@
 ``land_with_client`` is what a Python script does: confluent-kafka's ``consume``, pyarrow,
 Parquet. ``land_bare`` is the least that can be done with the same libraries this project
 uses: fetch, decompress, decode, write, in one process per core, without checksums, counts,
-failover, statistics or a table. It asks for the next answer before it decodes the last.
+failover, statistics or a table. It asks for the next response before it decodes the last.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def land_bare(
     offset, asked = 0, ask(0)
     try:
         while offset < end:
-            answer = brokers.dialect.read_records([connection.receive()], asked, terms.isolation)
-            records = answer.parts[0].records
+            response = brokers.dialect.read_records([connection.receive()], asked, terms.isolation)
+            records = response.parts[0].records
             following = next_offset(records)
             if following is None:
                 raise RuntimeError(f"the broker has nothing at {partition} {offset}")

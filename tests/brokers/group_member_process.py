@@ -44,7 +44,7 @@ def main(zookeeper: str, group: str, job: str, session_ms: str, *names: str) -> 
 def _beat(membership: ZooKeeperMember) -> HeartbeatStatus | None:
     try:
         return membership.beat()
-    except Unreachable:  # asked before a pause, and no answer in time
+    except Unreachable:  # asked before a pause, and no response in time
         return None
 
 

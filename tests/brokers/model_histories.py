@@ -1,7 +1,7 @@
 """The same random history on real brokers and on the simulation's model of them.
 
 What is written, deleted and created again happens to both; then the product's own sessions ask
-both the same questions, and their answers must be the same: metadata, offsets, offsets for times
+both the same questions, and their responses must be the same: metadata, offsets, offsets for times
 that lie between two steps, ends of epochs, and fetches at any offset and of any size, also of
 partitions and topics that are not there. A fetch is compared as the meaning of its code, the end
 that may be read, the bytes where they can be the same, and the decoded rows and classes. Ids,
@@ -27,9 +27,9 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.socket_stream import Stream
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
-    FetchAnswer,
     FetchedPartition,
     FetchOptions,
+    FetchResult,
     PartitionFetch,
 )
 from rangeland.errors import BadRecord, RangelandError
@@ -125,7 +125,7 @@ class Side:
         return dict(view.topics[topic].leaders)
 
     def seen(self, topic: str, asked: Asked) -> dict[str, Any]:
-        """Every answer, by question."""
+        """Every response, by question."""
         self.aborted.clear()
         view = ask_leaders(self.pool, [topic], self.pool.settings.seeds).topics[topic]
         leaders = {p: at for p, at in sorted(view.leaders.items()) if at.address is not None}
@@ -179,20 +179,24 @@ class Side:
         for kind, when in kinds.items():
             questions = self._dialect.ask_offsets({partition: leader}, when, asked.isolation)
             try:
-                answers = self._call(leader, questions)
+                responses = self._call(leader, questions)
             except ConnectionClosed:
                 found[f"{name} {kind}"] = "closed"
                 continue
-            for answer in self._dialect.read_offsets(answers).values():
-                found[f"{name} {kind}"] = (answer.meaning.name, answer.offset, answer.is_exact)
+            for response in self._dialect.read_offsets(responses).values():
+                found[f"{name} {kind}"] = (
+                    response.meaning.name,
+                    response.offset,
+                    response.is_exact,
+                )
         for epoch in asked.epochs:
             questions = self._dialect.ask_epochs({partition: leader}, {partition: epoch})
             ends = self._dialect.read_epochs(self._call(leader, questions))
             found[f"{name} end of epoch {epoch}"] = ends.get(partition)
         for offset, size in zip(asked.offsets, asked.sizes, strict=True):
-            answer = self._fetch({partition: leader}, {partition: (offset, size)}, size, asked)
+            response = self._fetch({partition: leader}, {partition: (offset, size)}, size, asked)
             name_of = f"{name} fetch {size} from {offset}"
-            (part,) = answer.parts
+            (part,) = response.parts
             found[name_of] = self._shown(part, offset, asked)
             self.aborted[name_of] = frozenset(part.aborted)
         return found
@@ -204,8 +208,8 @@ class Side:
         places = {partition: (offset, size) for partition, offset, size in wanted}
         if len({leader.address for leader in leaders.values()}) > 1:
             return {}
-        answer = self._fetch(leaders, places, asked.joint, asked)
-        for part in answer.parts:
+        response = self._fetch(leaders, places, asked.joint, asked)
+        for part in response.parts:
             name = f"{part.partition.number} fetch {asked.joint} for all, {places[part.partition]}"
             found[name] = self._shown(part, places[part.partition][0], asked)
         return found
@@ -238,8 +242,8 @@ class Side:
             if leader.address is not None:
                 one = {partition: leader}
                 asked = self._dialect.ask_offsets(one, Latest(), Isolation.READ_UNCOMMITTED)
-                answer = self._dialect.read_offsets(self._call(leader, asked))[partition]
-                meanings.append(answer.meaning)
+                response = self._dialect.read_offsets(self._call(leader, asked))[partition]
+                meanings.append(response.meaning)
         return meanings.count(ErrorMeaning.OK)
 
     def stored(self, topic: str, number: int, offset: int) -> bytes:
@@ -260,15 +264,15 @@ class Side:
         places: Mapping[Partition, tuple[int, int]],
         total: int,
         asked: Asked,
-    ) -> FetchAnswer:
+    ) -> FetchResult:
         wanted = [
             PartitionFetch(p, leaders[p].topic_id, leaders[p].epoch, offset, size, None)
             for p, (offset, size) in places.items()
         ]
         options = FetchOptions(asked.isolation, 1, total, tags=asked.tags)
         leader = leaders[next(iter(places))]
-        answers = self._call(leader, self._dialect.ask_records(wanted, options))
-        return self._dialect.read_records(answers, wanted, asked.isolation)
+        responses = self._call(leader, self._dialect.ask_records(wanted, options))
+        return self._dialect.read_records(responses, wanted, asked.isolation)
 
     def _shown(self, part: FetchedPartition, offset: int, asked: Asked) -> tuple[Any, ...]:
         """The meaning of its code; where records may be read to; how many bytes there are, and

@@ -28,8 +28,8 @@ def guarded(
                 self._answer(401, b'{"error_code": 40101, "message": "who are you?"}')
                 return
             try:
-                with urlopen(Request(url + self.path), timeout=PATIENCE_S) as answer:
-                    self._answer(answer.status, answer.read())
+                with urlopen(Request(url + self.path), timeout=PATIENCE_S) as response:
+                    self._answer(response.status, response.read())
             except HTTPError as error:
                 with error:
                     self._answer(error.code, error.read())

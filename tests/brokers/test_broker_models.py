@@ -131,8 +131,8 @@ class KafkaHistory(BrokerHistory):
             topic = m.ProduceTopic(name=self.topic, partition_data=(part,))
             asked = m.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=(topic,))
             (address,) = self._real.pool.settings.seeds
-            answer = self._real.pool.call(address, Question(asked))
-            (made,) = answer.responses[0].partition_responses
+            response = self._real.pool.call(address, Question(asked))
+            (made,) = response.responses[0].partition_responses
             assert (made.error_code, made.base_offset) == (0, entry.base), "\n".join(self.said)
 
     def _transaction(self) -> None:
@@ -221,7 +221,7 @@ class OldKafkaHistory(KafkaHistory):
 def play_kafka(cluster: Kafka, age: str, kind: str, seeds: Sequence[int]) -> None:
     is_old = isinstance(cluster, KafkaZooKeeperCluster)
     for seed in seeds:
-        model = Cluster(model_world(seed), age, per_answer=1000)
+        model = Cluster(model_world(seed), age, per_response=1000)
         with sides(model, settings_of(cluster.bootstrap)) as (real, own):
             history_type = OldKafkaHistory if is_old else KafkaHistory
             history = history_type(seed, f"{kind}-{seed}", model, real, own)
@@ -282,7 +282,7 @@ def jafka() -> Iterator[JafkaCluster]:
 
 def play_jafka(cluster: JafkaCluster, kind: str, seeds: Sequence[int]) -> None:
     for seed in seeds:
-        model = JafkaModel(model_world(seed), per_answer=1000)
+        model = JafkaModel(model_world(seed), per_response=1000)
         with sides(model, jafka_reading.settings_of(cluster)) as (real, own):
             history = JafkaHistory(seed, f"{kind}-{seed}", model, real, own)
             history.cluster = cluster
@@ -346,7 +346,7 @@ def rocketmq() -> Iterator[RocketmqCluster]:
 
 def play_rocketmq(cluster: RocketmqCluster, seeds: Sequence[int]) -> None:
     for seed in seeds:
-        model = RocketmqModel(model_world(seed), per_answer=32)
+        model = RocketmqModel(model_world(seed), per_response=32)
         with sides(model, rocketmq_reading.settings_of(cluster)) as (real, own):
             history = RocketmqHistory(seed, f"many-{seed}", model, real, own)
             history.cluster = cluster

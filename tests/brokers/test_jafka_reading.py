@@ -235,8 +235,8 @@ def test_a_fetch_ends_with_its_segment(jafka: JafkaCluster, topic: str) -> None:
     with JafkaClient(jafka.address()) as client:
         while at < end:
             asked = [PartitionFetch(partition, None, None, at, 1 << 20)]
-            answer = client.ask(ask_records(asked, terms)[0].request)
-            (part,) = read_records([answer], asked, Isolation.READ_COMMITTED).parts
+            response = client.ask(ask_records(asked, terms)[0].request)
+            (part,) = read_records([response], asked, Isolation.READ_COMMITTED).parts
             behind = next_offset(part.records, at)
             assert behind is not None
             assert behind == at + len(part.records)
@@ -245,7 +245,7 @@ def test_a_fetch_ends_with_its_segment(jafka: JafkaCluster, topic: str) -> None:
     assert seen == [*segments[1:], *([end] if segments[-1] != end else [])]
 
 
-def test_a_broker_is_found_where_it_is_now_and_no_other_answers_for_it(
+def test_a_broker_is_found_where_it_is_now_and_no_other_responses_for_it(
     jafka: JafkaCluster, topic: str
 ) -> None:
     """Its former address, which a plan may still name, may be another's by now."""
@@ -293,8 +293,8 @@ def test_many_slices_of_a_broker_are_asked_for_at_once(jafka: JafkaCluster, topi
     asked.append(PartitionFetch(Partition(topic, 0, "1"), None, None, 1 << 40, 1024))
     terms = FetchOptions(Isolation.READ_COMMITTED, 0, 1 << 20)
     with JafkaClient(jafka.address()) as client:
-        answer = client.ask(ask_records(asked, terms)[0].request)
-    parts = read_records([answer], asked, Isolation.READ_COMMITTED).parts
+        response = client.ask(ask_records(asked, terms)[0].request)
+    parts = read_records([response], asked, Isolation.READ_COMMITTED).parts
     assert [part.meaning for part in parts] == [
         ErrorMeaning.OK,
         ErrorMeaning.OK,

@@ -25,7 +25,7 @@ Shape = tuple[list[Any], dict[int, Any]]
 CASES = [
     pytest.param(cls, spec_of(cls).name + kind, id=cls.__name__)
     for request in REQUESTS
-    for cls, kind in ((request, "Request"), (spec_of(request).answer, "Response"))
+    for cls, kind in ((request, "Request"), (spec_of(request).response, "Response"))
     if cls is not None
 ]
 

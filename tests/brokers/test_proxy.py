@@ -67,7 +67,7 @@ def read(settings: ClusterSettings, topic: str) -> tuple[list[bytes], Counts]:
 def read_in_trouble(
     proxy: Proxy, settings: ClusterSettings, topic: str, count: int = COUNT
 ) -> None:
-    """Again and again until each trouble has come often: which answers meet it is random."""
+    """Again and again until each trouble has come often: which responses meet it is random."""
     proxy.make(EVERYTHING)
     ends_at = time.monotonic() + PATIENCE_S
     while min(proxy.done[what] for what in ("failed", "cut", "delayed", "slowed")) <= 2:
@@ -121,7 +121,7 @@ def test_an_error_that_never_passes_is_reported_as_unreachable(
 def test_a_listener_that_closes_every_connection_is_unreachable(
     kafka: KafkaCluster, kafka_proxy: Proxy, topic: str
 ) -> None:
-    """Whether it closes before it says anything, or inside its answers."""
+    """Whether it closes before it says anything, or inside its responses."""
     create_topic(kafka.bootstrap, topic)
     settings = replace(settings_of("kafka", list(kafka_proxy.addresses)), survey_ms=1_000)
     for faults in (Faults(1, refused=1.0), Faults(1, cut=1.0)):

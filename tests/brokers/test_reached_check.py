@@ -63,7 +63,7 @@ def test_what_an_open_transaction_holds_is_waited_for(kafka: KafkaCluster, topic
     everything = job_until(kafka, topic, at_t(), isolation="read_uncommitted")
     records = [Record(b"x", timestamp_ms=T - 1), Record(b"x", timestamp_ms=T)]
     with open_transaction(kafka.bootstrap, topic, records, partition=0, commit=True):
-        # Its first record may still become one of the range: silence would be a wrong answer.
+        # Its first record may still become one of the range: silence would be a wrong response.
         assert states(job, 1000) == ["waiting"]
         assert states(everything) == ["reached"]
     deadline = time.monotonic() + PATIENCE_S

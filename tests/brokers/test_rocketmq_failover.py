@@ -129,7 +129,7 @@ def test_messages_that_are_deleted_are_called_expired(topic: str) -> None:
 
 @pytest.mark.slow
 def test_a_broker_that_gives_little_at_a_time_is_read_all_the_same(topic: str) -> None:
-    """8 messages an answer: what it takes to be on disk, and suggests to have from a slave. Nor
+    """8 messages a response: what it takes to be on disk, and suggests to have from a slave. Nor
     does it make groups."""
     properties = {"accessMessageInMemoryMaxRatio": 0, "autoCreateSubscriptionGroup": "false"}
     with RocketmqCluster(properties=properties) as cluster:
@@ -138,6 +138,6 @@ def test_a_broker_that_gives_little_at_a_time_is_read_all_the_same(topic: str) -
         produce(cluster.address(), topic, values)
         settings = settings_of(cluster)
         with RocketmqClient(cluster.address()) as client:
-            answer = client.ask(m.Pull(Partition(topic, 0, "broker-a"), 0))
-            assert answer.fields["nextBeginOffset"] == "8"
+            response = client.ask(m.Pull(Partition(topic, 0, "broker-a"), 0))
+            assert response.fields["nextBeginOffset"] == "8"
         assert read([slice_of(log_of(settings, topic))], settings).values == values

@@ -315,7 +315,7 @@ def test_only_committed_messages_of_transactions_are_read(
     rocketmq.create_topic(topic, 1, ["broker-a"])
     run_clients("produce", rocketmq.servers[0], topic, "transaction", "9")
     found = read_topic(rocketmq, topic)
-    # Ends of transactions are sent without waiting for answers: in any order.
+    # Ends of transactions are sent without waiting for responses: in any order.
     assert sorted(found.values) == [f"transaction-{n}".encode() for n in range(3)]
     assert found.counts == Counts(landed=3)
 

@@ -85,7 +85,7 @@ def test_a_broker_that_lets_tags_of_one_hash_through_is_not_believed(
 def test_tags_that_are_rare_in_a_long_queue_are_found(
     rocketmq: RocketmqCluster, topic: str
 ) -> None:
-    """An answer covers at most 800 offsets, and may be empty."""
+    """A response covers at most 800 offsets, and may be empty."""
     rocketmq.create_topic(topic, 1)
     address = rocketmq.address()
     for _ in range(2):
@@ -159,8 +159,8 @@ def test_batches_that_a_broker_keeps_as_one_message_are_read_as_upstreams_consum
     for time_ms in times:
         (question,) = ask_offsets(leaders, AtTime(time_ms), Isolation.READ_COMMITTED)
         with RocketmqClient(rocketmq.address()) as client:
-            answer = client.ask(question.request)
-        at = read_offsets([answer])[queue].offset
+            response = client.ask(question.request)
+        at = read_offsets([response])[queue].offset
         assert at == sum(ms < time_ms for ms in stored_ms)
     with RocketmqClient(rocketmq.address()) as client:
         told = client.ask(m.search_offset(queue, times[-1])).fields["offset"]

@@ -242,7 +242,7 @@ def test_a_registry_that_hangs_is_given_up_and_answers_again(
     registry.pause()
     try:
         started = time.monotonic()
-        with pytest.raises(Unreachable, match=r"no complete answer in 0\.5 s"):
+        with pytest.raises(Unreachable, match=r"no complete response in 0\.5 s"):
             tasks.of_id(number)
         assert time.monotonic() - started < 30
     finally:

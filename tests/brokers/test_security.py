@@ -370,7 +370,7 @@ def test_a_read_outlasts_the_session_on_one_connection(
         assert len(TOKENS_TAKEN) == len(logins)
 
 
-# --- large answers ----------------------------------------------------------------------------
+# --- large responses --------------------------------------------------------------------------
 
 
 def test_a_batch_is_read_that_is_larger_than_what_is_asked_for_at_a_time(

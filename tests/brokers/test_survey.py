@@ -197,7 +197,7 @@ def test_every_address_that_was_tried_is_named_with_its_reason() -> None:
 def test_servers_that_have_never_answered_are_given_up_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rangeland.survey.survey_attempt.FIRST_ANSWER_MS", 1_000)
+    monkeypatch.setattr("rangeland.survey.survey_attempt.FIRST_RESPONSE_MS", 1_000)
     servers = [f"127.0.0.1:{port}" for port in free_ports(1)]
     assert isinstance(fails_within(30, settings_of(servers, survey_ms=60_000)), Unreachable)
 
@@ -271,7 +271,7 @@ def test_a_listener_that_says_nothing_is_given_up_after_the_requests_time() -> N
         error = fails_within(30, settings_of([server], request_ms=500, survey_ms=1_000))
         ended.set()
     assert isinstance(error, Unreachable)
-    assert f"{server}: no complete answer in 500 ms" in str(error)
+    assert f"{server}: no complete response in 500 ms" in str(error)
 
 
 def say(data: bytes) -> Callable[[socket.socket], None]:
@@ -324,7 +324,7 @@ def test_a_server_that_is_not_a_broker_does_not_hide_those_that_are(
         assert log_of(settings_of([server, *kafka.bootstrap]), topic).end_offset == 0
 
 
-def test_bytes_of_nobodys_protocol_are_no_answer() -> None:
+def test_bytes_of_nobodys_protocol_are_no_response() -> None:
     with answering(say(b"\x00\x00\x00\x08\xde\xad\xbe\xef\xde\xad\xbe\xef")) as server:
         error = fails_within(30, settings_of([server]))
     assert error.exit_code == 78

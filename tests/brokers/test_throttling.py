@@ -42,7 +42,7 @@ class QuotaEntity:
 
 
 @struct
-class QuotaAnswer:
+class QuotaResponse:
     error_code: Int16
     error_message: String | None
     entity: Array[QuotaEntity]
@@ -51,7 +51,7 @@ class QuotaAnswer:
 @struct
 class AlterClientQuotasResponse:
     throttle_time_ms: Int32
-    entries: Array[QuotaAnswer]
+    entries: Array[QuotaResponse]
 
 
 @struct
@@ -69,7 +69,7 @@ class QuotaEntry:
     ops: Array[QuotaOp]
 
 
-@message(key=49, versions=(0, 0), flexible_from=1, answer=AlterClientQuotasResponse)
+@message(key=49, versions=(0, 0), flexible_from=1, response=AlterClientQuotasResponse)
 class AlterClientQuotasRequest:
     entries: Array[QuotaEntry]
     validate_only: Bool
@@ -83,8 +83,8 @@ def set_quota(settings: ClusterSettings, client: str, rate: float) -> None:
         entries=(QuotaEntry(entity=(entity,), ops=(op,)),), validate_only=False
     )
     with ConnectionPool(settings) as brokers:
-        answer = brokers.call(settings.seeds[0], Question(request))
-    assert [entry.error_code for entry in answer.entries] == [0]
+        response = brokers.call(settings.seeds[0], Question(request))
+    assert [entry.error_code for entry in response.entries] == [0]
 
 
 @pytest.mark.slow
@@ -96,17 +96,19 @@ def test_a_broker_that_throttles_is_left_alone_for_as_long_as_it_says(
     set_quota(settings, settings.client_id, 100_000)
     log = log_of(settings, topic)
     events: list[tuple[float, int | None]] = []
-    on_answer, send = FetchLoop.on_answer, BrokerConnection.send
+    on_response, send = FetchLoop.on_response, BrokerConnection.send
 
-    def spy_on_answer(self: FetchLoop, at: Address, size: int, throttle_ms: int, now: int) -> None:
+    def spy_on_response(
+        self: FetchLoop, at: Address, size: int, throttle_ms: int, now: int
+    ) -> None:
         events.append((time.monotonic(), throttle_ms))
-        on_answer(self, at, size, throttle_ms, now)
+        on_response(self, at, size, throttle_ms, now)
 
     def spy_on_send(self: BrokerConnection, question: Any) -> None:
         events.append((time.monotonic(), None))
         send(self, question)
 
-    monkeypatch.setattr(FetchLoop, "on_answer", spy_on_answer)
+    monkeypatch.setattr(FetchLoop, "on_response", spy_on_response)
     monkeypatch.setattr(BrokerConnection, "send", spy_on_send)
     found = read([slice_of(log)], settings, SMALL)
     assert found.counts == Counts(landed=1_300)
@@ -128,7 +130,7 @@ def test_a_rate_makes_reading_as_slow_as_it_says(kafka: KafkaCluster, topic: str
     began = time.monotonic()
     found = read([slice_of(log)], settings)
     assert found.counts == Counts(landed=3_000)
-    # Two seconds' worth, of which the last answer need not be waited for. A bound from below
+    # Two seconds' worth, of which the last response need not be waited for. A bound from below
     # holds on a busy machine, too.
     assert time.monotonic() - began > 0.9
 

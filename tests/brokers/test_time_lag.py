@@ -53,7 +53,7 @@ def test_a_batch_larger_than_what_was_asked_for_first_is_asked_for_again(
         assert first_times(brokers, wanted) == dict.fromkeys(logs, FIRST_MS)
 
 
-def test_leaders_that_are_away_cost_nothing_but_their_answer(
+def test_leaders_that_are_away_cost_nothing_but_their_response(
     kafka: KafkaCluster, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=1)

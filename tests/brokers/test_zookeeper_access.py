@@ -81,7 +81,7 @@ def test_a_session_over_tls_outlives_the_server(secured: Secured) -> None:
         session_ms=60_000,
     )
     session = client.session
-    # More than a record of TLS holds, in one request and one answer.
+    # More than a record of TLS holds, in one request and one response.
     names = [f"/many-{number:05}-{'x' * 200}" for number in range(500)]
     client.make(names)
     assert len(client.children("/") or ()) >= len(names)

@@ -92,7 +92,7 @@ def _joined_beside(
     return done[0]
 
 
-def _answer(ask: Callable[[], Any]) -> Any:
+def _response(ask: Callable[[], Any]) -> Any:
     """The first one: each connection comes back in its own time after a restart."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -480,9 +480,9 @@ def test_a_restart_of_the_server_is_survived(
             ZooKeeperGroups(server.address + chroot, connect_ms=300).view("g")
     finally:
         server.start()
-    assert _answer(member.beat) is HeartbeatStatus.HOLDS
-    _answer(lambda: member.commit({JAFKA[0]: 2}))
-    assert _answer(lambda: backend.offsets("g", JAFKA[:1])) == {JAFKA[0]: 2}
+    assert _response(member.beat) is HeartbeatStatus.HOLDS
+    _response(lambda: member.commit({JAFKA[0]: 2}))
+    assert _response(lambda: backend.offsets("g", JAFKA[:1])) == {JAFKA[0]: 2}
     member.leave()
     backend.close()
     assert capfd.readouterr().err == ""
@@ -494,9 +494,9 @@ def test_a_silent_server_is_unreachable_in_time(server: ZooKeeperServer, chroot:
     server.pause()
     try:
         began = time.monotonic()
-        with pytest.raises(Unreachable, match="no answer within"):
+        with pytest.raises(Unreachable, match="no response within"):
             member.commit({JAFKA[0]: 2})
-        with pytest.raises(Unreachable, match="no answer within"):
+        with pytest.raises(Unreachable, match="no response within"):
             ZooKeeperGroups(server.address + chroot, connect_ms=500).view("g")
         member.leave()
         backend.close()

@@ -33,9 +33,9 @@ from rangeland.groups.zookeeper.znode_layout import read_topics as read_subscrip
 from rangeland.job.overrides import read_bound
 from rangeland.landing.plan_file import read_plan_file
 from rangeland.planning.plan import Plan
-from rangeland.schema_registry.registry_answers import (
-    SchemaAnswer,
+from rangeland.schema_registry.registry_responses import (
     SchemaReference,
+    SchemaResponse,
     read_error_code,
     read_schema,
     read_version,
@@ -49,7 +49,7 @@ from tests.unit.test_planning_plan import PLAN
 LIBRARY = Path(__file__).parents[2] / "lib" / "rangeland"
 
 
-def _answer(body: bytes) -> m.RemotingResponse:
+def _response(body: bytes) -> m.RemotingResponse:
     return m.RemotingResponse(m.RemotingRequest(203, {}), 0, "", {}, memoryview(body))
 
 
@@ -88,10 +88,10 @@ def _registry(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
 def _resolved(body: bytes) -> object:
     """An Avro schema that refers to itself under another subject."""
     text = body.decode()
-    schema = SchemaAnswer(
+    schema = SchemaResponse(
         SchemaFormat.AVRO, text, (SchemaReference("a.B", SubjectVersion("s", 1)),)
     )
-    return resolved(schema, lambda _: SchemaAnswer(SchemaFormat.AVRO, text, ()))
+    return resolved(schema, lambda _: SchemaResponse(SchemaFormat.AVRO, text, ()))
 
 
 REGISTERED = {
@@ -130,11 +130,11 @@ READERS: dict[str, tuple[Reader, Any]] = {
     "RocketMQ: topics": (read_topics, {"topicList": ["t"]}),
     "RocketMQ: brokers": (read_brokers, {"brokerAddrTable": {"b": {}}}),
     "RocketMQ: topic": (
-        lambda body: has_attribute(_answer(body), "queue.type", "BatchCQ"),
+        lambda body: has_attribute(_response(body), "queue.type", "BatchCQ"),
         {"attributes": {"queue.type": "BatchCQ"}},
     ),
-    "RocketMQ: members": (lambda body: read_connections(_answer(body)), MEMBERS),
-    "RocketMQ: locks": (lambda body: read_locked(_answer(body)), LOCKED),
+    "RocketMQ: members": (lambda body: read_connections(_response(body)), MEMBERS),
+    "RocketMQ: locks": (lambda body: read_locked(_response(body)), LOCKED),
     "ZooKeeper: broker": (
         lambda body: parse_broker("1", body),
         {"host": "h", "port": -1, "endpoints": ["SSL://h:9093"]},

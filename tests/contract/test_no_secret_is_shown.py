@@ -371,8 +371,9 @@ def test_a_plan_file_has_references_only(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @contextmanager
-def serving(answer: Callable[[bytes], bytes]) -> Iterator[int]:
-    """A port that gives each piece of what it is sent to ``answer`` and sends what comes of it."""
+def serving(response: Callable[[bytes], bytes]) -> Iterator[int]:
+    """A port that gives each piece of what it is sent to ``response`` and sends what comes of
+    it."""
 
     def serve() -> None:
         while True:
@@ -384,7 +385,7 @@ def serving(answer: Callable[[bytes], bytes]) -> Iterator[int]:
                 peer.settimeout(2)
                 try:
                     while sent := peer.recv(1 << 16):
-                        peer.sendall(answer(sent))
+                        peer.sendall(response(sent))
                 except OSError:
                     pass
 
@@ -404,7 +405,7 @@ def http(body: str, status: int = 400) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         lambda sent: sent,
         lambda sent: http(json.dumps({"error": SECRET, "error_description": SECRET})),
@@ -416,8 +417,10 @@ def http(body: str, status: int = 400) -> bytes:
     ],
     ids=["echo", "error", "echo in an error", "bad token", "no JSON", "no HTTP", "elsewhere"],
 )
-def test_what_a_token_endpoint_says_brings_no_secret_back(answer: Callable[[bytes], bytes]) -> None:
-    with serving(answer) as port:
+def test_what_a_token_endpoint_says_brings_no_secret_back(
+    response: Callable[[bytes], bytes],
+) -> None:
+    with serving(response) as port:
         url = f"http://127.0.0.1:{port}/t?key={SECRET}"
         source = TokenSource(endpoint=url, client_id="me", client_secret=SECRET)
         with pytest.raises(RangelandError) as caught:
@@ -427,7 +430,7 @@ def test_what_a_token_endpoint_says_brings_no_secret_back(answer: Callable[[byte
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         lambda sent: sent,
         lambda sent: http(sent.decode(), 401),
@@ -443,9 +446,9 @@ def test_what_a_token_endpoint_says_brings_no_secret_back(answer: Callable[[byte
 )
 @pytest.mark.parametrize("login", [{"username": "me", "password": SECRET}, {"token": SECRET}])
 def test_what_a_schema_registry_says_brings_no_secret_back(
-    answer: Callable[[bytes], bytes], login: dict[str, str]
+    response: Callable[[bytes], bytes], login: dict[str, str]
 ) -> None:
-    with serving(answer) as port:
+    with serving(response) as port:
         settings = RegistrySettings((f"http://127.0.0.1:{port}",), **login, no_progress_ms=1)
         with pytest.raises(RangelandError) as caught:
             RegistryClient(settings).schema(7)
@@ -456,15 +459,15 @@ def test_what_a_schema_registry_says_brings_no_secret_back(
 
 @pytest.mark.parametrize("uses_sasl", [False, True])
 @pytest.mark.parametrize(
-    "answer", [lambda sent: sent, lambda sent: SECRET.encode() * 9, lambda sent: b""]
+    "response", [lambda sent: sent, lambda sent: SECRET.encode() * 9, lambda sent: b""]
 )
 def test_what_a_zookeeper_says_brings_no_secret_back(
-    answer: Callable[[bytes], bytes], uses_sasl: bool
+    response: Callable[[bytes], bytes], uses_sasl: bool
 ) -> None:
     if uses_sasl:
         pytest.importorskip("puresasl")
     access = ZooKeeperAccess(login=ZooKeeperLogin("me", SECRET, uses_sasl))
-    with serving(answer) as port, pytest.raises(RangelandError) as caught:
+    with serving(response) as port, pytest.raises(RangelandError) as caught:
         connect(f"127.0.0.1:{port}", access, connect_ms=300)
     assert caught.value.exit_code == 75
     assert_error_is_silent(caught.value)
@@ -528,7 +531,7 @@ def _this_module() -> Any:
     return module
 
 
-def answer_with(text: str) -> m.SaslAuthenticateResponse:
+def response_with(text: str) -> m.SaslAuthenticateResponse:
     return said(error_code=58, error_message=text)
 
 
@@ -538,22 +541,22 @@ def test_a_broker_that_repeats_what_it_was_sent_is_not_quoted() -> None:
     for credentials in (plain, bearer):
         shaken = m.SaslHandshakeResponse(error_code=0, mechanisms=(credentials.mechanism,))
         with pytest.raises(RangelandError) as caught:
-            converse(login(credentials), shaken, answer_with(f"no such user {SECRET}"))
+            converse(login(credentials), shaken, response_with(f"no such user {SECRET}"))
         assert_error_is_silent(caught.value)
     assert SHAKEN.error_code == 0
 
 
 @pytest.mark.parametrize("dialect", ["kafka", "rocketmq"])
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [lambda sent: sent, lambda sent: SECRET.encode() * 100, lambda sent: b"\0\0\0\1x"],
     ids=["echo", "text", "short"],
 )
 def test_a_peer_that_is_not_a_broker_brings_no_secret_back(
-    dialect: str, answer: Callable[[bytes], bytes]
+    dialect: str, response: Callable[[bytes], bytes]
 ) -> None:
     mechanism = "PLAIN" if dialect == "kafka" else "ACL"
-    with serving(answer) as port:
+    with serving(response) as port:
         settings = ClusterSettings(
             dialect,
             (Address("127.0.0.1", port),),

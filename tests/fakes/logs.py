@@ -1,8 +1,8 @@
 """Logs that are served without a socket, so that tests can read thousands of them.
 
 Everything except the connections is the library's own code: the fetching thread, its loop, the
-dialect's reading of answers, the decoder and the policies. A broker finds entries by its own index,
-so damage in an entry does not change which entries it sends.
+dialect's reading of responses, the decoder and the policies. A broker finds entries by its own
+index, so damage in an entry does not change which entries it sends.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from unittest.mock import patch
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import OffsetAnswer
+from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchAnswer, FetchedPartition, PartitionFetch
+from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
 from rangeland.dialects.protocol_session import Question
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.fetch import simple_consumer
 from rangeland.fetch.fetch_steps import FetchLimits
@@ -33,7 +33,7 @@ from rangeland.wire.framing import FrameReader
 LEADER = Address("broker", 1)
 HASTY = FetchLimits(no_progress_ms=400, backoff_ms=1, max_backoff_ms=2, largest_fetch_bytes=1 << 24)
 JOINED = 3
-"""Entries in one answer."""
+"""Entries in one response."""
 
 
 @dataclass
@@ -125,18 +125,18 @@ class RocketmqServing(Serving):
 
     def answer(self, request: Any) -> Any:
         _, sent = self.session.encode(request)
-        answer: Any = None
+        response: Any = None
         while sent:
             for raw in FrameReader(1 << 24).feed(sent):
-                answer = self.session.decode(self._answered(read_frame(raw))) or answer
+                response = self.session.decode(self._answered(read_frame(raw))) or response
             sent = self.session.due()
-        return answer[1]
+        return response[1]
 
     def _answered(self, asked: Frame) -> memoryview:
         code, remark, fields, body = self._found(asked)
         texts = {name: str(value) for name, value in fields.items()}
-        answer = Frame(code, asked.opaque, ANSWER, remark, texts, body)
-        return memoryview(b"".join(bytes(part) for part in write_frame(answer)))
+        response = Frame(code, asked.opaque, RESPONSE, remark, texts, body)
+        return memoryview(b"".join(bytes(part) for part in write_frame(response)))
 
     def _found(self, asked: Frame) -> tuple[int, str, dict[str, int], bytes]:
         match asked.code:
@@ -167,7 +167,7 @@ class RocketmqServing(Serving):
 
 
 class _Direct:
-    """A dialect without its wire format: requests and answers are plain values."""
+    """A dialect without its wire format: requests and responses are plain values."""
 
     def __init__(self, dialect: Any, log: Log) -> None:
         self._dialect = dialect
@@ -180,29 +180,29 @@ class _Direct:
         return [Question(one) for one in asked]
 
     def read_records(
-        self, answers: Sequence[Any], asked: Sequence[PartitionFetch], isolation: Any
-    ) -> FetchAnswer:
+        self, responses: Sequence[Any], asked: Sequence[PartitionFetch], isolation: Any
+    ) -> FetchResult:
         end = -1 if self._dialect.capabilities.offsets_are_bytes else self._log.ends
         parts = [
             FetchedPartition(one.partition, ErrorMeaning.OK, "", records, end)
-            for one, records in zip(asked, answers, strict=True)
+            for one, records in zip(asked, responses, strict=True)
         ]
-        return FetchAnswer(ErrorMeaning.OK, "", tuple(parts))
+        return FetchResult(ErrorMeaning.OK, "", tuple(parts))
 
     def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[Question]:
         return [Question(when)]
 
-    def read_offsets(self, answers: Sequence[int]) -> Any:
-        return _OfAny(OffsetAnswer(ErrorMeaning.OK, "", answers[0]))
+    def read_offsets(self, responses: Sequence[int]) -> Any:
+        return _OfAny(OffsetResult(ErrorMeaning.OK, "", responses[0]))
 
 
-class _OfAny(dict[Partition, OffsetAnswer]):
-    def __init__(self, answer: OffsetAnswer) -> None:
+class _OfAny(dict[Partition, OffsetResult]):
+    def __init__(self, response: OffsetResult) -> None:
         super().__init__()
-        self.answer = answer
+        self.response = response
 
     def get(self, key: Partition, default: Any = None) -> Any:
-        return self.answer
+        return self.response
 
 
 SERVINGS: dict[str, type[Serving]] = {

@@ -65,7 +65,7 @@ class Cluster:
         live = {k: who for k, (who, at) in self.locks.items() if self.clock_ms - at <= LOCK_MS}
         return {queue: who for (_, queue), who in live.items()}
 
-    # --- answers ------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------
 
     def answer(self, name: str, address: Address, request: m.RemotingRequest) -> Reply:
         if address in SEEDS:
@@ -184,9 +184,9 @@ class FakeEdge:
     def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         self.rounds += 1
         before = dict(self.cluster.offsets)
-        answers = [self.ask(address, question) for question in questions]
+        responses = [self.ask(address, question) for question in questions]
         self._lose_firsts(before, [question.request for question in questions])
-        return answers
+        return responses
 
     def _lose_firsts(
         self, before: Mapping[Any, int], requests: Sequence[m.RemotingRequest]

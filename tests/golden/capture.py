@@ -1,11 +1,11 @@
-"""Asks a running broker every question in every version it takes, and keeps the answers.
+"""Asks a running broker every question in every version it takes, and keeps the responses.
 
     python -m tests.golden.capture                             starts the brokers itself
     python -m tests.golden.capture HOST:PORT BROKER_VERSION    asks one that is running
 
 The broker should be fresh and alone. The log is filled by another client, so that what the
-answers must say is known without our own reader: it is written to ``expected.json``. An
-answer is kept as it came, without the four bytes of length before it.
+responses must say is known without our own reader: it is written to ``expected.json``. A
+response is kept as it came, without the four bytes of length before it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KEPT = {"retention.ms": "-1", "segment.ms": str(2**62)}
 
 @dataclass
 class Capture:
-    """One connection to the broker, and the files made of its answers."""
+    """One connection to the broker, and the files made of its responses."""
 
     host: str
     port: int
@@ -75,15 +75,15 @@ class Capture:
     def ask(self, request: Any, version: int, case: str, asked: str) -> Any:
         correlation_id, data = self.session.encode(request, max_version=version)
         self.socket.sendall(data)
-        answer = self.receive()
-        self.keep(request, version, case, asked, bytes(answer))
-        found, value = self.session.decode(answer)
+        response = self.receive()
+        self.keep(request, version, case, asked, bytes(response))
+        found, value = self.session.decode(response)
         assert found == correlation_id
         return value
 
-    def keep(self, request: Any, version: int, case: str, asked: str, answer: bytes) -> None:
+    def keep(self, request: Any, version: int, case: str, asked: str, response: bytes) -> None:
         name = f"{spec_of(type(request)).name}.v{version}.{case}.bin"
-        (self.home / name).write_bytes(answer)
+        (self.home / name).write_bytes(response)
         self.files.append((name, asked))
 
     def close(self) -> None:
@@ -173,10 +173,10 @@ def ask_metadata(capture: Capture) -> str | None:
     for version in capture.versions(m.MetadataRequest):
         names = (TOPIC, "no-such-topic")
         topics = tuple(m.MetadataRequestTopic(name=name) for name in names)
-        answer = capture.ask(
+        response = capture.ask(
             m.MetadataRequest(topics=topics), version, "by-name", f"{TOPIC} and no-such-topic"
         )
-        topic_id = answer.topics[0].topic_id or topic_id
+        topic_id = response.topics[0].topic_id or topic_id
         if version >= 1:
             capture.ask(m.MetadataRequest(topics=None), version, "all", "all topics")
         if version >= 12:
@@ -217,9 +217,9 @@ def ask_records(capture: Capture, topic_id: str | None) -> bytes:
                 topics=(m.FetchTopic(topic=TOPIC, topic_id=topic_id, partitions=parts),),
             )
             asked = f"partition 0 from {offset}, partition 1 from 0"
-            answer = capture.ask(request, version, case, asked)
+            response = capture.ask(request, version, case, asked)
             if case == "data" and version >= 4:
-                records = answer.responses[0].partitions[0].records
+                records = response.responses[0].partitions[0].records
                 batch = bytes(records[: 12 + int.from_bytes(records[8:12], "big")])
     return batch
 
@@ -271,11 +271,11 @@ def ask_all(capture: Capture) -> None:
 
 def write_readme(home: Path, version: str, files: list[tuple[str, str]]) -> None:
     lines = [
-        f"# Answers of a Kafka {version} broker",
+        f"# Responses of a Kafka {version} broker",
         "",
         "Taken off a socket by `python -m tests.golden.capture`, without the length before the",
         "frame; header included. `expected.json` says what the log held, and was not read back",
-        "from these answers.",
+        "from these responses.",
         "",
         "| file | bytes | asked |",
         "|---|---|---|",
@@ -298,7 +298,7 @@ def capture_from(server: str, version: str) -> None:
         capture.close()
     (home / "expected.json").write_text(json.dumps(expected, indent=2) + "\n", encoding="utf-8")
     write_readme(home, version, capture.files)
-    print(f"{len(capture.files)} answers of Kafka {version}")
+    print(f"{len(capture.files)} responses of Kafka {version}")
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Asks RocketMQ's own client how it shares queues out, and keeps the answers.
+"""Asks RocketMQ's own client how it shares queues out, and keeps the responses.
 
     python -m tests.golden.capture_allocation
 

@@ -31,14 +31,14 @@ def joining(group: str, member_id: str = "") -> m.JoinGroupRequest:
 
 
 def ask_to_join(capture: Capture, version: int, group: str) -> m.JoinGroupResponse:
-    """From version 4 on the first answer only gives the member its id."""
+    """From version 4 on the first response only gives the member its id."""
     asked = f"the first member of {group}"
     case = "first" if version < 4 else "without-id"
-    answer: m.JoinGroupResponse = capture.ask(joining(group), version, case, asked)
+    response: m.JoinGroupResponse = capture.ask(joining(group), version, case, asked)
     if case == "without-id":
-        again = joining(group, answer.member_id)
-        answer = capture.ask(again, version, "first", f"{asked}, with its id")
-    return answer
+        again = joining(group, response.member_id)
+        response = capture.ask(again, version, "first", f"{asked}, with its id")
+    return response
 
 
 def ask_as_member(capture: Capture, topic: str) -> None:

@@ -1,10 +1,10 @@
-"""Asks a Jafka broker every question there is, and keeps the answers byte for byte.
+"""Asks a Jafka broker every question there is, and keeps the responses byte for byte.
 
     python -m tests.golden.capture_jafka
 
 It starts the broker itself. The log is written by upstream's own producer, so what the
-answers must say is known without our own writer or reader: it is in ``expected.json``. An
-answer is kept as it came, without the four bytes of length before it. Needs a JDK.
+responses must say is known without our own writer or reader: it is in ``expected.json``. A
+response is kept as it came, without the four bytes of length before it. Needs a JDK.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def wait_for_end(client: JafkaClient, topic: str) -> int:
 def readme() -> str:
     rows = "".join(f"| {name}.bin | `{request}` |\n" for name, request in REQUESTS.items())
     return (
-        f"# Answers of Jafka {VERSION}\n\n"
+        f"# Responses of Jafka {VERSION}\n\n"
         "Byte for byte, without the four bytes of length before each. The log was written by\n"
         "upstream's own producer; `expected.json` has its lines. Made by\n"
         "`python -m tests.golden.capture_jafka`.\n\n"

@@ -70,7 +70,7 @@ def hex_of(data: bytes | None) -> str | None:
 
 
 def fetch(server: str, topic: str) -> FetchedPartition:
-    """One answer of the broker from offset 0, as it came."""
+    """One response of the broker from offset 0, as it came."""
     address, partition = parse_address(server), Partition(topic, 0)
     with ConnectionPool(ClusterSettings("kafka", (address,))) as brokers:
         dialect = brokers.dialect
@@ -78,8 +78,8 @@ def fetch(server: str, topic: str) -> FetchedPartition:
         topic_id = view.topics[topic].leaders[partition].topic_id
         asked = [PartitionFetch(partition, topic_id, None, 0, 8 << 20)]
         terms = FetchOptions(Isolation.READ_COMMITTED, 500, 8 << 20)
-        answers = brokers.call_all(address, dialect.ask_records(asked, terms))
-        (part,) = dialect.read_records(answers, asked, Isolation.READ_COMMITTED).parts
+        responses = brokers.call_all(address, dialect.ask_records(asked, terms))
+        (part,) = dialect.read_records(responses, asked, Isolation.READ_COMMITTED).parts
     return part
 
 
@@ -139,7 +139,7 @@ def capture(cluster: Cluster) -> None:
     lines = [
         f"# Record batches of a Kafka {cluster.version} broker",
         "",
-        "The `records` of one Fetch answer from offset 0, taken by",
+        "The `records` of one Fetch response from offset 0, taken by",
         "`python -m tests.golden.capture_records`. `client-*` were packed by librdkafka,",
         "`broker-*` by the broker. `rows.json` says what was written.",
         "",

@@ -1,11 +1,11 @@
-"""Asks a RocketMQ name server and broker every question there is, and keeps the answers byte
+"""Asks a RocketMQ name server and broker every question there is, and keeps the responses byte
 for byte.
 
     python -m tests.golden.capture_rocketmq
 
 It starts both itself. Topics are written by upstream's own producer and read by upstream's own
-consumer, so what the answers must say is known without our own writer or reader: it is in
-``expected.json``. An answer is kept as it came, without the four bytes of length before it.
+consumer, so what the responses must say is known without our own writer or reader: it is in
+``expected.json``. A response is kept as it came, without the four bytes of length before it.
 Needs a JDK.
 """
 
@@ -98,7 +98,7 @@ def readme() -> str:
     asked = {**SERVER_REQUESTS, **BROKER_REQUESTS}
     rows = "".join(f"| {n}.bin | {r.code} | `{dict(r.fields)}` |\n" for n, r in asked.items())
     return (
-        f"# Answers of RocketMQ {VERSION}\n\n"
+        f"# Responses of RocketMQ {VERSION}\n\n"
         "Byte for byte, without the four bytes of length before each. Topics were written by\n"
         "upstream's own producer; `expected.json` is what upstream's own consumer read. Made by\n"
         "`python -m tests.golden.capture_rocketmq`.\n\n"

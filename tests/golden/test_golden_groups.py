@@ -9,20 +9,20 @@ from tests.golden.test_golden_kafka import Golden, of
 
 @of("JoinGroup", "without-id")
 def test_a_first_join_is_answered_with_an_id(stored: Golden) -> None:
-    answer = stored.read()
-    assert judge(answer.error_code).name == "MEMBER_ID_REQUIRED"
-    assert answer.member_id.startswith("golden-")
-    assert answer.generation_id == -1
+    response = stored.read()
+    assert judge(response.error_code).name == "MEMBER_ID_REQUIRED"
+    assert response.member_id.startswith("golden-")
+    assert response.generation_id == -1
 
 
 @of("JoinGroup", "first")
 def test_the_only_member_leads_and_is_told_what_it_said(stored: Golden) -> None:
-    answer = stored.read()
-    assert (answer.error_code, answer.generation_id, answer.protocol_name) == (0, 1, "golden")
-    assert answer.leader == answer.member_id
-    ((member_id, said),) = [(member.member_id, member.metadata) for member in answer.members]
-    assert (member_id, said) == (answer.member_id, SAID)
-    assert answer.protocol_type == ("golden" if stored.version >= 7 else None)
+    response = stored.read()
+    assert (response.error_code, response.generation_id, response.protocol_name) == (0, 1, "golden")
+    assert response.leader == response.member_id
+    ((member_id, said),) = [(member.member_id, member.metadata) for member in response.members]
+    assert (member_id, said) == (response.member_id, SAID)
+    assert response.protocol_type == ("golden" if stored.version >= 7 else None)
 
 
 @of("SyncGroup")
@@ -80,7 +80,7 @@ def test_a_group_of_the_newer_kind_shows_who_holds_what(stored: Golden) -> None:
 
 @of("LeaveGroup")
 def test_who_has_left_cannot_leave_again(stored: Golden) -> None:
-    answer = stored.read()
-    codes = [member.error_code for member in answer.members] or [answer.error_code]
+    response = stored.read()
+    codes = [member.error_code for member in response.members] or [response.error_code]
     code = "UNKNOWN_MEMBER_ID" if stored.case == "gone" else "NONE"
     assert [judge(code).name for code in codes] == [code]

@@ -1,4 +1,4 @@
-"""Answers of a real Jafka broker, byte for byte, to a log that upstream's producer wrote.
+"""Responses of a real Jafka broker, byte for byte, to a log that upstream's producer wrote.
 
 What the log holds is in ``expected.json``; see ``capture_jafka.py``. Requests are held to
 bytes that were put together by hand.
@@ -30,7 +30,7 @@ def data_of(name: str) -> memoryview:
     return memoryview((STORED / f"{name}.bin").read_bytes())
 
 
-def answer_of(name: str) -> Any:
+def response_of(name: str) -> Any:
     session = JafkaSession("golden")
     request_id, _ = session.encode(REQUESTS[name])
     answered, value = session.decode(data_of(name))
@@ -46,7 +46,7 @@ def rows_of(records: memoryview) -> list[tuple[int, int, bytes]]:
     return [(r["offset"], r["position"], r["value"]) for r in chunk.batch.to_pylist()]
 
 
-def test_every_question_has_its_answer_stored() -> None:
+def test_every_question_has_its_response_stored() -> None:
     assert sorted(path.stem for path in STORED.glob("*.bin")) == NAMES
     text = (STORED / "README.md").read_text(encoding="utf-8")
     assert all(f"| {name}.bin |" in text for name in NAMES)
@@ -54,13 +54,13 @@ def test_every_question_has_its_answer_stored() -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.partition(".")[0] != "Fetch"])
-def test_an_answer_passes_the_three_ways(name: str) -> None:
+def test_a_response_passes_the_three_ways(name: str) -> None:
     request = REQUESTS[name]
     read_three_ways(lambda b, at: m.read_response(request, b, at), bytes(data_of(name)))
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.partition(".")[0] == "Offsets"])
-def test_bytes_after_an_answer_are_refused(name: str) -> None:
+def test_bytes_after_a_response_are_refused(name: str) -> None:
     session = JafkaSession("golden")
     session.encode(REQUESTS[name])
     with pytest.raises(RemoteProtocolError, match="left over") as caught:
@@ -69,19 +69,19 @@ def test_bytes_after_an_answer_are_refused(name: str) -> None:
 
 
 def test_plain_messages_are_the_lines_that_were_sent_at_their_places() -> None:
-    answer = answer_of("Fetch.plain")
+    response = response_of("Fetch.plain")
     values = [line.encode() for line in LINES]
-    assert bytes(answer.records) == b"".join(map(entry, values))
+    assert bytes(response.records) == b"".join(map(entry, values))
     starts = [sum(len(entry(value)) for value in values[:i]) for i in range(len(values))]
     wanted = [(start, 0, value) for start, value in zip(starts, values, strict=True)]
-    assert rows_of(answer.records) == wanted
-    assert len(answer.records) == EXPECTED["ends"][PLAIN]
+    assert rows_of(response.records) == wanted
+    assert len(response.records) == EXPECTED["ends"][PLAIN]
 
 
 def test_packed_messages_are_the_lines_that_were_sent_at_one_position() -> None:
-    answer = answer_of("Fetch.packed")
-    assert rows_of(answer.records) == [(0, i, line.encode()) for i, line in enumerate(LINES)]
-    assert len(answer.records) == EXPECTED["ends"][PACKED]
+    response = response_of("Fetch.packed")
+    assert rows_of(response.records) == [(0, i, line.encode()) for i, line in enumerate(LINES)]
+    assert len(response.records) == EXPECTED["ends"][PACKED]
 
 
 def test_records_are_a_slice_of_the_frame() -> None:
@@ -91,11 +91,11 @@ def test_records_are_a_slice_of_the_frame() -> None:
     assert session.decode(frame)[1].records.obj is frame.obj
 
 
-def test_a_cut_answer_has_whole_entries_and_a_piece() -> None:
-    answer = answer_of("Fetch.cut")
-    assert len(answer.records) == 30
-    assert next_offset(answer.records, 0) == len(entry(b"line-1")) + len(entry(b""))
-    assert next_offset(answer.records[:9], 0) is None
+def test_a_cut_response_has_whole_entries_and_a_piece() -> None:
+    response = response_of("Fetch.cut")
+    assert len(response.records) == 30
+    assert next_offset(response.records, 0) == len(entry(b"line-1")) + len(entry(b""))
+    assert next_offset(response.records[:9], 0) is None
 
 
 @pytest.mark.parametrize(
@@ -109,30 +109,30 @@ def test_a_cut_answer_has_whole_entries_and_a_piece() -> None:
     ],
 )
 def test_errors_of_a_fetch_are_reported_by_code(name: str, code: str) -> None:
-    answer = answer_of(name)
-    assert judge(answer.error_code).name == code
-    assert bool(answer.records) == (name == "Fetch.plain")
+    response = response_of(name)
+    assert judge(response.error_code).name == code
+    assert bool(response.records) == (name == "Fetch.plain")
 
 
 def test_each_part_of_a_multi_fetch_has_its_own_code_and_records() -> None:
-    answer = answer_of("MultiFetch.all-kinds")
-    assert answer.error_code == 0
-    codes = [judge(part.error_code).name for part in answer.parts]
+    response = response_of("MultiFetch.all-kinds")
+    assert response.error_code == 0
+    codes = [judge(part.error_code).name for part in response.parts]
     assert codes == ["NONE", "NONE", "WRONG_PARTITION", "OFFSET_OUT_OF_RANGE", "NONE"]
-    records = [bytes(part.records) for part in answer.parts]
-    plain, packed = (bytes(answer_of(f"Fetch.{kind}").records) for kind in ("plain", "packed"))
+    records = [bytes(part.records) for part in response.parts]
+    plain, packed = (bytes(response_of(f"Fetch.{kind}").records) for kind in ("plain", "packed"))
     assert records == [plain, packed, b"", b"", b""]
     request = REQUESTS["MultiFetch.all-kinds"]
     assert isinstance(request, m.MultiFetchRequest)
-    assert tuple(part.request for part in answer.parts) == request.parts
+    assert tuple(part.request for part in response.parts) == request.parts
 
 
 def test_offsets_are_the_end_and_the_segments() -> None:
     end = EXPECTED["ends"][PLAIN]
-    assert answer_of("Offsets.latest").offsets == (end, 0)
-    assert answer_of("Offsets.earliest").offsets == (0,)
-    assert answer_of("Offsets.too-early").offsets == ()
-    assert answer_of("Offsets.unknown-topic").offsets == ()
+    assert response_of("Offsets.latest").offsets == (end, 0)
+    assert response_of("Offsets.earliest").offsets == (0,)
+    assert response_of("Offsets.too-early").offsets == ()
+    assert response_of("Offsets.unknown-topic").offsets == ()
 
 
 # --- requests, put together by hand -----------------------------------------------------

@@ -1,7 +1,7 @@
-"""Answers of real brokers, byte for byte: read, compared with what the log held, written again.
+"""Responses of real brokers, byte for byte: read, compared with what the log held, written again.
 
 What the log held was put there by another client and is in ``expected.json`` beside the
-answers; see ``capture.py``. Every answer also goes through the three ways.
+responses; see ``capture.py``. Every response also goes through the three ways.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REQUEST_OF = {spec_of(request).name: request for request in m.REQUESTS}
 
 @dataclass(frozen=True)
 class Golden:
-    """One captured answer."""
+    """One captured response."""
 
     path: Path
     name: str
@@ -42,10 +42,10 @@ class Golden:
         return REQUEST_OF[self.name]
 
     @property
-    def answer(self) -> type[Any]:
-        answer = spec_of(self.request).answer
-        assert answer is not None
-        return answer
+    def response(self) -> type[Any]:
+        response = spec_of(self.request).response
+        assert response is not None
+        return response
 
     @property
     def header_version(self) -> int:
@@ -57,7 +57,7 @@ class Golden:
 
     def read(self) -> Any:
         _, start = decode_from(m.ResponseHeader, self.header_version, self.data)
-        return decode(self.answer, self.version, self.data, start)
+        return decode(self.response, self.version, self.data, start)
 
 
 @cache
@@ -75,9 +75,9 @@ ALL = sorted((golden(path) for path in HOME.glob("*/*.bin")), key=lambda g: str(
 
 
 def of(name: str, *cases: str) -> pytest.MarkDecorator:
-    """Parametrises with the answers of one kind, and with these cases if any are named."""
+    """Parametrises with the responses of one kind, and with these cases if any are named."""
     chosen = [g for g in ALL if g.name == name and (not cases or g.case in cases)]
-    assert chosen, f"no answer of {name} {cases} is stored"
+    assert chosen, f"no response of {name} {cases} is stored"
     return pytest.mark.parametrize("stored", chosen, ids=label)
 
 
@@ -86,17 +86,17 @@ def label(stored: Golden) -> str:
 
 
 @pytest.mark.parametrize("stored", ALL, ids=label)
-def test_an_answer_is_written_again_byte_for_byte(stored: Golden) -> None:
+def test_a_response_is_written_again_byte_for_byte(stored: Golden) -> None:
     header, _ = decode_from(m.ResponseHeader, stored.header_version, stored.data)
     again = encode(header, stored.header_version) + encode(stored.read(), stored.version)
     assert again == stored.data
 
 
 @pytest.mark.parametrize("stored", ALL, ids=label)
-def test_an_answer_passes_the_three_ways(stored: Golden) -> None:
+def test_a_response_passes_the_three_ways(stored: Golden) -> None:
     _, start = decode_from(m.ResponseHeader, stored.header_version, stored.data)
     found = read_three_ways(
-        lambda buffer, offset: decode_from(stored.answer, stored.version, buffer, offset),
+        lambda buffer, offset: decode_from(stored.response, stored.version, buffer, offset),
         stored.data[start:],
     )
     assert found == stored.read()
@@ -105,21 +105,21 @@ def test_an_answer_passes_the_three_ways(stored: Golden) -> None:
 @pytest.mark.parametrize(
     "home", sorted({stored.path.parent for stored in ALL}), ids=lambda h: h.name
 )
-def test_the_readme_lists_every_answer(home: Path) -> None:
+def test_the_readme_lists_every_response(home: Path) -> None:
     text = (home / "README.md").read_text(encoding="utf-8")
     listed = {line.split("|")[1].strip() for line in text.splitlines() if ".bin |" in line}
     assert listed == {path.name for path in home.glob("*.bin")}
     assert f"Kafka {expected_of(home)['broker']}" in text
 
 
-# --- what the answers say ----------------------------------------------------------------
+# --- what the responses say --------------------------------------------------------------
 
 
 @of("ApiVersions", "plain")
 def test_a_broker_lists_the_versions_that_were_captured(stored: Golden) -> None:
-    answer = stored.read()
-    listed = {key.api_key: range(key.min_version, key.max_version + 1) for key in answer.api_keys}
-    assert answer.error_code == 0
+    response = stored.read()
+    listed = {key.api_key: range(key.min_version, key.max_version + 1) for key in response.api_keys}
+    assert response.error_code == 0
     for other in ALL:
         if other.path.parent == stored.path.parent and other.case != "too-new":
             assert other.version in listed[spec_of(other.request).key]
@@ -127,19 +127,19 @@ def test_a_broker_lists_the_versions_that_were_captured(stored: Golden) -> None:
 
 @of("ApiVersions", "too-new")
 def test_a_version_too_new_is_refused_in_version_0(stored: Golden) -> None:
-    answer = stored.read()
-    assert judge(answer.error_code).name == "UNSUPPORTED_VERSION"
+    response = stored.read()
+    assert judge(response.error_code).name == "UNSUPPORTED_VERSION"
     # From 2.4 on the broker says what it takes instead; before, nothing.
-    keys = [key.api_key for key in answer.api_keys]
+    keys = [key.api_key for key in response.api_keys]
     assert keys == ([] if stored.expected["broker"].startswith("0.") else [18])
 
 
 @of("Metadata")
 def test_metadata_names_the_broker_and_leaders(stored: Golden) -> None:
-    answer, expected = stored.read(), stored.expected
-    (broker,) = answer.brokers
+    response, expected = stored.read(), stored.expected
+    (broker,) = response.brokers
     assert (broker.host, broker.port) == (expected["host"], expected["port"])
-    (topic,) = [topic for topic in answer.topics if topic.name == expected["topic"]]
+    (topic,) = [topic for topic in response.topics if topic.name == expected["topic"]]
     found = {part.partition_index: part for part in topic.partitions}
     assert sorted(found) == expected["partitions"]
     for part in found.values():
@@ -179,8 +179,8 @@ def test_offsets_are_those_that_were_written(stored: Golden) -> None:
 @of("Fetch", "data")
 def test_records_are_those_that_were_written(stored: Golden) -> None:
     expected = stored.expected
-    answer = stored.read()
-    (topic,) = answer.responses
+    response = stored.read()
+    (topic,) = response.responses
     assert topic.topic == (expected["topic"] if stored.version < 13 else "")
     assert (topic.topic_id is not None) == (stored.version >= 13)
     first, second = topic.partitions
@@ -209,8 +209,8 @@ def base_offsets(records: memoryview) -> list[int]:
 def test_records_are_a_slice_of_the_frame(stored: Golden) -> None:
     frame = memoryview(stored.data)
     _, start = decode_from(m.ResponseHeader, stored.header_version, frame)
-    answer = decode(m.FetchResponse, stored.version, frame, start)
-    records = answer.responses[0].partitions[0].records
+    response = decode(m.FetchResponse, stored.version, frame, start)
+    records = response.responses[0].partitions[0].records
     assert records is not None
     assert records.obj is frame.obj
 
@@ -224,8 +224,8 @@ def test_an_offset_that_is_not_in_the_log_is_an_error_of_its_partition(stored: G
 
 @of("FindCoordinator")
 def test_the_coordinator_is_the_only_broker(stored: Golden) -> None:
-    answer, expected = stored.read(), stored.expected
-    found = answer.coordinators[0] if stored.version >= 4 else answer
+    response, expected = stored.read(), stored.expected
+    found = response.coordinators[0] if stored.version >= 4 else response
     assert (found.error_code, found.host, found.port) == (0, expected["host"], expected["port"])
     if stored.version >= 4:
         assert found.key == expected["group"]
@@ -233,8 +233,8 @@ def test_the_coordinator_is_the_only_broker(stored: Golden) -> None:
 
 @of("OffsetFetch")
 def test_a_group_stands_where_it_committed(stored: Golden) -> None:
-    answer, expected = stored.read(), stored.expected
-    topics = answer.groups[0].topics if stored.version >= 8 else answer.topics
+    response, expected = stored.read(), stored.expected
+    topics = response.groups[0].topics if stored.version >= 8 else response.topics
     (topic,) = topics
     found = {part.partition_index: part for part in topic.partitions}
     if stored.version == 0:

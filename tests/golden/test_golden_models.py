@@ -1,5 +1,5 @@
-"""The simulation's models of brokers against answers of real ones: given the logs that real brokers
-had, they answer the same questions in the same way.
+"""The simulation's models of brokers against responses of real ones: given the logs that real
+brokers had, they answer the same questions in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PULLED = ("nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrokerId", "
 
 @pytest.fixture(scope="module")
 def jafka() -> JafkaCluster:
-    model = JafkaCluster(World(0), per_answer=100)
+    model = JafkaCluster(World(0), per_response=100)
     lines = [line.encode() for line in capture_jafka.LINES]
     for topic in (capture_jafka.PLAIN, capture_jafka.PACKED):
         (log,) = model.create(topic, 1, compacts=False).logs
@@ -33,23 +33,23 @@ def jafka() -> JafkaCluster:
             for line in lines:
                 log.keep([line], entry(line), 0)
         else:
-            log.keep(lines, bytes(test_golden_jafka.answer_of("Fetch.packed").records), 0)
+            log.keep(lines, bytes(test_golden_jafka.response_of("Fetch.packed").records), 0)
     return model
 
 
 @pytest.mark.parametrize("name", test_golden_jafka.NAMES)
 def test_jafka(jafka: JafkaCluster, name: str) -> None:
     asked = frame(*encode_request(capture_jafka.REQUESTS[name]))
-    (answer,) = jafka.answers(OWNER, asked)
-    assert answer[4:] == bytes(test_golden_jafka.data_of(name))
+    (response,) = jafka.answers(OWNER, asked)
+    assert response[4:] == bytes(test_golden_jafka.data_of(name))
 
 
 @pytest.fixture(scope="module")
 def rocketmq() -> RocketmqCluster:
-    model = RocketmqCluster(World(0), per_answer=32)
+    model = RocketmqCluster(World(0), per_response=32)
     (queue,) = model.create(capture_rocketmq.PLAIN.topic, 1, compacts=False).logs
     assert isinstance(queue, Queue)
-    body = bytes(test_golden_rocketmq.answer_of("Pull.plain").body)
+    body = bytes(test_golden_rocketmq.response_of("Pull.plain").body)
     while body:
         size = int.from_bytes(body[:4], "big")
         queue.keep(body[:size], 0, (body[:size],))
@@ -65,10 +65,13 @@ def test_rocketmq(rocketmq: RocketmqCluster, name: str) -> None:
     at_server = name in capture_rocketmq.SERVER_REQUESTS
     request = test_golden_rocketmq.REQUESTS[name]
     asked = Frame(request.code, 0, fields=request.fields)
-    (answer,) = rocketmq.answers(
+    (response,) = rocketmq.answers(
         NAME_SERVERS[0] if at_server else MASTER, frame(*write_frame(asked))
     )
-    mine, real = read_frame(memoryview(answer)[4:]), read_frame(test_golden_rocketmq.data_of(name))
+    mine, real = (
+        read_frame(memoryview(response)[4:]),
+        read_frame(test_golden_rocketmq.data_of(name)),
+    )
     assert mine.code == real.code
     known = {status.name for status in STATUSES}
     assert mine.remark == real.remark or not {mine.remark, real.remark} & known

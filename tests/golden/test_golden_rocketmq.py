@@ -1,4 +1,4 @@
-"""Answers of a real RocketMQ name server and broker, byte for byte, about topics that
+"""Responses of a real RocketMQ name server and broker, byte for byte, about topics that
 upstream's producer wrote.
 
 What the topics hold is in ``expected.json``, as upstream's consumer read it; see
@@ -52,18 +52,18 @@ def data_of(name: str) -> memoryview:
     return memoryview((STORED / f"{name}.bin").read_bytes())
 
 
-def answer_of(name: str) -> m.RemotingResponse:
+def response_of(name: str) -> m.RemotingResponse:
     session = RocketmqSession("golden")
     request_id, _ = session.encode(REQUESTS[name])
     answered = session.decode(data_of(name))
     assert answered is not None
     assert answered[0] == request_id
-    answer: m.RemotingResponse = answered[1]
-    return answer
+    response: m.RemotingResponse = answered[1]
+    return response
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
-    chunks = list(decode_chunks(memoryview(answer_of(name).body), 0, 1 << 40, COMMITTED, ()))
+    chunks = list(decode_chunks(memoryview(response_of(name).body), 0, 1 << 40, COMMITTED, ()))
     assert Counts.sum(chunk.counts for chunk in chunks).total == chunks[-1].next_offset
     return [row for chunk in chunks for row in chunk.batch.to_pylist()]
 
@@ -74,7 +74,7 @@ def properties_of(text: str) -> dict[str, str]:
     return {name: value for name, value in pairs.items() if name not in OF_THE_CONSUMER}
 
 
-def test_every_question_has_its_answer_stored() -> None:
+def test_every_question_has_its_response_stored() -> None:
     assert sorted(path.stem for path in STORED.glob("*.bin")) == NAMES
     text = (STORED / "README.md").read_text(encoding="utf-8")
     assert all(f"| {name}.bin |" in text for name in NAMES)
@@ -110,7 +110,7 @@ def test_rows_are_what_upstreams_consumer_read(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_decoders_give_the_same(kind: str) -> None:
-    body = memoryview(answer_of(f"Pull.{kind}").body)
+    body = memoryview(response_of(f"Pull.{kind}").body)
     wanted = RocketmqReference().decode_stored(body, 0, 1 << 40)
     found = rocketmq_decoder().decode_stored(body, 0, 1 << 40)
     assert found.batch.equals(wanted.batch)
@@ -123,7 +123,7 @@ def test_both_decoders_give_the_same(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_to_a_body_is_noticed(kind: str) -> None:
-    body = bytearray(bytes(answer_of(f"Pull.{kind}").body))
+    body = bytearray(bytes(response_of(f"Pull.{kind}").body))
     body[88 + 3] ^= 0x10  # in the body of the first message, whose hosts are of four bytes
     with pytest.raises(BadRecord, match="checksum"):
         list(decode_chunks(memoryview(body), 0, 1 << 40, COMMITTED, ()))
@@ -140,9 +140,9 @@ def test_damage_to_a_body_is_noticed(kind: str) -> None:
     ],
 )
 def test_a_pull_that_brings_nothing_says_why(name: str, meaning: ErrorMeaning, code: str) -> None:
-    answer = answer_of(name)
-    offset = int(answer.request.fields["queueOffset"])
-    series = m.SeriesResponse(m.PullSeries(PLAIN, offset, FAR_OFF, 1), (answer,))
+    response = response_of(name)
+    offset = int(response.request.fields["queueOffset"])
+    series = m.SeriesResponse(m.PullSeries(PLAIN, offset, FAR_OFF, 1), (response,))
     asked = [PartitionFetch(PLAIN, None, None, offset, 1, FAR_OFF)]
     (part,) = read_records([series], asked, COMMITTED).parts
     assert (part.meaning, part.code.split(":")[0]) == (meaning, code)
@@ -154,7 +154,7 @@ FAR_OFF = 1 << 60
 
 def test_a_pull_of_two_brings_two() -> None:
     assert [row["offset"] for row in rows_of("Pull.two") if row["offset"]] == [1, 2]
-    assert next_offset(memoryview(answer_of("Pull.two").body), 1) == 3
+    assert next_offset(memoryview(response_of("Pull.two").body), 1) == 3
 
 
 def test_offsets_are_read_as_they_are_and_not_believed_of_a_topic_that_is_not_there() -> None:
@@ -166,19 +166,19 @@ def test_offsets_are_read_as_they_are_and_not_believed_of_a_topic_that_is_not_th
         "MaxOffset.unknown-topic": 0,  # so its route is asked for first
     }
     for name, offset in wanted.items():
-        (found,) = read_offsets([answer_of(name)]).values()
+        (found,) = read_offsets([response_of(name)]).values()
         assert (found.meaning, found.offset) == (ErrorMeaning.OK, offset), name
 
 
 def test_a_route_names_the_broker_and_its_queue() -> None:
-    route = read_route(answer_of("Route.plain").body)
+    route = read_route(response_of("Route.plain").body)
     (partition,) = route.leaders(PLAIN.topic)
     assert partition == PLAIN
-    topics = read_topics(answer_of("AllTopics.all").body)
+    topics = read_topics(response_of("AllTopics.all").body)
     assert {queue_of(kind).topic for kind in KINDS} <= set(topics)
     assert not re.search(r"[^!-~]", "".join(topics))
 
 
 def test_servers_say_what_they_are_not_for() -> None:
-    assert answer_of("Route.broker").code == answer_of("MaxOffset.name-server").code == 3
-    assert answer_of("Route.unknown-topic").code == 17
+    assert response_of("Route.broker").code == response_of("MaxOffset.name-server").code == 3
+    assert response_of("Route.unknown-topic").code == 17

@@ -34,7 +34,7 @@ def landings(draw: st.DrawFn) -> list[LandedPiece]:
 
 def listed(ranges: tuple[Range, ...]) -> set[int]:
     found = [o for r in ranges for o in range(r.from_offset, r.until_offset)]
-    assert len(found) == len(set(found)), "the ranges of an answer are apart"
+    assert len(found) == len(set(found)), "the ranges of a response are apart"
     return set(found)
 
 

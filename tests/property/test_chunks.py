@@ -264,6 +264,6 @@ def test_damaged_compressed_bytes_with_a_good_checksum_give_rows_or_a_bad_record
 
 
 @pytest.mark.parametrize("isolation", Isolation)
-def test_an_empty_answer_tells_nothing(isolation: Isolation) -> None:
+def test_an_empty_response_tells_nothing(isolation: Isolation) -> None:
     assert next_offset(memoryview(b"")) is None
     assert decode_chunk(memoryview(b""), 7, 9, isolation, []) == DecodedChunk(7, None, Counts())

@@ -71,7 +71,7 @@ def golden_of_kafka() -> Iterator[tuple[str, Log]]:
 
 def golden_of_rocketmq() -> Iterator[tuple[str, Log]]:
     for name in ("Pull.plain", "Pull.lz4", "Pull.zlib", "Pull.zstd", "Pull.batch", "Pull.two"):
-        body = golden_rocketmq.answer_of(name).body
+        body = golden_rocketmq.response_of(name).body
         entries = [
             (e.offset, e.until_offset, bytes(body[e.start : e.end]))
             for e in EntryTotals(body).entries()

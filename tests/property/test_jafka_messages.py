@@ -46,16 +46,16 @@ def test_a_multi_fetch_is_a_count_and_its_fetches(request: m.MultiFetchRequest) 
 
 @many
 @given(request=multi_fetches, data=st.data(), code=CODE)
-def test_a_multi_fetchs_answer_reads_back(
+def test_a_multi_fetchs_response_reads_back(
     request: m.MultiFetchRequest, data: st.DataObject, code: int
 ) -> None:
     given = [(data.draw(CODE), data.draw(st.binary(max_size=30))) for _ in request.parts]
     parts = [struct.pack(">ih", 2 + len(body), error) + body for error, body in given]
     whole = struct.pack(">h", code) + b"".join(parts)
-    answer = read_three_ways(lambda b, at: m.read_response(request, b, at), whole)
-    assert isinstance(answer, m.MultiFetchResponse)
-    assert answer.error_code == code
-    assert [(p.error_code, bytes(p.records)) for p in answer.parts] == given
+    response = read_three_ways(lambda b, at: m.read_response(request, b, at), whole)
+    assert isinstance(response, m.MultiFetchResponse)
+    assert response.error_code == code
+    assert [(p.error_code, bytes(p.records)) for p in response.parts] == given
 
 
 @many
@@ -64,11 +64,11 @@ def test_a_list_of_offsets_reads_back(
     request: m.OffsetsRequest, code: int, listed: list[int]
 ) -> None:
     whole = struct.pack(f">hi{len(listed)}q", code, len(listed), *listed)
-    answer = read_three_ways(lambda b, at: m.read_response(request, b, at), whole)
-    assert answer == m.OffsetsResponse(request, code, tuple(listed))
+    response = read_three_ways(lambda b, at: m.read_response(request, b, at), whole)
+    assert response == m.OffsetsResponse(request, code, tuple(listed))
 
 
 @many
 @given(request=st.one_of(fetches, offsets, multi_fetches), data=st.binary(max_size=80))
-def test_any_bytes_are_an_answer_or_refused(request: m.Request, data: bytes) -> None:
+def test_any_bytes_are_a_response_or_refused(request: m.Request, data: bytes) -> None:
     read_anything(lambda b, at: m.read_response(request, b, at), data)

@@ -21,7 +21,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
 from rangeland.dialects.rocketmq import inner_batches
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, fields_of
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import ask_records, read_records
@@ -309,24 +309,24 @@ class Broker:
 
     def ask(self, series: m.PullSeries) -> m.SeriesResponse:
         _, sent = self.session.encode(series)
-        answer: Any = None
+        response: Any = None
         while sent:
             for raw in FrameReader(1 << 20).feed(sent):
-                answer = self.session.decode(self.answer(read_frame(raw))) or answer
+                response = self.session.decode(self.answer(read_frame(raw))) or response
             sent = self.session.due()
-        found: m.SeriesResponse = answer[1]
+        found: m.SeriesResponse = response[1]
         return found
 
     def answer(self, frame: Frame) -> memoryview:
         if frame.code == m.TOPIC_CONFIG:
             self.configs += 1
             code, made = next(self.told), b'{"attributes": {"queue.type": "%s"}}' % self.kind
-            answer = Frame(code, frame.opaque, ANSWER, body=b"" if code else made)
+            response = Frame(code, frame.opaque, RESPONSE, body=b"" if code else made)
         else:
             self.pulls.append(frame)
-            answer = self._pulled(frame)
-        self.sent_bytes += len(answer.body)
-        return memoryview(b"".join(bytes(part) for part in write_frame(answer)))
+            response = self._pulled(frame)
+        self.sent_bytes += len(response.body)
+        return memoryview(b"".join(bytes(part) for part in write_frame(response)))
 
     def _pulled(self, frame: Frame) -> Frame:
         at, count = int(frame.fields["queueOffset"]), int(frame.fields["maxMsgNums"])
@@ -345,7 +345,7 @@ class Broker:
             code, remark = 19, "OFFSET_OVERFLOW_ONE"
         fields = {"nextBeginOffset": behind, "minOffset": 0, "maxOffset": len(self.tags)}
         texts = {name: str(value) for name, value in fields.items()}
-        return Frame(code, frame.opaque, ANSWER, remark, texts, found)
+        return Frame(code, frame.opaque, RESPONSE, remark, texts, found)
 
 
 def read(
@@ -357,20 +357,20 @@ def read(
     while position < until:
         asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
         (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
-        answer = broker.ask(question.request)
-        position, some, more = taken(broker, answer, position, until)
+        response = broker.ask(question.request)
+        position, some, more = taken(broker, response, position, until)
         rows, counts = rows + some, counts + more
     return rows, counts
 
 
 def taken(
-    broker: Broker, answer: m.SeriesResponse, position: int, until: int
+    broker: Broker, response: m.SeriesResponse, position: int, until: int
 ) -> tuple[int, list[int], Counts]:
-    """Where reading goes on, and what the answer has brought."""
+    """Where reading goes on, and what the response has brought."""
     rows: list[int] = []
     counts = Counts()
     asked = [PartitionFetch(broker.queue, None, None, position, 1 << 20, until)]
-    (part,) = read_records([answer], asked, COMMITTED).parts
+    (part,) = read_records([response], asked, COMMITTED).parts
     assert (part.meaning, part.readable_end) == (ErrorMeaning.OK, len(broker.tags))
     behind = next_offset(part.records, position, part.context)
     assert behind is not None
@@ -388,7 +388,7 @@ some_tags = st.sampled_from(["A", "B", "C"])
 queues = st.lists(
     st.one_of(some_tags, st.lists(some_tags, min_size=1, max_size=50)), min_size=1, max_size=40
 )
-answers_of_config = st.lists(st.sampled_from([0, 2, 16]), min_size=1, max_size=4)
+responses_of_config = st.lists(st.sampled_from([0, 2, 16]), min_size=1, max_size=4)
 """Codes: it is told, the broker is busy, there is no right to know."""
 
 
@@ -396,7 +396,7 @@ answers_of_config = st.lists(st.sampled_from([0, 2, 16]), min_size=1, max_size=4
 @given(
     entries=queues,
     wanted=st.sampled_from([(), ("A",), ("A", "none"), ("B", "C")]),
-    told=answers_of_config,
+    told=responses_of_config,
     data=st.data(),
 )
 @example(entries=["B", ["A"] * 3], wanted=("A",), told=[0], data=None)
@@ -441,10 +441,10 @@ def subscriptions(broker: Broker) -> list[str]:
 @given(
     entries=st.tuples(queues, queues),
     plain=st.booleans(),
-    told=answers_of_config,
+    told=responses_of_config,
     data=st.data(),
 )
-def test_queues_whose_answers_come_among_each_other_are_read_as_each_by_itself(
+def test_queues_whose_responses_come_among_each_other_are_read_as_each_by_itself(
     entries: tuple[list[Any], list[Any]], plain: bool, told: list[int], data: Any
 ) -> None:
     """What one of them has told of the topic holds for both, and is not taken back."""
@@ -489,8 +489,8 @@ def test_queues_whose_answers_come_among_each_other_are_read_as_each_by_itself(
         assert counts[number] == Counts(landed=len(there), filtered=len(broker.tags) - len(there))
 
 
-def test_a_second_queues_answers_by_tags_do_not_take_back_that_a_topic_is_for_batches() -> None:
-    """Both have asked by tags before anything was known; then the first has all its answers."""
+def test_a_second_queues_responses_by_tags_do_not_take_back_that_a_topic_is_for_batches() -> None:
+    """Both have asked by tags before anything was known; then the first has all its responses."""
     session = RocketmqSession("test")
     brokers = [
         Broker(["B", ["A"] * 3], session=session, queue=Partition("t", n, "broker-a"))
@@ -498,12 +498,12 @@ def test_a_second_queues_answers_by_tags_do_not_take_back_that_a_topic_is_for_ba
     ]
     sent = [session.encode(m.PullSeries(b.queue, 0, 4, 1 << 20, ("A",)))[1] for b in brokers]
     for broker, data in zip(brokers, sent, strict=True):
-        answer: Any = None
+        response: Any = None
         while data:
             for raw in FrameReader(1 << 20).feed(data):
-                answer = session.decode(broker.answer(read_frame(raw))) or answer
+                response = session.decode(broker.answer(read_frame(raw))) or response
             data = session.due()
-        position, rows, counts = taken(broker, answer[1], 0, 4)
+        position, rows, counts = taken(broker, response[1], 0, 4)
         assert (position, rows, counts) == (1, [], Counts(filtered=1))
         assert broker.configs == (1 if broker is brokers[0] else 0)
     for broker in brokers:

@@ -20,7 +20,7 @@ from rangeland.dialects.fetch_values import (
     PartitionFetch,
 )
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import ask_records, read_records
 from rangeland.dialects.rocketmq.session import RocketmqSession
@@ -38,7 +38,7 @@ ONE, OTHER = "AaAaAa", "BBBBBB"
 
 
 class Broker:
-    """One queue, with the tag of each message. An answer brings ``most`` messages, from among
+    """One queue, with the tag of each message. A response brings ``most`` messages, from among
     ``looks`` offsets."""
 
     def __init__(self, tags: Sequence[str], most: int = 32, looks: int = 800) -> None:
@@ -48,18 +48,18 @@ class Broker:
 
     def ask(self, series: m.PullSeries) -> m.SeriesResponse:
         _, sent = self.session.encode(series)
-        answer: Any = None
+        response: Any = None
         while sent:
             for raw in FrameReader(1 << 20).feed(sent):
                 self.pulls += 1
-                answer = self.session.decode(self._answer(read_frame(raw))) or answer
+                response = self.session.decode(self._answer(read_frame(raw))) or response
             sent = self.session.due()
-        found: m.SeriesResponse = answer[1]
+        found: m.SeriesResponse = response[1]
         return found
 
     def _answer(self, frame: Frame) -> memoryview:
         if frame.code == m.TOPIC_CONFIG:
-            made = Frame(0, frame.opaque, ANSWER, body=b'{"attributes": {}}')
+            made = Frame(0, frame.opaque, RESPONSE, body=b'{"attributes": {}}')
             return memoryview(b"".join(bytes(part) for part in write_frame(made)))
         at, count = int(frame.fields["queueOffset"]), int(frame.fields["maxMsgNums"])
         asked = frame.fields["subscription"]
@@ -75,8 +75,8 @@ class Broker:
         fields = {"nextBeginOffset": place, "minOffset": 0, "maxOffset": end}
         fields["suggestWhichBrokerId"] = 0
         texts = {name: str(value) for name, value in fields.items()}
-        answer = Frame(code, frame.opaque, ANSWER, remark, texts, b"".join(found))
-        return memoryview(b"".join(bytes(part) for part in write_frame(answer)))
+        response = Frame(code, frame.opaque, RESPONSE, remark, texts, b"".join(found))
+        return memoryview(b"".join(bytes(part) for part in write_frame(response)))
 
     def message(self, offset: int) -> bytes:
         tag = self.tags[offset]
@@ -161,11 +161,11 @@ def test_a_range_that_has_gone_from_the_log_is_not_called_filtered() -> None:
     asked = [PartitionFetch(QUEUE, None, None, 5, 1 << 20, 20)]
     series = m.PullSeries(QUEUE, 5, 20, 1 << 20, ("A",))
     behind = {"nextBeginOffset": "20", "minOffset": "0", "maxOffset": "20"}
-    answers = (
+    responses = (
         m.RemotingResponse(m.Pull(QUEUE, 5, 1), 0, "FOUND", behind, memoryview(stored(b"v", 9))),
         m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
     )
-    (part,) = read_records([m.SeriesResponse(series, answers)], asked, COMMITTED).parts
+    (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).parts
     assert (part.meaning, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
 
 
@@ -184,11 +184,11 @@ def test_a_pull_by_tags_that_brings_nothing_says_why(
     asked = [PartitionFetch(QUEUE, None, None, 5, 1 << 20, 20)]
     series = m.PullSeries(QUEUE, 5, 20, 1 << 20, ("A",))
     there = {"nextBeginOffset": "5", "minOffset": "0", "maxOffset": "20"}
-    answers = (
+    responses = (
         m.RemotingResponse(m.Pull(QUEUE, 5, 1), 0, "FOUND", there, memoryview(stored(b"v", 5))),
         m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), code, remark, there, b""),
     )
-    (part,) = read_records([m.SeriesResponse(series, answers)], asked, COMMITTED).parts
+    (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).parts
     assert (part.meaning, len(part.records)) == (meaning, 0)
 
 
@@ -220,8 +220,8 @@ def test_bytes_of_a_message_are_never_taken_for_a_statement_about_offsets() -> N
     asked = [PartitionFetch(QUEUE, None, None, 0, 1 << 20, 1_000)]
     series = m.PullSeries(QUEUE, 0, 1_000, 1 << 20)
     fields = {"nextBeginOffset": "3", "minOffset": "0", "maxOffset": "1000"}
-    answers = (m.RemotingResponse(m.Pull(QUEUE, 0), 0, "FOUND", fields, body),)
-    (part,) = read_records([m.SeriesResponse(series, answers)], asked, COMMITTED).parts
+    responses = (m.RemotingResponse(m.Pull(QUEUE, 0), 0, "FOUND", fields, body),)
+    (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).parts
     if part.meaning is ErrorMeaning.OK:
         with pytest.raises(BadRecord):
             next_offset(part.records, 0, part.context)

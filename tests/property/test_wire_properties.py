@@ -23,7 +23,7 @@ MESSAGES = [
     RequestHeader,
     ResponseHeader,
     *REQUESTS,
-    *(spec_of(request).answer for request in REQUESTS),
+    *(spec_of(request).response for request in REQUESTS),
 ]
 EVERY_VERSION = [
     pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
@@ -145,11 +145,11 @@ def test_any_stream_is_frames_or_refused(data: bytes) -> None:
 
 
 @given(st.binary(max_size=60), st.booleans())
-def test_any_answer_to_a_session_is_a_value_or_refused(data: bytes, matching: bool) -> None:
+def test_any_response_to_a_session_is_a_value_or_refused(data: bytes, matching: bool) -> None:
     session = KafkaSession("t")
     session.open()
-    answer = (bytes(4) if matching else b"") + data
+    response = (bytes(4) if matching else b"") + data
     try:
-        session.negotiated(memoryview(answer))
+        session.negotiated(memoryview(response))
     except RemoteProtocolError:
         assert session.versions == {}

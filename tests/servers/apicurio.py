@@ -76,8 +76,8 @@ class ApicurioRegistry(LocalServer):
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data, {"Content-Type": "application/json"})
         try:
-            with urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
-                return json.load(answer)
+            with urlopen(request, timeout=REQUEST_TIMEOUT_S) as response:
+                return json.load(response)
         except HTTPError as error:
             with error:
                 why = error.read(1000).decode(errors="replace")

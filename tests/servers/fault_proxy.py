@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from rangeland.testing.context_managers import Startable
-from tests.servers.proxied_protocols import CONVERSATIONS, Conversation, ProxiedAnswer
+from tests.servers.proxied_protocols import CONVERSATIONS, Conversation, ProxiedResponse
 
 LENGTH_BYTES = 4
 CHUNKS_PER_SECOND = 20
@@ -26,7 +26,7 @@ CHUNKS_PER_SECOND = 20
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Shares of 1. ``refused``: of connections, closed before a byte is answered. Of answers:
+    """Shares of 1. ``refused``: of connections, closed before a byte is answered. Of responses:
     ``cut`` in the middle, ``delayed`` by ``delay_s``, ``failed`` with one of ``codes`` (of those
     that bring records; none: the dialect's own choice). ``bytes_per_second``: 0 is no limit."""
 
@@ -117,11 +117,11 @@ class Proxy(Startable):
         try:
             if self._happens(chance, "refused", self._faults.refused):
                 return
-            answers, requests = await asyncio.open_connection(host, int(port))
+            responses, requests = await asyncio.open_connection(host, int(port))
             ends.append(requests)
             talk = CONVERSATIONS[self._dialect](self._relocate)
             there = asyncio.ensure_future(_forward_requests(reader, requests, talk))
-            back = asyncio.ensure_future(self._forward_answers(answers, writer, talk, chance))
+            back = asyncio.ensure_future(self._forward_responses(responses, writer, talk, chance))
             try:
                 await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -134,19 +134,19 @@ class Proxy(Startable):
             for end in ends:
                 end.transport.abort()
 
-    async def _forward_answers(
+    async def _forward_responses(
         self,
-        answers: asyncio.StreamReader,
+        responses: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         talk: Conversation,
         chance: random.Random,
     ) -> None:
         while True:
-            answer = talk.on_answer(await _frame(answers))
+            response = talk.on_response(await _frame(responses))
             faults = self._faults
             if self._happens(chance, "delayed", faults.delayed):
                 await asyncio.sleep(faults.delay_s)
-            frame = self._failed(answer, talk, chance) or answer.frame
+            frame = self._failed(response, talk, chance) or response.frame
             whole = len(frame).to_bytes(LENGTH_BYTES, "big") + frame
             is_cut = self._happens(chance, "cut", faults.cut)
             await self._write(writer, whole[: chance.randrange(len(whole))] if is_cut else whole)
@@ -154,11 +154,11 @@ class Proxy(Startable):
                 return
 
     def _failed(
-        self, answer: ProxiedAnswer, talk: Conversation, chance: random.Random
+        self, response: ProxiedResponse, talk: Conversation, chance: random.Random
     ) -> bytes | None:
-        if answer.failed is None or not self._happens(chance, "failed", self._faults.failed):
+        if response.failed is None or not self._happens(chance, "failed", self._faults.failed):
             return None
-        return answer.failed(chance.choice(self._faults.codes or talk.codes))
+        return response.failed(chance.choice(self._faults.codes or talk.codes))
 
     def _happens(self, chance: random.Random, what: str, share: float) -> bool:
         happens = chance.random() < share

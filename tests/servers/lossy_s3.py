@@ -1,4 +1,4 @@
-"""A proxy in front of an S3 server that loses answers of conditional writes, by a seed.
+"""A proxy in front of an S3 server that loses responses of conditional writes, by a seed.
 
 What the server does stays done. So a writer whose request was carried out may see a closed
 connection or an error, and its retry is then refused because of its own first request.
@@ -37,16 +37,16 @@ class Loss(StrEnum):
 
     REFUSED = "closed before the server had the request"
     UNHEARD = "closed as soon as the server had the request, which it answers later"
-    CUT = "closed after the server's answer, which is not passed on"
-    FAILED = "503 instead of the server's answer"
+    CUT = "closed after the server's response, which is not passed on"
+    FAILED = "503 instead of the server's response"
     CONFLICT = "409 of a request that the server never had"
 
 
 class LossyS3(Startable):
-    """``port`` is the proxy's. ``share``, from 0 to 1, of the conditional writes lose their answer
-    in one of the ways of ``losses``; ``done`` counts how many did. ``claims_all``: a refused
-    one is answered as if the store had ignored its condition. ``on_created`` is called with the
-    path of each object that was created, before its writer hears of it."""
+    """``port`` is the proxy's. ``share``, from 0 to 1, of the conditional writes lose their
+    response in one of the ways of ``losses``; ``done`` counts how many did. ``claims_all``: a
+    refused one is answered as if the store had ignored its condition. ``on_created`` is called with
+    the path of each object that was created, before its writer hears of it."""
 
     def __init__(self, server_port: int, seed: int) -> None:
         self._server = ("127.0.0.1", server_port)
@@ -89,7 +89,7 @@ class LossyS3(Startable):
                 pass
 
     def _exchange(self, client: _Side, server: _Side) -> bool:
-        """One request and its answer; whether the connection can be used again."""
+        """One request and its response; whether the connection can be used again."""
         head = client.head()
         if not head:
             return False
@@ -101,27 +101,27 @@ class LossyS3(Startable):
             return False
         server.to.sendall(head)
         if b"\r\nexpect: 100-continue" in head.lower():
-            answer = server.head()
-            if not answer.startswith(b"HTTP/1.1 100"):
-                client.to.sendall(answer + server.body(answer))
+            response = server.head()
+            if not response.startswith(b"HTTP/1.1 100"):
+                client.to.sendall(response + server.body(response))
                 return False
-            client.to.sendall(answer)
+            client.to.sendall(response)
         server.to.sendall(client.body(head))
         if loss is Loss.UNHEARD:
             client.to.shutdown(socket.SHUT_RDWR)
-        answer = server.head()
-        answer += server.body(answer, is_head=head.startswith(b"HEAD "))
-        if self.claims_all and answer.startswith(b"HTTP/1.1 412"):
+        response = server.head()
+        response += server.body(response, is_head=head.startswith(b"HEAD "))
+        if self.claims_all and response.startswith(b"HTTP/1.1 412"):
             client.to.sendall(_DONE)
             return False
-        if self.on_created and _is_conditional(head) and answer.startswith(b"HTTP/1.1 200"):
+        if self.on_created and _is_conditional(head) and response.startswith(b"HTTP/1.1 200"):
             self.on_created(head.split(b" ", 2)[1].decode())
         if loss is Loss.FAILED:
             client.to.sendall(_UNAVAILABLE)
         if loss is not None:
             return False
-        client.to.sendall(answer)
-        return b"\r\nconnection: close" not in answer.lower()
+        client.to.sendall(response)
+        return b"\r\nconnection: close" not in response.lower()
 
     def _loss(self, head: bytes) -> Loss | None:
         with self._lock:

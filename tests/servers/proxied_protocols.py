@@ -27,8 +27,8 @@ Relocate = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class ProxiedAnswer:
-    """``failed`` is what goes to the client instead, given an error code; None where the answer
+class ProxiedResponse:
+    """``failed`` is what goes to the client instead, given an error code; None where the response
     brings no records."""
 
     frame: bytes
@@ -49,7 +49,7 @@ class Conversation(ABC):
         """What the client has sent."""
 
     @abstractmethod
-    def on_answer(self, frame: bytes) -> ProxiedAnswer:
+    def on_response(self, frame: bytes) -> ProxiedResponse:
         """What the broker has answered."""
 
 
@@ -68,21 +68,23 @@ class KafkaConversation(Conversation):
         )
         self._asked[correlation] = key, version
 
-    def on_answer(self, frame: bytes) -> ProxiedAnswer:
+    def on_response(self, frame: bytes) -> ProxiedResponse:
         key, version = self._asked.pop(int.from_bytes(frame[:4], "big"))
         if key == spec_of(kafka.FetchRequest).key:
             whole = self._read(kafka.FetchRequest, version, frame)
-            return ProxiedAnswer(
+            return ProxiedResponse(
                 frame, lambda code: whole(lambda found: _fetch_failed(found, code))
             )
         if key == spec_of(kafka.MetadataRequest).key:
-            return ProxiedAnswer(self._read(kafka.MetadataRequest, version, frame)(self._relocated))
+            return ProxiedResponse(
+                self._read(kafka.MetadataRequest, version, frame)(self._relocated)
+            )
         if key == spec_of(kafka.FindCoordinatorRequest).key and version <= _LAST_WITH_ONE_KEY:
             whole = self._read(kafka.FindCoordinatorRequest, version, frame)
-            return ProxiedAnswer(
+            return ProxiedResponse(
                 whole(lambda found: self._at_proxy(found) if found.host else found)
             )
-        return ProxiedAnswer(frame)
+        return ProxiedResponse(frame)
 
     @staticmethod
     def _read(
@@ -92,7 +94,7 @@ class KafkaConversation(Conversation):
         _, start = decode_from(
             kafka.ResponseHeader, response_header_version(request, version), memoryview(frame)
         )
-        value = decode(spec_of(request).answer or object, version, memoryview(frame), start)
+        value = decode(spec_of(request).response or object, version, memoryview(frame), start)
         return lambda change: frame[:start] + encode(change(value), version)
 
     def _relocated(self, found: kafka.MetadataResponse) -> kafka.MetadataResponse:
@@ -121,7 +123,7 @@ class JafkaConversation(Conversation):
     """Clients get the addresses of brokers from ZooKeeper or from the job, and never here."""
 
     codes = (-1,)
-    _FETCH, _MULTI_FETCH, _NO_ANSWER = 1, 2, (0, 3)
+    _FETCH, _MULTI_FETCH, _NO_RESPONSE = 1, 2, (0, 3)
 
     def __init__(self, relocate: Relocate) -> None:
         super().__init__(relocate)
@@ -129,23 +131,23 @@ class JafkaConversation(Conversation):
 
     def on_request(self, frame: bytes) -> None:
         key, count = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
-        if key not in self._NO_ANSWER:
+        if key not in self._NO_RESPONSE:
             self._asked.append((key, count))
 
-    def on_answer(self, frame: bytes) -> ProxiedAnswer:
+    def on_response(self, frame: bytes) -> ProxiedResponse:
         key, count = self._asked.popleft()
         if key == self._FETCH:
-            return ProxiedAnswer(frame, lambda code: code.to_bytes(2, "big", signed=True))
+            return ProxiedResponse(frame, lambda code: code.to_bytes(2, "big", signed=True))
         if key == self._MULTI_FETCH:
             size = (2).to_bytes(4, "big")
-            return ProxiedAnswer(
+            return ProxiedResponse(
                 frame, lambda code: bytes(2) + count * (size + code.to_bytes(2, "big", signed=True))
             )
-        return ProxiedAnswer(frame)
+        return ProxiedResponse(frame)
 
 
 class RocketmqConversation(Conversation):
-    """Name servers say where brokers listen; answers may overtake each other."""
+    """Name servers say where brokers listen; responses may overtake each other."""
 
     codes = (1, 2, 14, 20)
     _ADDRESS = re.compile(rb'"(\d+\.\d+\.\d+\.\d+:\d+)"')
@@ -156,14 +158,14 @@ class RocketmqConversation(Conversation):
 
     def on_request(self, frame: bytes) -> None:
         request = read_frame(memoryview(frame))
-        if not request.is_answer:
+        if not request.is_response:
             self._asked[request.opaque] = request.code
 
-    def on_answer(self, frame: bytes) -> ProxiedAnswer:
+    def on_response(self, frame: bytes) -> ProxiedResponse:
         found = read_frame(memoryview(frame))
-        asked = self._asked.pop(found.opaque, None) if found.is_answer else None
+        asked = self._asked.pop(found.opaque, None) if found.is_response else None
         if asked == rocketmq.PULL:
-            return ProxiedAnswer(
+            return ProxiedResponse(
                 frame,
                 lambda code: b"".join(
                     write_frame(found._replace(code=code, remark="too busy", fields={}, body=b""))
@@ -171,8 +173,8 @@ class RocketmqConversation(Conversation):
             )
         if asked == rocketmq.ROUTE:
             body = self._ADDRESS.sub(self._at_proxy, bytes(found.body))
-            return ProxiedAnswer(b"".join(write_frame(found._replace(body=body))))
-        return ProxiedAnswer(frame)
+            return ProxiedResponse(b"".join(write_frame(found._replace(body=body))))
+        return ProxiedResponse(frame)
 
     def _at_proxy(self, match: re.Match[bytes]) -> bytes:
         return b'"%s"' % self.relocate(match[1].decode()).encode()

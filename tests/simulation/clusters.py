@@ -7,7 +7,7 @@ from collections import deque
 from typing import ClassVar
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
 from rangeland.model import Address
 from tests.simulation.logs import Log, Topic, Truth
 from tests.simulation.world import World
@@ -16,7 +16,7 @@ BROKERS = 3
 
 
 class SimulatedCluster:
-    """Servers 1 to 3 and more, and what they serve. ``per_answer``: entries in one answer of a
+    """Servers 1 to 3 and more, and what they serve. ``per_response``: entries in one response of a
     fetch."""
 
     dialect: ClassVar[str]
@@ -30,13 +30,13 @@ class SimulatedCluster:
     offsets_are_bytes = False
     has_topic_ids = False
     has_epochs = False
-    """Whether its answers say which leader's records they are."""
+    """Whether its responses say which leader's records they are."""
     shows_rewriting = False
     """Whether a log that was truncated and has grown again can be told from an intact one."""
 
-    def __init__(self, world: World, *, per_answer: int) -> None:
+    def __init__(self, world: World, *, per_response: int) -> None:
         self.world = world
-        self.per_answer = per_answer
+        self.per_response = per_response
         self.truth = Truth()
         self.topics: dict[str, Topic] = {}
         self.down: dict[int, int] = {}
@@ -81,7 +81,7 @@ class SimulatedCluster:
     def is_down(self, node: int) -> bool:
         return self.down.get(node, 0) > self.world.now_ms
 
-    # --- answers ------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------
 
     def answers(self, node: int, data: bytes) -> list[bytes]:
         """The frames that one server answers to the frames of ``data``."""
@@ -99,7 +99,7 @@ def frames_in(data: bytes) -> list[bytes]:
 
 
 class SimulatedStream:
-    """In place of a socket: frames go to a server of the cluster, and its answers come back. The
+    """In place of a socket: frames go to a server of the cluster, and its responses come back. The
     number of a server is in its host's name."""
 
     def __init__(
@@ -109,7 +109,7 @@ class SimulatedStream:
         self._world = cluster.world
         self._address = address
         self._node = int(address.host[1:])
-        self._answers: deque[bytes] = deque()
+        self._responses: deque[bytes] = deque()
         self._is_open = True
         found = self._world.point("net.connect")
         if found == "refused" or cluster.is_down(self._node):
@@ -127,7 +127,7 @@ class SimulatedStream:
         if found == "refused" or self._cluster.is_down(self._node) or not self._is_open:
             self._is_open = False
             raise ConnectionClosed(f"could not send to {self._address}", why="reset", closed=True)
-        self._answers += self._cluster.answers(self._node, data)
+        self._responses += self._cluster.answers(self._node, data)
 
     def receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
         found = self._world.point("net.receive")
@@ -135,9 +135,9 @@ class SimulatedStream:
         if found == "silence":
             self._is_open = False
             self._world.sleep(wait_ms / 1000)
-            raise NoAnswer(where, why=f"no complete answer in {wait_ms} ms")
+            raise NoResponse(where, why=f"no complete response in {wait_ms} ms")
         is_gone = self._cluster.is_down(self._node) or not self._is_open
-        if found == "refused" or is_gone or not self._answers:
+        if found == "refused" or is_gone or not self._responses:
             self._is_open = False
             raise ConnectionClosed(where, why="the broker closed the connection", closed=True)
-        return memoryview(self._answers.popleft())[4:]
+        return memoryview(self._responses.popleft())[4:]

@@ -274,7 +274,7 @@ class SimulatedKernel(DeltaKernel):
         self._tables.logs[key] = DeltaLog(version, self._world.clock_ms())
         self._world.log(f"created {key}")
         if found == "lost":
-            raise StorageFailed(f"could not create the table {uri}", why="the answer was lost")
+            raise StorageFailed(f"could not create the table {uri}", why="the response was lost")
         return self._snapshot(uri, version, is_own=True)
 
     def _append(
@@ -321,7 +321,7 @@ class SimulatedKernel(DeltaKernel):
         log.append(version, Commit(made, bool(schema) or not is_set, gone))
         self._world.log(f"committed {application} {sequence} to {key}: {len(adds)} files")
         if found == "lost":
-            raise StorageFailed(f"could not commit to {snapshot.path}", why="the answer was lost")
+            raise StorageFailed(f"could not commit to {snapshot.path}", why="the response was lost")
         if found == "lost-then-tried-again":  # it finds its own commit at the second try
             self._check(log, snapshot, transaction, expected_version)
         last = version.number == snapshot.version + 1

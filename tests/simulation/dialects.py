@@ -23,8 +23,8 @@ MODELS: dict[str, type[SimulatedCluster]] = {
 
 def cluster_of(setup: Setup, world: World) -> SimulatedCluster:
     if setup.age in AGES:
-        return Cluster(world, setup.age, per_answer=setup.per_answer)
-    return MODELS[setup.age](world, per_answer=setup.per_answer)
+        return Cluster(world, setup.age, per_response=setup.per_response)
+    return MODELS[setup.age](world, per_response=setup.per_response)
 
 
 def job_of(setup: Setup, policy: tuple[tuple[str, str], ...]) -> Job:

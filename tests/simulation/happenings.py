@@ -22,7 +22,7 @@ class Setup:
     partitions: int
     compacts: bool
     transactions: bool
-    per_answer: int
+    per_response: int
     is_local: bool
     policy: tuple[tuple[str, str], ...]
     max_records: int | None

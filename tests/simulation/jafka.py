@@ -119,7 +119,7 @@ class JafkaCluster(SimulatedCluster):
         """The broker is started again."""
         self.down[OWNER] = self.world.now_ms + rng.choice((500, 5_000, 60_000))
 
-    # --- answers ------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------
 
     def answers(self, node: int, data: bytes) -> list[bytes]:
         """Nothing for a question that it does not understand: it closes the connection."""

@@ -11,7 +11,7 @@ from typing import Any
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.messages.headers import RequestHeader, ResponseHeader
 from rangeland.dialects.kafka.messages.headers import request_header_version as header_of_request
-from rangeland.dialects.kafka.messages.headers import response_header_version as header_of_answer
+from rangeland.dialects.kafka.messages.headers import response_header_version as header_of_response
 from rangeland.wire.declarations import spec_of
 from rangeland.wire.encoding import decode, decode_from, encode
 from tests.simulation.clusters import BROKERS, SimulatedCluster
@@ -41,8 +41,8 @@ class Cluster(SimulatedCluster):
     servers = "b1:9092, b2:9092"
     shows_rewriting = True
 
-    def __init__(self, world: World, age: str, *, per_answer: int) -> None:
-        super().__init__(world, per_answer=per_answer)
+    def __init__(self, world: World, age: str, *, per_response: int) -> None:
+        super().__init__(world, per_response=per_response)
         self.age = age
         self.versions = AGES[age]
         # Without ids a topic that was recreated and has grown cannot be told from the old one.
@@ -83,19 +83,19 @@ class Cluster(SimulatedCluster):
             for log in topic.logs
         }
 
-    # --- answers ------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------
 
     def answers(self, node: int, data: bytes) -> list[bytes]:
         return [self.answer(node, data)]
 
     def answer(self, node: int, data: bytes) -> bytes:
-        """The answer to one request, with its frame and headers."""
+        """The response to one request, with its frame and headers."""
         correlation_id, frame = data[8:12], data[4:8] + bytes(4) + data[12:]
         key = int.from_bytes(data[4:6], "big")
         if key == API_VERSIONS:
-            return _framed(correlation_id, _versions_answer(self.age, frame))
+            return _framed(correlation_id, _versions_response(self.age, frame))
         request, version, asked = _asked(frame)
-        made = _ANSWERS[request](self, node, asked)
+        made = _RESPONSES[request](self, node, asked)
         return _framed(correlation_id, _headed(request, version, made))
 
     def on_metadata(self, node: int, asked: m.MetadataRequest) -> m.MetadataResponse:
@@ -220,7 +220,7 @@ class Cluster(SimulatedCluster):
         found = [e for e in log.entries if part.fetch_offset < e.until <= end]
         if log.is_slow_until_ms > self.world.now_ms:
             found = []
-        taken = found[: self.per_answer]
+        taken = found[: self.per_response]
         data = b"".join(entry.data for entry in taken)
         if len(found) > len(taken):
             data += found[len(taken)].data[:40]
@@ -320,18 +320,18 @@ def _asked(frame: bytes) -> tuple[type[Any], int, Any]:
 
 
 @lru_cache(MOST)
-def _headed(request: type[Any], version: int, answer: Any) -> bytes:
+def _headed(request: type[Any], version: int, response: Any) -> bytes:
     """What follows the correlation id."""
-    head = encode(ResponseHeader(correlation_id=0), header_of_answer(request, version))
-    return head[4:] + encode(answer, version)
+    head = encode(ResponseHeader(correlation_id=0), header_of_response(request, version))
+    return head[4:] + encode(response, version)
 
 
-def _framed(correlation_id: bytes, answer: bytes) -> bytes:
-    return (len(correlation_id) + len(answer)).to_bytes(4, "big") + correlation_id + answer
+def _framed(correlation_id: bytes, response: bytes) -> bytes:
+    return (len(correlation_id) + len(response)).to_bytes(4, "big") + correlation_id + response
 
 
 @lru_cache
-def _versions_answer(age: str, frame: bytes) -> bytes:
+def _versions_response(age: str, frame: bytes) -> bytes:
     """Versions that the broker does not know are answered in version 0."""
     versions = AGES[age]
     version = int.from_bytes(frame[2:4], "big")
@@ -340,8 +340,8 @@ def _versions_answer(age: str, frame: bytes) -> bytes:
         m.ApiVersion(api_key=key, min_version=spec_of(BY_KEY[key]).versions[0], max_version=highest)
         for key, highest in versions.items()
     )
-    answer = m.ApiVersionsResponse(error_code=code, api_keys=keys)
-    return _headed(m.ApiVersionsRequest, version, answer)
+    response = m.ApiVersionsResponse(error_code=code, api_keys=keys)
+    return _headed(m.ApiVersionsRequest, version, response)
 
 
 def _failed(number: int, code: int) -> m.FetchedPartitionData:
@@ -349,7 +349,7 @@ def _failed(number: int, code: int) -> m.FetchedPartitionData:
 
 
 def _limited(records: memoryview, size: int, is_first: bool) -> memoryview:
-    """An entry that does not fit is left out, unless it is the first of the whole answer; later
+    """An entry that does not fit is left out, unless it is the first of the whole response; later
     ones are cut anywhere."""
     whole = 12 + int.from_bytes(records[8:12], "big")
     if size < whole:
@@ -371,7 +371,7 @@ def _aborted(log: Log, first: int, until: int) -> tuple[m.AbortedTransaction, ..
     return tuple(found)
 
 
-_ANSWERS: dict[type[Any], Callable[[Cluster, int, Any], Any]] = {
+_RESPONSES: dict[type[Any], Callable[[Cluster, int, Any], Any]] = {
     m.MetadataRequest: Cluster.on_metadata,
     m.ListOffsetsRequest: Cluster.on_offsets,
     m.FetchRequest: Cluster.on_fetch,

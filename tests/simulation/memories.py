@@ -1,7 +1,7 @@
 """What a history computes again and again from equal values is remembered.
 
 Only functions without effects are, whose results nobody changes, so a run does what it would do
-without this. Answers that were refused are not remembered.
+without this. Responses that were refused are not remembered.
 """
 
 from __future__ import annotations

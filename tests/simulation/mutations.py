@@ -45,7 +45,7 @@ PLANS_AND_LEDGER = (
         Change("delta.ledger.ledger_table:Ledger._append", "return False", "return True"),
     ),
     Mutation(
-        "an entry whose answer was lost counts as another driver's",
+        "an entry whose response was lost counts as another driver's",
         Change(
             "delta.ledger.ledger_table:Ledger._append",
             "if any(key.path == files[0].path for key in self.events()):",
@@ -53,7 +53,7 @@ PLANS_AND_LEDGER = (
         ),
     ),
     Mutation(
-        "a compaction whose answer was lost is undone",
+        "a compaction whose response was lost is undone",
         Change(
             "delta.ledger.ledger_table:Ledger.compact",
             "if any(file.path == made.path for file in self._seen().snapshot.files()):",

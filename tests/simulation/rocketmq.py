@@ -1,6 +1,6 @@
 """A model of RocketMQ: two name servers, and a broker that has a master and a slave.
 
-Server 1 is the master, 2 the slave, 3 and 4 are the name servers. Answers have the codes and
+Server 1 is the master, 2 the slave, 3 and 4 are the name servers. Responses have the codes and
 remarks of a real broker (``PullMessageProcessor`` and ``DefaultMessageStore`` upstream).
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from tests.rocketmq_messages import PACKED, ZLIB, properties_of, stored
 from tests.simulation.clusters import SimulatedCluster, frames_in
 from tests.simulation.logs import Entry, Log, Topic
@@ -26,7 +26,7 @@ MASTER, SLAVE = 1, 2
 NAME_SERVERS = (3, 4)
 PORTS = {MASTER: 10911, SLAVE: 10911, 3: 9876, 4: 9876}
 EXAMINED = 4
-"""How many times the messages of an answer are examined by a pull with tags."""
+"""How many times the messages of a response are examined by a pull with tags."""
 SUCCESS, BUSY, UNSUPPORTED, NO_TOPIC, INVALID = 0, 2, 3, 17, 29
 NOT_FOUND, RETRY, MOVED = 19, 20, 21
 CODES = {
@@ -101,7 +101,7 @@ class _Found(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _Response:
     code: int
     remark: str = ""
     fields: Mapping[str, object] | None = None
@@ -109,7 +109,7 @@ class _Answer:
 
 
 class RocketmqCluster(SimulatedCluster):
-    """``per_answer``: messages in one answer to a pull."""
+    """``per_response``: messages in one response to a pull."""
 
     dialect = "rocketmq"
     servers = "b3:9876, b4:9876"
@@ -145,23 +145,25 @@ class RocketmqCluster(SimulatedCluster):
         if isinstance(log, Queue) and rng.random() < 0.5:
             log.known = (before, self.world.now_ms + rng.choice((500, 5_000)))
 
-    # --- answers ------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------
 
     def answers(self, node: int, data: bytes) -> list[bytes]:
         found = [self._answer(node, frame) for frame in frames_in(data)]
-        random.Random(self.world.steps).shuffle(found)  # answers may overtake each other
+        random.Random(self.world.steps).shuffle(found)  # responses may overtake each other
         return found
 
     def _answer(self, node: int, data: bytes) -> bytes:
         asked = read_frame(memoryview(data)[4:])
         kinds = _AT_NAME_SERVERS if node in NAME_SERVERS else _AT_BROKERS
-        answer = kinds.get(asked.code, _unsupported)(self, node, asked.fields)
-        fields = {name: str(value) for name, value in (answer.fields or {}).items()}
+        response = kinds.get(asked.code, _unsupported)(self, node, asked.fields)
+        fields = {name: str(value) for name, value in (response.fields or {}).items()}
         if self.world.seed % 2:
-            made = Frame(answer.code, asked.opaque, ANSWER, answer.remark, fields, answer.body)
+            made = Frame(
+                response.code, asked.opaque, RESPONSE, response.remark, fields, response.body
+            )
             whole = b"".join(map(bytes, write_frame(made)))
         else:
-            whole = _with_json_header(answer, asked.opaque, fields)
+            whole = _with_json_header(response, asked.opaque, fields)
         return struct.pack(">i", len(whole)) + whole
 
     # --- name servers ---------------------------------------------------------------------
@@ -172,22 +174,24 @@ class RocketmqCluster(SimulatedCluster):
         known = [each for each in (MASTER, SLAVE) if is_stale or not self.is_down(each)]
         return {str(each - 1): f"b{each}:{PORTS[each]}" for each in known}
 
-    def on_route(self, node: int, fields: Mapping[str, str]) -> _Answer:
+    def on_route(self, node: int, fields: Mapping[str, str]) -> _Response:
         topic, addresses = self.topics.get(fields["topic"]), self._addresses(node)
         if topic is None or not addresses:
-            return _Answer(NO_TOPIC, f"No topic route info in name server for the topic: {fields}")
+            return _Response(
+                NO_TOPIC, f"No topic route info in name server for the topic: {fields}"
+            )
         queue = {"brokerName": BROKER, "readQueueNums": len(topic.logs), "perm": 6}
         broker = {"cluster": "simulated", "brokerName": BROKER, "brokerAddrs": addresses}
-        return _Answer(SUCCESS, body=_json({"queueDatas": [queue], "brokerDatas": [broker]}))
+        return _Response(SUCCESS, body=_json({"queueDatas": [queue], "brokerDatas": [broker]}))
 
-    def on_brokers(self, node: int, fields: Mapping[str, str]) -> _Answer:
+    def on_brokers(self, node: int, fields: Mapping[str, str]) -> _Response:
         addresses = self._addresses(node)
         known = {BROKER: {"brokerName": BROKER, "brokerAddrs": addresses}} if addresses else {}
-        return _Answer(SUCCESS, body=_json({"brokerAddrTable": known}))
+        return _Response(SUCCESS, body=_json({"brokerAddrTable": known}))
 
-    def on_topics(self, node: int, fields: Mapping[str, str]) -> _Answer:
+    def on_topics(self, node: int, fields: Mapping[str, str]) -> _Response:
         names = list(self.topics) if self._addresses(node) else []
-        return _Answer(SUCCESS, body=_json({"topicList": names}))
+        return _Response(SUCCESS, body=_json({"topicList": names}))
 
     # --- brokers --------------------------------------------------------------------------
 
@@ -201,37 +205,39 @@ class RocketmqCluster(SimulatedCluster):
         """Only the slave lags."""
         return queue.high_watermark(self.world.now_ms) if node == SLAVE else queue.end
 
-    def on_max_offset(self, node: int, fields: Mapping[str, str]) -> _Answer:
+    def on_max_offset(self, node: int, fields: Mapping[str, str]) -> _Response:
         queue = self._queue(fields)
         return _offset(0 if queue is None else self._ends_at(node, queue))
 
-    def on_min_offset(self, node: int, fields: Mapping[str, str]) -> _Answer:
+    def on_min_offset(self, node: int, fields: Mapping[str, str]) -> _Response:
         queue = self._queue(fields)
         return _offset(0 if queue is None else queue.begins_at(self.world.now_ms))
 
-    def on_search(self, node: int, fields: Mapping[str, str]) -> _Answer:
+    def on_search(self, node: int, fields: Mapping[str, str]) -> _Response:
         queue, time_ms = self._queue(fields), int(fields["timestamp"])
         if queue is None:
             return _offset(0)
         found = [e.base for e in queue.entries if EPOCH_MS + e.time_ms >= time_ms]
         return _offset(found[0] if found else self._ends_at(node, queue))
 
-    def on_config(self, node: int, fields: Mapping[str, str]) -> _Answer:
+    def on_config(self, node: int, fields: Mapping[str, str]) -> _Response:
         topic = self.topics.get(fields["topic"])
         if topic is None:
-            return _Answer(NO_TOPIC, "No topic in this broker.")
+            return _Response(NO_TOPIC, "No topic in this broker.")
         attributes = {"cleanup.policy": "COMPACTION"} if topic.compacts else {}
-        return _Answer(SUCCESS, body=_json({"topicName": topic.name, "attributes": attributes}))
+        return _Response(SUCCESS, body=_json({"topicName": topic.name, "attributes": attributes}))
 
-    def on_pull(self, node: int, fields: Mapping[str, str]) -> _Answer:
+    def on_pull(self, node: int, fields: Mapping[str, str]) -> _Response:
         if fields["topic"] not in self.topics:
-            return _Answer(NO_TOPIC, f"topic[{fields['topic']}] not exist, apply first please!")
+            return _Response(NO_TOPIC, f"topic[{fields['topic']}] not exist, apply first please!")
         queue = self._queue(fields)
         if queue is None:
-            return _Answer(INVALID, "queueId[] is illegal")
+            return _Response(INVALID, "queueId[] is illegal")
         now = self.world.now_ms
         if queue.is_slow_until_ms > now:
-            return _Answer(BUSY, "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while")
+            return _Response(
+                BUSY, "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while"
+            )
         begin, end, at = (
             queue.begins_at(now),
             self._ends_at(node, queue),
@@ -245,7 +251,7 @@ class RocketmqCluster(SimulatedCluster):
             "maxOffset": end,
             "suggestWhichBrokerId": 0,
         }
-        return _Answer(CODES[found.status], found.status, said, found.body)
+        return _Response(CODES[found.status], found.status, said, found.body)
 
     def _found(
         self, queue: Queue, begin: int, end: int, at: int, fields: Mapping[str, str]
@@ -261,7 +267,7 @@ class RocketmqCluster(SimulatedCluster):
         there = [e for e in queue.entries if at <= e.base < end]
         if not there:
             return _Found("MESSAGE_WAS_REMOVING", end)
-        return self._matching(there, min(int(fields["maxMsgNums"]), self.per_answer, 32), fields)
+        return self._matching(there, min(int(fields["maxMsgNums"]), self.per_response, 32), fields)
 
     def _matching(self, there: Sequence[Entry], wanted: int, fields: Mapping[str, str]) -> _Found:
         by_tags = fields["subscription"] != "*"
@@ -276,12 +282,12 @@ class RocketmqCluster(SimulatedCluster):
         return _Found("FOUND" if taken else "NO_MATCHED_MESSAGE", until, b"".join(taken))
 
 
-def _offset(offset: int) -> _Answer:
-    return _Answer(SUCCESS, fields={"offset": offset})
+def _offset(offset: int) -> _Response:
+    return _Response(SUCCESS, fields={"offset": offset})
 
 
-def _unsupported(cluster: RocketmqCluster, node: int, fields: Mapping[str, str]) -> _Answer:
-    return _Answer(UNSUPPORTED, " request type not supported")
+def _unsupported(cluster: RocketmqCluster, node: int, fields: Mapping[str, str]) -> _Response:
+    return _Response(UNSUPPORTED, " request type not supported")
 
 
 def _json(value: object) -> bytes:
@@ -290,16 +296,16 @@ def _json(value: object) -> bytes:
     return text.replace('"0":', "0:").replace('"1":', "1:").encode()
 
 
-def _with_json_header(answer: _Answer, opaque: int, fields: Mapping[str, str]) -> bytes:
-    header: dict[str, object] = {"code": answer.code, "flag": ANSWER, "language": "JAVA"}
+def _with_json_header(response: _Response, opaque: int, fields: Mapping[str, str]) -> bytes:
+    header: dict[str, object] = {"code": response.code, "flag": RESPONSE, "language": "JAVA"}
     header |= {"opaque": opaque, "serializeTypeCurrentRPC": "JSON", "version": 477}
     header |= {"extFields": dict(fields)} if fields else {}
-    header |= {"remark": answer.remark} if answer.remark else {}
+    header |= {"remark": response.remark} if response.remark else {}
     text = json.dumps(header, separators=(",", ":")).encode()
-    return struct.pack(">I", len(text)) + text + answer.body
+    return struct.pack(">I", len(text)) + text + response.body
 
 
-_Handler = Callable[[RocketmqCluster, int, Mapping[str, str]], _Answer]
+_Handler = Callable[[RocketmqCluster, int, Mapping[str, str]], _Response]
 _AT_NAME_SERVERS: dict[int, _Handler] = {
     m.ROUTE: RocketmqCluster.on_route,
     m.ALL_BROKERS: RocketmqCluster.on_brokers,

@@ -142,7 +142,7 @@ def _setup(rng: random.Random) -> Setup:
         partitions=rng.choice((1, 1, 2, 3)),
         compacts=rng.random() < 0.3,
         transactions=rng.random() < 0.4,
-        per_answer=rng.choice((1, 2, 3, 100)),
+        per_response=rng.choice((1, 2, 3, 100)),
         is_local=rng.random() < 0.5,
         policy=tuple((kind, rng.choice(_actions(kind))) for kind in POLICIES),
         max_records=rng.choice((None, None, 5, 12)),

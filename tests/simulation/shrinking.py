@@ -56,7 +56,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         replace(setup, transactions=False),
         replace(setup, max_records=None),
         replace(setup, slice_bytes=100_000),
-        replace(setup, per_answer=100),
+        replace(setup, per_response=100),
         replace(setup, is_local=True),
         replace(setup, has_group=False),
     ):

@@ -232,7 +232,7 @@ def replace_rows(
     )
     world.log(f"replaced rows with {application} {sequence}")
     if found == "lost":
-        raise StorageFailed(f"could not replace rows of {path}", why="the answer was lost")
+        raise StorageFailed(f"could not replace rows of {path}", why="the response was lost")
 
 
 def _cut(

@@ -23,8 +23,8 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
 from rangeland.run import redrive
 from rangeland.schema_registry import executor_schemas
-from rangeland.schema_registry.registry_answers import SchemaAnswer, VersionAnswer
 from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_responses import SchemaResponse, VersionResponse
 from rangeland.schema_registry.unknown_ids import LATE_MS
 from tests.simulation.replaced import Stage, simulated
 from tests.simulation.typed_lake import Place, TypedLake, place_of
@@ -62,12 +62,12 @@ class Registry:
     def client(self, *about: object, **more: object) -> RegistryClient:
         return CopyClient(self)
 
-    def answer(self, version: int) -> VersionAnswer | None:
+    def answer(self, version: int) -> VersionResponse | None:
         if not 0 < version <= self.visible:
             return None
         text = json.dumps(self.versions[version - 1])
-        schema = SchemaAnswer(SchemaFormat.AVRO, text, ())
-        return VersionAnswer(FIRST_ID + version - 1, SubjectVersion(SUBJECT, version), schema)
+        schema = SchemaResponse(SchemaFormat.AVRO, text, ())
+        return VersionResponse(FIRST_ID + version - 1, SubjectVersion(SUBJECT, version), schema)
 
     def framed(self, version: int, value: dict[str, Any]) -> bytes:
         out = io.BytesIO()
@@ -81,7 +81,7 @@ class CopyClient(RegistryClient):
     def __init__(self, registry: Registry) -> None:
         self._copy = registry
 
-    def schema(self, schema_id: int) -> SchemaAnswer | None:
+    def schema(self, schema_id: int) -> SchemaResponse | None:
         found = self._copy.answer(schema_id - FIRST_ID + 1)
         return None if found is None else found.schema
 
@@ -89,7 +89,7 @@ class CopyClient(RegistryClient):
         found = self._copy.answer(schema_id - FIRST_ID + 1)
         return () if found is None else (found.at,)
 
-    def latest(self, subject: str) -> VersionAnswer | None:
+    def latest(self, subject: str) -> VersionResponse | None:
         return self._copy.answer(self._copy.visible) if subject == SUBJECT else None
 
 

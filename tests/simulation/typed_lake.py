@@ -47,9 +47,9 @@ class TypedLake:
         self.stage.store = self.store = MemoryStore(world, self.tables.logs)
         self.cluster: SimulatedCluster
         if self.dialect == Cluster.dialect:
-            self.cluster = Cluster(world, "4", per_answer=2)
+            self.cluster = Cluster(world, "4", per_response=2)
         else:
-            self.cluster = MODELS[self.dialect](world, per_answer=2)
+            self.cluster = MODELS[self.dialect](world, per_response=2)
         self.stage.cluster = self.cluster
         self.written: dict[Place, bytes] = {}
 

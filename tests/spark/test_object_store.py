@@ -346,8 +346,8 @@ def test_the_command_needs_nothing_but_sparks_own_settings_and_shows_no_secret(
         timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert (answer["state"], answer["landed"]) == ("landed", 9)
+    response = json.loads(done.stdout.splitlines()[-1])
+    assert (response["state"], response["landed"]) == ("landed", 9)
     stored = [s3.filesystem().open_input_file(key).read() for key in s3.keys_in(name)]
     assert len(stored) >= 5
     for secret in secrets_of(s3):

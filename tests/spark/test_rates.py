@@ -38,5 +38,5 @@ def test_the_tasks_of_a_run_share_the_rate_of_a_broker(
     limits = {"broker_bytes_per_second": 1_000_000}
     result = rangeland.land(job_of(kafka.bootstrap, table, topic, limits=limits), spark)
     assert (result.counts.landed, len(given)) == (3_000, 1)
-    # Three seconds' worth, less the last answer of each task.
+    # Three seconds' worth, less the last response of each task.
     assert result.seconds > 1.5

@@ -1,6 +1,6 @@
-"""Commits on S3 by its conditional writes: drivers that race, and answers that are lost.
+"""Commits on S3 by its conditional writes: drivers that race, and responses that are lost.
 
-A proxy loses the answers on purpose. A driver whose commit has an unknown end tries again, as a
+A proxy loses the responses on purpose. A driver whose commit has an unknown end tries again, as a
 run would; the log then says who has committed what."""
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ def who_committed(commit: Sequence[dict[str, Any]]) -> str:
     return str(info["engineInfo"]).rpartition("/")[2]
 
 
-# --- lost answers ------------------------------------------------------------------------------
+# --- lost responses ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", [Loss.UNHEARD, Loss.CUT, Loss.FAILED])
-def test_a_commit_whose_answer_is_lost_is_ones_own(
+def test_a_commit_whose_response_is_lost_is_ones_own(
     spark: Any, far: str, lossy: LossyS3, s3: S3Server, loss: Loss
 ) -> None:
     kernel = DeltaKernel(spark)
@@ -276,7 +276,7 @@ def races(
         found = Races()
         found.run(drivers, uri, count)
         for kernel in drivers.values():
-            kernel.settle()  # a checkpoint or checksum may fail, as its answer may be lost
+            kernel.settle()  # a checkpoint or checksum may fail, as its response may be lost
         proxy.share = 0.0
         log = entries(server, uri)
         assert len(log) == 1 + count
@@ -290,7 +290,7 @@ def races(
         return found, proxy
 
 
-def test_of_four_drivers_one_wins_whatever_answers_are_lost(
+def test_of_four_drivers_one_wins_whatever_responses_are_lost(
     spark: Any, s3: S3Server, bucket: Bucket
 ) -> None:
     found, proxy = races(spark, s3, bucket, 5, 11, HASTY)

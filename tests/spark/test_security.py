@@ -39,7 +39,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
 
 @pytest.fixture
 def called(spark: Any, capfd: pytest.CaptureFixture[str]) -> Called:
-    """Runs a command with ``--json``: exit code, the answer, and all that was printed."""
+    """Runs a command with ``--json``: exit code, the response, and all that was printed."""
 
     def call(*arguments: str) -> tuple[int, dict[str, Any], str]:
         capfd.readouterr()
@@ -118,16 +118,16 @@ def test_a_job_with_a_token_lands_and_says_what_is_wrong_without_it(
     program.write_text(f"print({token!r})")
     sasl = {"mechanism": "OAUTHBEARER", "token": {"command": [sys.executable, str(program)]}}
     path = written(tmp_path, str(secured.at("SASL")), "tokens", table, {"sasl": sasl})
-    code, answer, printed = called("run", path, "--debug")
+    code, response, printed = called("run", path, "--debug")
     assert code == 0
-    assert answer["landed"] == 2 * COUNT
+    assert response["landed"] == 2 * COUNT
     program.write_text(f"import sys; print({token!r}); sys.exit('no token: {token}')")
     produce(secured.bootstrap, "tokens", numbered(1), partition=0)
     monkeypatch.setattr(tokens, "_kept", {})
-    code, answer, failed = called("run", path, "--debug")
+    code, response, failed = called("run", path, "--debug")
     assert code == 78
-    assert answer["error"] == "JobFileError"
-    assert "source.security.sasl.token.command" in answer["message"]
+    assert response["error"] == "JobFileError"
+    assert "source.security.sasl.token.command" in response["message"]
     # Only the driver gets one from here: a task says what it lacks, and where.
     program = tmp_path / "another.py"
     sasl["token"] = {"command": [sys.executable, str(program)]}
@@ -136,8 +136,8 @@ def test_a_job_with_a_token_lands_and_says_what_is_wrong_without_it(
         f"import os, sys\nif os.getppid() != {os.getpid()}:\n    sys.exit('not here')\n"
         f"print({token!r})"
     )
-    code, answer, elsewhere = called("run", path, "--debug")
+    code, response, elsewhere = called("run", path, "--debug")
     assert code == 78
-    assert f"on {platform.node()}: not here" in answer["message"]
+    assert f"on {platform.node()}: not here" in response["message"]
     for text in (printed, failed, elsewhere, *all_that_is_kept(spark, table)):
         assert token not in text

@@ -1,4 +1,4 @@
-"""Logging in, as questions and answers, against the broker's side of SCRAM and of tokens."""
+"""Logging in, as requests and responses, against the broker's side of SCRAM and of tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rangeland.dialects.protocol_session import Credentials, Question, Unsupport
 from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
 
 USER, PASSWORD, TOKEN = "lander", "hunter2, of=lander", "abc.def.ghi"
-Answer = Callable[[bytes], m.SaslAuthenticateResponse]
+Response = Callable[[bytes], m.SaslAuthenticateResponse]
 
 
 def said(auth_bytes: bytes = b"", **more: Any) -> m.SaslAuthenticateResponse:
@@ -24,12 +24,12 @@ def said(auth_bytes: bytes = b"", **more: Any) -> m.SaslAuthenticateResponse:
 
 
 def converse(
-    talk: Generator[Question, Any, int | None], *answers: Any, is_old: bool = False
+    talk: Generator[Question, Any, int | None], *responses: Any, is_old: bool = False
 ) -> tuple[int | None, list[Any]]:
-    """Drives a login; an answer is a value, or a function of the token. An old broker knows no
+    """Drives a login; a response is a value, or a function of the token. An old broker knows no
     SaslAuthenticate. Gives what the login returned, and what it asked."""
     asked: list[Any] = []
-    waiting = list(answers)
+    waiting = list(responses)
     try:
         request = next(talk).request
         while True:
@@ -37,12 +37,12 @@ def converse(
                 unfit = UnsupportedRequest("no version is supported by both sides")
                 request = talk.throw(unfit).request
             asked.append(request)
-            answer = waiting.pop(0)
-            if isinstance(answer, Exception):
-                request = talk.throw(answer).request
+            response = waiting.pop(0)
+            if isinstance(response, Exception):
+                request = talk.throw(response).request
                 continue
-            answer = answer(request.auth_bytes) if callable(answer) else answer
-            request = talk.send(answer).request
+            response = response(request.auth_bytes) if callable(response) else response
+            request = talk.send(response).request
     except StopIteration as done:
         return done.value, asked
 
@@ -55,7 +55,7 @@ def scram_server(password: str = PASSWORD, mechanism: str = "SCRAM-SHA-256") -> 
     return made.make_server(lambda _: made.make_auth_info(password))
 
 
-def answering(server: Any) -> tuple[Answer, Answer]:
+def answering(server: Any) -> tuple[Response, Response]:
     def first(token: bytes) -> m.SaslAuthenticateResponse:
         server.set_client_first(token.decode())
         return said(server.get_server_first().encode())
@@ -121,8 +121,8 @@ def test_an_old_broker_that_closes_has_refused() -> None:
 
 
 def test_an_old_broker_that_is_silent_has_refused_nobody() -> None:
-    silent = Unreachable("no complete answer in 5 ms")
-    with pytest.raises(Unreachable, match="no complete answer"):
+    silent = Unreachable("no complete response in 5 ms")
+    with pytest.raises(Unreachable, match="no complete response"):
         converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, silent, is_old=True)
 
 

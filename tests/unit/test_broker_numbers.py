@@ -182,7 +182,7 @@ def test_no_broker_makes_us_wait_longer_than_a_slice_may_stand_still(throttle_ms
     loop = loop_of(slice_of(0))
     step = loop.next(0)
     assert isinstance(step, SendFetch)
-    loop.on_answer(B1, 10, throttle_ms, 0)
+    loop.on_response(B1, 10, throttle_ms, 0)
     loop.on_records(step.wants[0], 50)
     following = loop.next(1)
     assert isinstance(following, SendFetch) or following == WaitUntil(10_000)
@@ -191,16 +191,16 @@ def test_no_broker_makes_us_wait_longer_than_a_slice_may_stand_still(throttle_ms
 def test_a_broker_that_only_ever_holds_us_back_is_given_up() -> None:
     loop = loop_of(slice_of(0))
     with pytest.raises(Unreachable):
-        _hold_back(loop, answers=1_000)
+        _hold_back(loop, responses=1_000)
     assert 10 * 10_000 <= loop.now_ms <= 13 * 10_000
 
 
-def _hold_back(loop: FetchLoop, answers: int) -> None:
-    for _ in range(answers):
+def _hold_back(loop: FetchLoop, responses: int) -> None:
+    for _ in range(responses):
         step: Any = loop.next(loop.now_ms)
         while isinstance(step, WaitUntil):
             step = loop.next(step.at_ms)
-        loop.on_answer(B1, 0, 2**31 - 1, loop.now_ms)
+        loop.on_response(B1, 0, 2**31 - 1, loop.now_ms)
         loop.on_empty(step.wants[0], 100, throttled=True)
 
 

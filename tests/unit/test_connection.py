@@ -57,10 +57,10 @@ def peer(*replies: Reply) -> Iterator[Address]:
                     connection.settimeout(30)
                     if len(length) < 4:
                         return
-                    answer = reply(connection.recv(int.from_bytes(length, "big") & 0xFFFF))
-                    if answer is None:
+                    response = reply(connection.recv(int.from_bytes(length, "big") & 0xFFFF))
+                    if response is None:
                         return
-                    connection.sendall(answer)
+                    connection.sendall(response)
 
         def accept() -> None:
             count = 0
@@ -92,11 +92,11 @@ def key_of(request: bytes) -> int:
     return int.from_bytes(request[:2], "big")
 
 
-def versions_answer(request: bytes) -> bytes:
+def versions_response(request: bytes) -> bytes:
     ranges = tuple(m.ApiVersion(api_key=k, min_version=a, max_version=b) for k, a, b in VERSIONS)
     version = int.from_bytes(request[2:4], "big")
-    answer = m.ApiVersionsResponse(error_code=0, api_keys=ranges)
-    return framed(request[4:8] + encode(answer, version))
+    response = m.ApiVersionsResponse(error_code=0, api_keys=ranges)
+    return framed(request[4:8] + encode(response, version))
 
 
 def settings_of(address: Address, **more: object) -> ClusterSettings:
@@ -108,7 +108,7 @@ def young(then: Reply) -> Reply:
     """A broker that says which versions it takes, and answers all else with ``then``."""
 
     def reply(request: bytes) -> bytes | None:
-        return versions_answer(request) if key_of(request) == API_VERSIONS else then(request)
+        return versions_response(request) if key_of(request) == API_VERSIONS else then(request)
 
     return reply
 
@@ -143,10 +143,10 @@ def test_an_http_port_is_named_as_one() -> None:
     ):
         BrokerConnection(address, KAFKA, settings_of(address))
     assert caught.value.what == f"{address} is an HTTP port, not a broker"
-    assert caught.value.why == "it speaks HTTP: its answer begins with HTTP/"
+    assert caught.value.why == "it speaks HTTP: its response begins with HTTP/"
 
 
-def test_a_brokers_answer_above_the_limit_names_the_field_that_raises_it() -> None:
+def test_a_brokers_response_above_the_limit_names_the_field_that_raises_it() -> None:
     limit = 1 << 20
     with peer(young(length_of(limit + 1))) as address:
         connection = BrokerConnection(address, KAFKA, settings_of(address, max_answer_bytes=limit))
@@ -184,11 +184,11 @@ ALL_TOPICS = Question(m.MetadataRequest(topics=None), 0)
 
 def offering(code: int, then: Reply = closing) -> Reply:
     """A broker that answers a SASL handshake with this code, and all else with ``then``."""
-    answer = m.SaslHandshakeResponse(error_code=code, mechanisms=("SCRAM-SHA-512", "GSSAPI"))
+    response = m.SaslHandshakeResponse(error_code=code, mechanisms=("SCRAM-SHA-512", "GSSAPI"))
 
     def reply(request: bytes) -> bytes | None:
         if key_of(request) == HANDSHAKE:
-            return framed(request[4:8] + encode(answer, int.from_bytes(request[2:4], "big")))
+            return framed(request[4:8] + encode(response, int.from_bytes(request[2:4], "big")))
         return then(request)
 
     return young(reply)
@@ -272,8 +272,8 @@ def test_another_protocol_where_a_broker_has_answered_before_is_not_a_mistake_of
 def test_a_broker_that_fails_while_versions_are_negotiated_may_be_starting() -> None:
     def failing(request: bytes) -> bytes:
         version = int.from_bytes(request[2:4], "big")
-        answer = m.ApiVersionsResponse(error_code=-1, api_keys=())
-        return framed(request[4:8] + encode(answer, version))
+        response = m.ApiVersionsResponse(error_code=-1, api_keys=())
+        return framed(request[4:8] + encode(response, version))
 
     with (
         peer(failing) as address,
@@ -293,8 +293,8 @@ def test_a_broker_that_closes_once_and_then_fails_at_its_versions_may_be_startin
         if asked[-1] == FETCH:
             return framed(request[4:8] + encode(m.FetchResponse(responses=()), 0))
         version = int.from_bytes(request[2:4], "big")
-        answer = m.ApiVersionsResponse(error_code=56, api_keys=())
-        return framed(request[4:8] + encode(answer, version))
+        response = m.ApiVersionsResponse(error_code=56, api_keys=())
+        return framed(request[4:8] + encode(response, version))
 
     with (
         peer(failing) as address,
@@ -325,12 +325,12 @@ def test_a_topic_is_missing_only_where_a_broker_that_knows_its_cluster_says_so(
     brokers_named: tuple[m.MetadataBroker, ...], code: int, kind: type[RangelandError]
 ) -> None:
     topic = m.MetadataTopic(error_code=code, name="t", partitions=())
-    answer = m.MetadataResponse(brokers=brokers_named, topics=(topic,))
+    response = m.MetadataResponse(brokers=brokers_named, topics=(topic,))
 
     def metadata(request: bytes) -> bytes:
         version = int.from_bytes(request[2:4], "big")
-        assert version >= 9, "its answers' headers end with a tag section"
-        return framed(request[4:8] + b"\0" + encode(answer, version))
+        assert version >= 9, "its responses' headers end with a tag section"
+        return framed(request[4:8] + b"\0" + encode(response, version))
 
     with (
         peer(young(metadata)) as address,
@@ -346,7 +346,7 @@ def test_connections_that_are_closed_while_another_is_opened_stay_closed() -> No
     def slow(request: bytes) -> bytes:
         opening.set()
         closed.wait(5)
-        return versions_answer(request)
+        return versions_response(request)
 
     with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=5_000)) as brokers:
 
@@ -385,8 +385,8 @@ def test_a_broker_too_old_for_an_opening_is_spoken_to_without() -> None:
 
     with peer(old) as address:
         connection = BrokerConnection(address, KAFKA, settings_of(address))
-        answer = connection.call(Question(m.MetadataRequest(topics=None)))
-        assert answer == m.MetadataResponse(brokers=(), topics=())
+        response = connection.call(Question(m.MetadataRequest(topics=None)))
+        assert response == m.MetadataResponse(brokers=(), topics=())
         connection.close()
 
 
@@ -395,7 +395,7 @@ def test_a_young_broker_that_closes_once_is_not_taken_for_an_old_one() -> None:
 
     def grown(request: bytes) -> bytes | None:
         if key_of(request) == API_VERSIONS:
-            return versions_answer(request)
+            return versions_response(request)
         return empty_fetch(request)
 
     # The second connection is the TLS greeting.
@@ -422,7 +422,7 @@ def test_a_plain_broker_that_waits_for_more_of_a_greeting_is_reported_for_what_i
 
     def waits(request: bytes) -> bytes | None:
         if request[:2] == b"\x00\x12":
-            return versions_answer(request)
+            return versions_response(request)
         time.sleep(1.2)
         return None
 

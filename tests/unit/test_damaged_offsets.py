@@ -15,10 +15,10 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import OFFSET
-from rangeland.dialects.cluster_values import OffsetAnswer
+from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchAnswer, FetchedPartition
+from rangeland.dialects.fetch_values import FetchedPartition, FetchResult
 from rangeland.dialects.kafka.aborted_transactions import aborted_within
 from rangeland.dialects.kafka.entry_scan import next_offset
 from rangeland.dialects.protocol_session import Question
@@ -232,7 +232,7 @@ def taken(
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), readable_end)
-    return fetcher._answers.read(B1, ask.wants[0], part, False), edges, fetcher
+    return fetcher._responses.read(B1, ask.wants[0], part, False), edges, fetcher
 
 
 class _Dialect:
@@ -249,8 +249,8 @@ class _Dialect:
         self.isolations.append(isolation)
         return self.kafka.ask_offsets(leaders, when, isolation)
 
-    def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
-        return {P: OffsetAnswer(ErrorMeaning.OK, "", answers[0])}
+    def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
+        return {P: OffsetResult(ErrorMeaning.OK, "", responses[0])}
 
 
 def test_what_is_within_the_log_is_taken_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +328,7 @@ def test_without_receipts_only_what_is_skipped_goes_missing() -> None:
     assert strict.of(LossKind.CORRUPT, "t") is Action.FAIL
 
 
-# --- from one answer to the next ------------------------------------------------------------------
+# --- from one response to the next ----------------------------------------------------------------
 
 
 class Silent(Edges):
@@ -344,35 +344,35 @@ class Silent(Edges):
 
 
 class _SilentDialect(_Dialect):
-    def read_records(self, *_: Any) -> FetchAnswer:
-        return FetchAnswer(ErrorMeaning.OK, "", ())
+    def read_records(self, *_: Any) -> FetchResult:
+        return FetchResult(ErrorMeaning.OK, "", ())
 
 
-def read_through(action: Action, *answers: bytes, until: int = 12) -> list[SliceChunk]:
-    """As a task reads: each answer through the fetcher and the decoder."""
+def read_through(action: Action, *responses: bytes, until: int = 12) -> list[SliceChunk]:
+    """As a task reads: each response through the fetcher and the decoder."""
     piece = Slice(0, P, 0, until, leader=B1)
     settings = ClusterSettings("kafka", (B1,), policy=Policy(corrupt=action))
     brokers = cast(ConnectionPool, Silent())
     fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
     pieces: list[FetchedPiece] = []
-    for stored in answers:
+    for stored in responses:
         ask = fetcher._loop.next(0)
         assert isinstance(ask, SendFetch), ask
         part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(stored), 1 << 30)
-        taken_one = fetcher._answers.read(B1, ask.wants[0], part, False)
+        taken_one = fetcher._responses.read(B1, ask.wants[0], part, False)
         assert taken_one is not None
         pieces.append(replace(taken_one, is_doubtful=False))
     reader = _SliceReader(load_dialect("kafka"), settings)
     return list(reader.read(iter(pieces), [piece]))
 
 
-def test_a_batch_does_not_begin_before_the_end_of_the_answer_before() -> None:
+def test_a_batch_does_not_begin_before_the_end_of_the_response_before() -> None:
     """Base 11 stored as 10: its rows would hold the values of other offsets, and one be lost."""
-    answers = (four(0) + four(4)[:20], four(4) + encode(Batch(8, [Record(b"k", b"v")] * 3)))
+    responses = (four(0) + four(4)[:20], four(4) + encode(Batch(8, [Record(b"k", b"v")] * 3)))
     shifted = at(four(11), 10) + four(15)
     with pytest.raises(BadRecord, match="comes after offset 10, and says that it is at 10"):
-        read_through(Action.FAIL, *answers, shifted, until=19)
-    found = read_through(Action.SKIP, *answers, shifted, four(15), until=19)
+        read_through(Action.FAIL, *responses, shifted, until=19)
+    found = read_through(Action.SKIP, *responses, shifted, four(15), until=19)
     assert lost(found) == [(11, 15)]
     assert offsets(found) == [*range(11), *range(15, 19)]
 
@@ -387,7 +387,7 @@ def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(four(0) + four(4)), 8)
-    taken_one = fetcher._answers.read(B1, ask.wants[0], part, False)
+    taken_one = fetcher._responses.read(B1, ask.wants[0], part, False)
     assert taken_one is not None
     assert (taken_one.from_offset, taken_one.until_offset) == (2, 8)
 
@@ -481,8 +481,8 @@ def test_a_gap_of_a_cleaner_before_a_wrapper_is_not_damage(magic: int) -> None:
 
 
 class Rewritten(Log):
-    """Its leader restarts after the first answer with the beginning of its log only, and is written
-    to again. It has no epochs, and its address stays the same."""
+    """Its leader restarts after the first response with the beginning of its log only, and is
+    written to again. It has no epochs, and its address stays the same."""
 
     def __init__(self, before: Sequence[bytes], after: Sequence[bytes]) -> None:
         super().__init__(entries_of(before), joined=2)

@@ -1,6 +1,6 @@
 """The reference decoder says what the bytes say, and names every way they can be wrong.
 
-The kernel is held to the same answers here, case by case; `tests/property` does so for
+The kernel is held to the same responses here, case by case; `tests/property` does so for
 bytes nobody thought of."""
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchAnswer, FetchedPartition, PartitionFetch
+from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
 from rangeland.dialects.protocol_session import Question
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.survey.epoch_ends import with_epochs
@@ -36,12 +36,12 @@ class Old:
     def call_all(self, address: Address, questions: list[Question]) -> list[Any]:
         return [question.request for question in questions]
 
-    def read_records(self, answers: list[Any], asked: Any, isolation: Any) -> FetchAnswer:
-        ((wanted,),) = [answers]
+    def read_records(self, responses: list[Any], asked: Any, isolation: Any) -> FetchResult:
+        ((wanted,),) = [responses]
         parts = tuple(
             FetchedPartition(p, ErrorMeaning.OK, "", memoryview(bytes([at]))) for p, at in wanted
         )
-        return FetchAnswer(ErrorMeaning.OK, "", parts)
+        return FetchResult(ErrorMeaning.OK, "", parts)
 
     def epoch_of(self, records: memoryview) -> int:
         return records[0]

@@ -41,8 +41,8 @@ def test_kafka_s_brokers_are_named_by_their_proxies() -> None:
     talk = KafkaConversation(elsewhere)
     talk.on_request(bytes((0, 3, 0, 1, 0, 0, 0, 5)))
     broker = kafka.MetadataBroker(node_id=1, host="broker", port=9092)
-    answer = kafka.MetadataResponse(brokers=(broker,), topics=(), controller_id=1)
-    sent = talk.on_answer(b"\0\0\0\5" + encode(answer, 1))
+    response = kafka.MetadataResponse(brokers=(broker,), topics=(), controller_id=1)
+    sent = talk.on_response(b"\0\0\0\5" + encode(response, 1))
     moved = kafka.MetadataBroker(node_id=1, host="proxy", port=1)
     told = kafka.MetadataResponse(brokers=(moved,), topics=(), controller_id=1)
     assert sent.frame == b"\0\0\0\5" + encode(told, 1)
@@ -55,8 +55,8 @@ def test_kafka_s_fetch_fails_with_the_code_in_each_partition() -> None:
     part = kafka.FetchedPartitionData(
         partition_index=0, error_code=0, high_watermark=9, records=memoryview(b"records")
     )
-    answer = kafka.FetchResponse(responses=(kafka.FetchedTopic(topic="t", partitions=(part,)),))
-    failed = talk.on_answer(b"\0\0\0\6" + encode(answer, 4)).failed
+    response = kafka.FetchResponse(responses=(kafka.FetchedTopic(topic="t", partitions=(part,)),))
+    failed = talk.on_response(b"\0\0\0\6" + encode(response, 4)).failed
     assert failed is not None
     session = load_dialect("kafka").open_session("me")
     session.assume({1: (4, 4)})  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def test_jafka_s_fetch_fails_with_the_code_in_each_partition(count: int) -> None
     (question,) = dialect.ask_records(asked, TERMS)
     session, talk = dialect.open_session("me"), JafkaConversation(elsewhere)
     talk.on_request(session.encode(question.request)[1][4:])
-    failed = talk.on_answer(b"any").failed
+    failed = talk.on_response(b"any").failed
     assert failed is not None
     decoded = session.decode(memoryview(failed(-1)))
     assert decoded is not None
@@ -87,23 +87,23 @@ def test_jafka_s_fetch_fails_with_the_code_in_each_partition(count: int) -> None
     assert [part.code for part in found.parts] == ["UNKNOWN"] * count
     end = jafka.OffsetsRequest(topic="t", partition=0, time_ms=-1, max_count=1)
     talk.on_request(session.encode(end)[1][4:])
-    assert talk.on_answer(b"any").failed is None
+    assert talk.on_response(b"any").failed is None
 
 
 def test_rocketmq_s_brokers_are_named_by_their_proxies_and_pulls_fail() -> None:
     talk = RocketmqConversation(elsewhere)
     for opaque, code in ((1, rocketmq.ROUTE), (2, rocketmq.PULL)):
         talk.on_request(b"".join(write_frame(Frame(code, opaque))))
-    pulled = talk.on_answer(b"".join(write_frame(Frame(0, 2, flag=1, body=b"messages"))))
+    pulled = talk.on_response(b"".join(write_frame(Frame(0, 2, flag=1, body=b"messages"))))
     route = b'{"brokerAddrs":{0:"10.0.0.7:10911"}}'
-    told = talk.on_answer(b"".join(write_frame(Frame(0, 1, flag=1, body=route))))
+    told = talk.on_response(b"".join(write_frame(Frame(0, 1, flag=1, body=route))))
     assert bytes(read_frame(memoryview(told.frame)).body) == route.replace(
         b"10.0.0.7:10911", b"127.0.0.1:2"
     )
     assert told.failed is None
     assert pulled.failed is not None
     found = read_frame(memoryview(pulled.failed(2)))
-    assert (found.code, found.opaque, found.is_answer, bytes(found.body)) == (2, 2, True, b"")
+    assert (found.code, found.opaque, found.is_response, bytes(found.body)) == (2, 2, True, b"")
 
 
 def ask(proxy: Proxy) -> object:

@@ -1,4 +1,4 @@
-"""The fetch loop by scripted answers and a clock of integers: what it does next, and never."""
+"""The fetch loop by scripted responses and a clock of integers: what it does next, and never."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rangeland.fetch.fetch_steps import (
     SendLogRange,
     WaitUntil,
 )
-from rangeland.fetch.slice_state import ANSWERS_TO_GROW, Phase
+from rangeland.fetch.slice_state import RESPONSES_TO_GROW, Phase
 from rangeland.fetch.slice_transitions import SliceEvent, move_on
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, LossKind, Policy
@@ -54,7 +54,7 @@ def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
 
 
 def measure(loop: FetchLoop, now_ms: int, start: int, end: int) -> None:
-    """One out-of-range answer, and the log range that is asked for because of it."""
+    """One out-of-range response, and the log range that is asked for because of it."""
     loop.on_error(ask(loop, now_ms).wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     step = loop.next(now_ms)
     assert isinstance(step, SendLogRange), step
@@ -350,10 +350,10 @@ def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() 
 
 
 def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
-    """A large answer over a slow network may never come in time."""
+    """A large response over a slow network may never come in time."""
     loop = loop_of(piece(0, P0), piece(1, P1))
     before = ask(loop).wants[0].max_bytes
-    loop.on_lost(ask(loop).leader, "no complete answer in 30000 ms", is_slow=True)
+    loop.on_lost(ask(loop).leader, "no complete response in 30000 ms", is_slow=True)
     loop.next(0)
     loop.on_leaders({p: Leader(B2) for p in (P0, P1)})
     (want,) = ask(loop, 0).wants
@@ -366,12 +366,12 @@ def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
     assert loop.states[other.index].fetch_bytes == loop.limits.smallest_fetch_bytes
 
 
-def test_the_size_grows_back_after_answers_in_time_and_later_after_each_slow_one() -> None:
+def test_the_size_grows_back_after_responses_in_time_and_later_after_each_slow_one() -> None:
     loop = loop_of(piece(0, P0, 0, 10_000))
     state = loop.states[0]
     before = state.fetch_bytes
 
-    def answers_until_it_grows() -> int:
+    def responses_until_it_grows() -> int:
         size, count = state.fetch_bytes, 0
         while state.fetch_bytes == size:
             (want,) = ask(loop, 0).wants
@@ -381,10 +381,10 @@ def test_the_size_grows_back_after_answers_in_time_and_later_after_each_slow_one
         return count
 
     state.ask_for_less(loop.limits)
-    assert answers_until_it_grows() == 2 * ANSWERS_TO_GROW
+    assert responses_until_it_grows() == 2 * RESPONSES_TO_GROW
     state.ask_for_less(loop.limits)
     state.ask_for_less(loop.limits)
-    assert [answers_until_it_grows(), answers_until_it_grows()] == [8 * ANSWERS_TO_GROW] * 2
+    assert [responses_until_it_grows(), responses_until_it_grows()] == [8 * RESPONSES_TO_GROW] * 2
     (want,) = ask(loop, 0).wants
     loop.on_records(want, want.offset + 1)
     assert state.fetch_bytes == before, "it never exceeds what it was"
@@ -422,7 +422,7 @@ def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
 
 
 def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) -> None:
-    """So many answers without records, and however often the loop measures between them."""
+    """So many responses without records, and however often the loop measures between them."""
     now = loop.now_ms
     while count:
         step = loop.next(now)
@@ -441,7 +441,7 @@ def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) 
 
 
 @pytest.mark.parametrize("throttled", [False, True])
-def test_empty_answers_prove_nothing_however_many_there_are(throttled: bool) -> None:
+def test_empty_responses_prove_nothing_however_many_there_are(throttled: bool) -> None:
     loop = loop_of(piece(0, P0), missing=Action.SKIP, truncated=Action.SKIP)
     with pytest.raises(Unreachable, match=r"answered without records, though .* up to 100"):
         _empties(loop, 100, throttled, 1_000)
@@ -610,7 +610,7 @@ def test_a_slow_writer_is_not_held_against_the_brokers() -> None:
     assert {w.index for w in ask(loop, later).wants} == {0, 1}
 
 
-def test_a_stale_answer_is_our_bug() -> None:
+def test_a_stale_response_is_our_bug() -> None:
     loop = loop_of(piece(0, P0))
     want = ask(loop).wants[0]
     loop.on_records(want, 10)
@@ -622,7 +622,7 @@ def test_a_stale_answer_is_our_bug() -> None:
         lambda: loop.on_log_range(want, 0, 5),
         lambda: loop.on_log_range(replace(want, offset=10), 50, 90),
     ):
-        with pytest.raises(Bug, match="an answer for offset"):
+        with pytest.raises(Bug, match="a response for offset"):
             report()
     assert loop.states[0].position == 10
 
@@ -718,7 +718,7 @@ def test_what_would_be_refused_again_is_not_tried_again(meaning: ErrorMeaning) -
 
 
 def denied(policy: Policy) -> tuple[FetchLoop, int]:
-    """A loop whose partition the cluster denies in every answer, and when it ended."""
+    """A loop whose partition the cluster denies in every response, and when it ended."""
     piece = Slice(0, Partition("t", 0), 0, 10)
     loop = FetchLoop([piece], FetchLimits(no_progress_ms=1_000), policy, 0)
     now, step = 0, loop.next(0)
@@ -797,7 +797,7 @@ def test_where_only_the_leader_is_to_be_read_metadata_must_name_it() -> None:
     assert loop.next(0) == FindLeaders((P0,), ())
 
 
-def test_an_answer_that_a_phase_does_not_expect_is_a_bug() -> None:
+def test_a_response_that_a_phase_does_not_expect_is_a_bug() -> None:
     state = loop_of(piece(0, P0)).states[0]
     with pytest.raises(Bug, match="IN_RANGE happened while the slice is reading"):
         move_on(state, SliceEvent.IN_RANGE, "", 0, PATIENCE)
@@ -812,7 +812,7 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
     loop.next(10_000)
     loop.on_leaders(lead(B2))
     measure(loop, 10_000, 50, 100)
-    loop.on_answer(B2, 0, 300, 10_001)
+    loop.on_response(B2, 0, 300, 10_001)
     assert caplog.messages == [
         "Retrying in 100 ms: b1:1 answered KAFKA_STORAGE_ERROR at offset 7",
         "Left the leader b1:1: reset by peer",

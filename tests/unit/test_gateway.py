@@ -179,7 +179,7 @@ def test_what_py4j_logs_of_a_jvm_that_is_being_ended_is_dropped(
 ) -> None:
     def log(path: str) -> int:
         before = len(caplog.records)
-        record = logging.LogRecord("root", logging.ERROR, path, 1, "no answer", (), None)
+        record = logging.LogRecord("root", logging.ERROR, path, 1, "no response", (), None)
         logging.getLogger().handle(record)
         return len(caplog.records) - before
 

@@ -261,8 +261,10 @@ def test_epochs_that_a_broker_does_not_tell_are_left_out() -> None:
         m.EpochEnd(error_code=code, partition=number, leader_epoch=1, end_offset=end)
         for number, (code, end) in enumerate([(0, 7), (0, -1), (74, -1), (0, 0)])
     )
-    answer = m.OffsetForLeaderEpochResponse(topics=(m.EpochEndTopic(topic="t", partitions=parts),))
-    assert read_epochs([answer]) == {P: 7, Partition("t", 3): 0}
+    response = m.OffsetForLeaderEpochResponse(
+        topics=(m.EpochEndTopic(topic="t", partitions=parts),)
+    )
+    assert read_epochs([response]) == {P: 7, Partition("t", 3): 0}
 
 
 @pytest.mark.parametrize(

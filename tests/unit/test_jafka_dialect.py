@@ -1,4 +1,4 @@
-"""Jafka's questions and answers, without a broker: sessions, searches, offsets, records."""
+"""Jafka's requests and responses, without a broker: sessions, searches, offsets, records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_nothing_is_said_before_the_first_request() -> None:
         session.negotiated(NOTHING)
 
 
-def test_answers_belong_to_requests_in_their_order() -> None:
+def test_responses_belong_to_requests_in_their_order() -> None:
     session = jafka.open_session("c")
     requests = [m.FetchRequest(topic=t, partition=0, offset=0, max_bytes=9) for t in "ab"]
     ids = [session.encode(request)[0] for request in requests]
@@ -57,7 +57,7 @@ def test_answers_belong_to_requests_in_their_order() -> None:
     ]
 
 
-def test_a_produce_waits_for_no_answer() -> None:
+def test_a_produce_waits_for_no_response() -> None:
     session = jafka.open_session("c")
     session.encode(m.ProduceRequest(topic="t", partition=0, messages=memoryview(entry(b"v"))))
     assert session.unanswered == 0
@@ -65,7 +65,7 @@ def test_a_produce_waits_for_no_answer() -> None:
         session.decode(memoryview(b"\0\0"))
 
 
-def test_an_answer_that_cannot_be_read_says_which_it_was() -> None:
+def test_a_response_that_cannot_be_read_says_which_it_was() -> None:
     session = jafka.open_session("c")
     session.encode(m.FetchRequest(topic="t", partition=0, offset=0, max_bytes=9))
     with pytest.raises(RemoteProtocolError, match="FetchResponse") as caught:
@@ -135,10 +135,10 @@ def look(search: Search, brokers: Mapping[Address, Broker]) -> ClusterView:
         while True:
             (address,) = asking.seeds
             broker = brokers.get(address)
-            answers: list[Any] | NoReply = NoReply({address: "refused"})
+            responses: list[Any] | NoReply = NoReply({address: "refused"})
             if broker is not None:
-                answers = [broker.answer(question.request) for question in asking.questions]
-            asking = search.send(answers)
+                responses = [broker.answer(question.request) for question in asking.questions]
+            asking = search.send(responses)
     except StopIteration as done:
         view: ClusterView = done.value
         return view
@@ -234,7 +234,7 @@ def test_a_pattern_needs_the_registry() -> None:
 # --- offsets ----------------------------------------------------------------------------
 
 
-def answers_to(questions: Sequence[Question], listed: Mapping[int, tuple[int, ...]]) -> list[Any]:
+def responses_to(questions: Sequence[Question], listed: Mapping[int, tuple[int, ...]]) -> list[Any]:
     """What a broker answers, by the time that is asked for."""
     return [
         m.OffsetsResponse(q.request, 0, listed.get(q.request.time_ms, ())[: q.request.max_count])
@@ -260,30 +260,30 @@ def test_offsets_are_read_with_their_borders(
     when: Earliest | Latest | AtTime, offset: int, is_exact: bool, borders: tuple[int, ...]
 ) -> None:
     questions = jafka.ask_offsets({P: Leader(ONE)}, when, COMMITTED)
-    (found,) = jafka.read_offsets(answers_to(questions, LISTED)).items()
+    (found,) = jafka.read_offsets(responses_to(questions, LISTED)).items()
     assert found[0] == P
-    answer = found[1]
-    assert (answer.offset, answer.is_exact, answer.borders) == (offset, is_exact, borders)
+    response = found[1]
+    assert (response.offset, response.is_exact, response.borders) == (offset, is_exact, borders)
 
 
 @pytest.mark.parametrize("when", [Earliest(), Latest(), AtTime(77)])
 def test_a_partition_without_a_log_begins_and_ends_at_0(when: Earliest | Latest | AtTime) -> None:
     questions = jafka.ask_offsets({P: Leader(ONE)}, when, COMMITTED)
-    answer = jafka.read_offsets(answers_to(questions, {}))[P]
-    assert (answer.meaning, answer.offset) == (ErrorMeaning.OK, 0)
+    response = jafka.read_offsets(responses_to(questions, {}))[P]
+    assert (response.meaning, response.offset) == (ErrorMeaning.OK, 0)
 
 
 def test_partitions_of_two_brokers_are_distinguished() -> None:
     other = Partition("t", 0, "2")
     leaders = {P: Leader(ONE), other: Leader(TWO)}
     questions = jafka.ask_offsets(leaders, Latest(), COMMITTED)
-    assert set(jafka.read_offsets(answers_to(questions, LISTED))) == {P, other}
+    assert set(jafka.read_offsets(responses_to(questions, LISTED))) == {P, other}
 
 
 def test_an_error_leaves_no_offset() -> None:
     (question,) = jafka.ask_offsets({P: Leader(ONE)}, Latest(), COMMITTED)
-    answer = jafka.read_offsets([m.OffsetsResponse(question.request, -1, ())])[P]
-    assert (answer.meaning, answer.offset) == (ErrorMeaning.UNKNOWN, None)
+    response = jafka.read_offsets([m.OffsetsResponse(question.request, -1, ())])[P]
+    assert (response.meaning, response.offset) == (ErrorMeaning.UNKNOWN, None)
 
 
 def test_sizes_are_not_asked_for() -> None:
@@ -301,10 +301,10 @@ def test_one_slice_is_a_fetch_and_more_are_a_multi_fetch() -> None:
     )
     assert jafka.ask_records(asked[:1], TERMS)[0].request == parts[0]
     assert jafka.ask_records(asked, TERMS)[0].request == m.MultiFetchRequest(parts)
-    answer = m.MultiFetchResponse(
+    response = m.MultiFetchResponse(
         0, (m.FetchResponse(parts[0], 0, NOTHING), m.FetchResponse(parts[1], 1, NOTHING))
     )
-    read = jafka.read_records([answer], asked, COMMITTED)
+    read = jafka.read_records([response], asked, COMMITTED)
     assert read.meaning is ErrorMeaning.OK
     assert [(p.partition, p.meaning) for p in read.parts] == [
         (asked[0].partition, ErrorMeaning.OK),

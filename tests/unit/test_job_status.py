@@ -18,7 +18,7 @@ from tests.unit.test_landing_target import (
     land_until_30,
     plan,
 )
-from tests.unit.test_ledger_lost_answers import Version
+from tests.unit.test_ledger_lost_responses import Version
 
 drivers, lake = test_landing_target.drivers, test_landing_target.lake
 

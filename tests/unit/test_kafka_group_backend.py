@@ -112,7 +112,7 @@ def test_offsets_that_a_transaction_holds_are_waited_for() -> None:
     assert all(request.require_stable for request in edge.requests(m.OffsetFetchRequest))
 
 
-def test_a_partition_that_the_answer_leaves_out_has_no_offset() -> None:
+def test_a_partition_that_the_response_leaves_out_has_no_offset() -> None:
     _, backend = a_backend(found(), fetched(3))
     assert backend.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
 

@@ -1,4 +1,4 @@
-"""A Fetch answer that names the new leader, with its address and epoch (KIP-951)."""
+"""A Fetch response that names the new leader, with its address and epoch (KIP-951)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_the_new_leader_is_read_where_its_address_and_epoch_are_known(
     part = m.FetchedPartitionData(
         partition_index=0, error_code=6, high_watermark=-1, current_leader=named
     )
-    answer = m.FetchResponse(
+    response = m.FetchResponse(
         responses=(m.FetchedTopic(topic="t", partitions=(part,)),), node_endpoints=endpoints
     )
-    (read,) = read_records([answer], [], Isolation.READ_COMMITTED).parts
+    (read,) = read_records([response], [], Isolation.READ_COMMITTED).parts
     assert (read.meaning, read.leader_hint) == (ErrorMeaning.FIND_LEADER, hint)

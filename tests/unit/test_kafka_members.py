@@ -1,4 +1,4 @@
-"""One member's life: every answer of a coordinator, and what follows from it."""
+"""One member's life: every response of a coordinator, and what follows from it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OVER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
 
 
 def a_join(*script: tuple[type[Any], Any], joining: JoinRequest = JOINING) -> Any:
-    """The edge, and what comes of a join into an empty group with these answers."""
+    """The edge, and what comes of a join into an empty group with these responses."""
     edge = ScriptedEdge([found(), described(state="Empty"), *script])
     return edge, open_backend(edge).join(joining)
 
@@ -94,9 +94,9 @@ def test_a_leader_sends_the_assignment_of_all() -> None:
 
 
 def test_a_leader_that_may_not_change_the_assignment_sends_nothing() -> None:
-    kind, answer = joined(leader="me", members={"me": OURS})
+    kind, response = joined(leader="me", members={"me": OURS})
     kept = m.JoinGroupResponse(
-        error_code=0, leader="me", member_id="me", members=answer.members, skip_assignment=True
+        error_code=0, leader="me", member_id="me", members=response.members, skip_assignment=True
     )
     edge, _ = a_join((kind, kept), synced(TWO))
     assert edge.requests(m.SyncGroupRequest)[0].assignments == ()

@@ -1,4 +1,4 @@
-"""One connection: versions are negotiated, answers are matched, nothing else is believed."""
+"""One connection: versions are negotiated, responses are matched, nothing else is believed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rangeland.wire.encoding import decode, decode_from, encode
 FOUR_ONE = {0: (0, 13), 1: (4, 18), 2: (1, 10), 3: (0, 13), 18: (0, 4)}
 
 
-def versions_answer(
+def versions_response(
     correlation_id: int, version: int, ranges: dict[int, tuple[int, int]], error_code: int = 0
 ) -> memoryview:
     keys = tuple(
@@ -56,7 +56,7 @@ def sent(data: bytes | None) -> tuple[RequestHeader, Any]:
 def ready(ranges: dict[int, tuple[int, int]] | None = None) -> KafkaSession:
     session = KafkaSession("reader")
     session.open()
-    assert session.negotiated(versions_answer(0, 3, ranges or FOUR_ONE)) is None
+    assert session.negotiated(versions_response(0, 3, ranges or FOUR_ONE)) is None
     return session
 
 
@@ -66,7 +66,7 @@ def test_the_first_frame_asks_for_versions_with_a_name() -> None:
     assert request.client_software_name == "rangeland"
 
 
-def test_the_answer_to_versions_has_the_old_header_though_it_is_flexible() -> None:
+def test_the_response_to_versions_has_the_old_header_though_it_is_flexible() -> None:
     assert response_header_version(ApiVersionsRequest, 3) == 0
     assert request_header_version(ApiVersionsRequest, 3) == 2
     assert ready().versions == FOUR_ONE
@@ -83,10 +83,10 @@ def test_flexible_messages_have_flexible_headers() -> None:
 def test_a_broker_that_refuses_version_3_is_asked_again_in_version_0() -> None:
     session = KafkaSession("reader")
     session.open()
-    again = session.negotiated(versions_answer(0, 0, {}, error_code=35))
+    again = session.negotiated(versions_response(0, 0, {}, error_code=35))
     header, _ = sent(again)
     assert (header.api_version, header.correlation_id) == (0, 1)
-    assert session.negotiated(versions_answer(1, 0, {1: (0, 5)})) is None
+    assert session.negotiated(versions_response(1, 0, {1: (0, 5)})) is None
     assert session.versions == {1: (0, 5)}
     assert session.unanswered == 0
 
@@ -94,25 +94,25 @@ def test_a_broker_that_refuses_version_3_is_asked_again_in_version_0() -> None:
 def test_a_broker_that_lists_what_it_has_is_asked_in_its_highest() -> None:
     session = KafkaSession("reader")
     session.open()
-    header, _ = sent(session.negotiated(versions_answer(0, 0, {18: (0, 2)}, error_code=35)))
+    header, _ = sent(session.negotiated(versions_response(0, 0, {18: (0, 2)}, error_code=35)))
     assert header.api_version == 2
 
 
 def test_a_broker_that_refuses_every_version_is_given_up_after_three_questions() -> None:
     session = KafkaSession("reader")
     session.open()
-    again = session.negotiated(versions_answer(0, 0, {18: (0, 9)}, error_code=35))
+    again = session.negotiated(versions_response(0, 0, {18: (0, 9)}, error_code=35))
     assert sent(again)[0].api_version == 2
-    assert sent(session.negotiated(versions_answer(1, 0, {}, error_code=35)))[0].api_version == 0
+    assert sent(session.negotiated(versions_response(1, 0, {}, error_code=35)))[0].api_version == 0
     with pytest.raises(RemoteProtocolError, match="UNSUPPORTED_VERSION"):
-        session.negotiated(versions_answer(2, 0, {}, error_code=35))
+        session.negotiated(versions_response(2, 0, {}, error_code=35))
 
 
 def test_any_other_error_ends_the_negotiation() -> None:
     session = KafkaSession("reader")
     session.open()
     with pytest.raises(RemoteProtocolError, match=r"ILLEGAL_SASL_STATE \(34\)"):
-        session.negotiated(versions_answer(0, 3, {}, error_code=34))
+        session.negotiated(versions_response(0, 3, {}, error_code=34))
 
 
 def test_the_lower_of_the_two_maxima_is_chosen() -> None:
@@ -161,7 +161,7 @@ def test_the_oldest_brokers_are_asked_in_version_0() -> None:
         assert session.choose(request) == 0
 
 
-def test_answers_are_matched_by_id_in_any_order() -> None:
+def test_responses_are_matched_by_id_in_any_order() -> None:
     session = ready()
     metadata_id, data = session.encode(MetadataRequest())
     offsets_id, _ = session.encode(ListOffsetsRequest(topics=()), max_version=5)
@@ -175,11 +175,11 @@ def test_answers_are_matched_by_id_in_any_order() -> None:
     assert session.unanswered == 0
 
 
-def test_an_answer_that_nobody_waits_for_is_refused() -> None:
+def test_a_response_that_nobody_waits_for_is_refused() -> None:
     session = ready()
     correlation_id, _ = session.encode(MetadataRequest(), max_version=1)
-    answer = encode(MetadataResponse(brokers=(), topics=()), 1)
-    frame = memoryview(encode(ResponseHeader(correlation_id=correlation_id), 0) + answer)
+    response = encode(MetadataResponse(brokers=(), topics=()), 1)
+    frame = memoryview(encode(ResponseHeader(correlation_id=correlation_id), 0) + response)
     session.decode(frame)
     for again in (frame, memoryview(encode(ResponseHeader(correlation_id=99), 0))):
         with pytest.raises(RemoteProtocolError, match="no request: its correlation id is"):
@@ -189,8 +189,8 @@ def test_an_answer_that_nobody_waits_for_is_refused() -> None:
 def test_an_answer_with_bytes_too_many_is_refused_and_stays_unanswered() -> None:
     session = ready()
     correlation_id, _ = session.encode(MetadataRequest(), max_version=1)
-    answer = encode(MetadataResponse(brokers=(), topics=()), 1) + b"x"
-    frame = encode(ResponseHeader(correlation_id=correlation_id), 0) + answer
+    response = encode(MetadataResponse(brokers=(), topics=()), 1) + b"x"
+    frame = encode(ResponseHeader(correlation_id=correlation_id), 0) + response
     with pytest.raises(RemoteProtocolError, match="left over") as caught:
         session.decode(memoryview(frame))
     assert caught.value.facts["offset"] == len(frame) - 1

@@ -1,4 +1,4 @@
-"""Logins with Kerberos and with delegation tokens, as questions and answers."""
+"""Logins with Kerberos and with delegation tokens, as requests and responses."""
 
 from __future__ import annotations
 

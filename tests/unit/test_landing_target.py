@@ -30,7 +30,7 @@ from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.spark.constraint_query import ConstraintViolation
-from tests.unit.test_ledger_lost_answers import TableInMemory, Version
+from tests.unit.test_ledger_lost_responses import TableInMemory, Version
 
 P0 = Partition("orders", 0)
 APP = "rangeland/orders"

@@ -26,7 +26,7 @@ from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
-from tests.unit.test_ledger_lost_answers import P0, TableInMemory, ledger_of, plan
+from tests.unit.test_ledger_lost_responses import P0, TableInMemory, ledger_of, plan
 
 APP = "rangeland/a"
 

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import OffsetAnswer
+from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
@@ -20,7 +20,7 @@ from rangeland.survey.legacy_times import corrected_times
 
 B1 = Address("b1", 9092)
 P = Partition("t", 0)
-NOTHING = OffsetAnswer(ErrorMeaning.OK, "", None)
+NOTHING = OffsetResult(ErrorMeaning.OK, "", None)
 END = 400
 
 
@@ -68,16 +68,18 @@ class Broker:
         return m.FetchResponse(responses=(m.FetchedTopic(topic="t", partitions=(part,)),))
 
 
-def told(broker: Broker, time_ms: int, answer: OffsetAnswer = NOTHING) -> OffsetAnswer:
+def told(broker: Broker, time_ms: int, response: OffsetResult = NOTHING) -> OffsetResult:
     leaders = {P: Leader(B1)}
-    found = corrected_times(cast(ConnectionPool, broker), B1, leaders, AtTime(time_ms), {P: answer})
-    return found.get(P, answer)
+    found = corrected_times(
+        cast(ConnectionPool, broker), B1, leaders, AtTime(time_ms), {P: response}
+    )
+    return found.get(P, response)
 
 
 def test_a_segment_without_times_hides_no_later_ones() -> None:
     broker = Broker((0, 100, 0), (100, 500, 0), (200, 600, 2), (300, 700, 2))
-    assert told(broker, 450) == OffsetAnswer(ErrorMeaning.OK, "NONE", 0, is_exact=False)
-    assert told(broker, 500) == OffsetAnswer(ErrorMeaning.OK, "NONE", 0, is_exact=False)
+    assert told(broker, 450) == OffsetResult(ErrorMeaning.OK, "NONE", 0, is_exact=False)
+    assert told(broker, 500) == OffsetResult(ErrorMeaning.OK, "NONE", 0, is_exact=False)
     assert broker.fetched == [100, 100], "the first that was written to since"
 
 
@@ -103,7 +105,7 @@ def test_an_ordinary_log_stays_exact(
 
 
 def test_what_was_found_is_not_doubted_and_new_brokers_cannot_be() -> None:
-    known = OffsetAnswer(ErrorMeaning.OK, "", 7)
+    known = OffsetResult(ErrorMeaning.OK, "", 7)
     hiding = ((0, 100, 0), (100, 500, 0), (200, 600, 2))
     assert told(Broker(*hiding), 450, known) is known
     assert told(Broker(*hiding, no_oldest=True), 450) is NOTHING

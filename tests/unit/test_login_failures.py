@@ -92,7 +92,7 @@ def test_an_old_broker_that_is_silent_is_lost_and_the_next_one_asked() -> None:
 
     with peer(broker_of(BARE, silent)) as address:
         settings = settings_of(address, sasl=PLAIN, request_ms=1_000)
-        with pytest.raises(ConnectionLost, match="no complete answer"):
+        with pytest.raises(ConnectionLost, match="no complete response"):
             BrokerConnection(address, KAFKA, settings)
 
 
@@ -197,10 +197,10 @@ def speaking_tls(authority: Authority, reply: Reply) -> Iterator[tuple[Address, 
                 until_done(tls.do_handshake)
                 while True:
                     request = until_done(lambda: tls.read(1 << 16))
-                    answer = reply(request[4:])
-                    if answer is None:
+                    response = reply(request[4:])
+                    if response is None:
                         break
-                    tls.write(answer)
+                    tls.write(response)
                     flush()
                 # A record that is not what it claims to be: OpenSSL answers with an alert.
                 incoming.write(b"\x17\x03\x03\x00\x20" + b"\0" * 32)

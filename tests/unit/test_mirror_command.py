@@ -44,7 +44,7 @@ def drawn(*pictures: RenderableType) -> str:
     return stream.getvalue()
 
 
-def test_the_answer_has_what_the_group_had_and_has() -> None:
+def test_the_response_has_what_the_group_had_and_has() -> None:
     document = json.loads(json.dumps(RESULT.to_json()))
     assert (document["group"], document["state"]) == ("g", "mirrored")
     assert document["partitions"][0] == {

@@ -79,9 +79,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
 
 
 class Asked(ConnectionPool):
-    """Brokers that say what ``answer`` is, or raise it."""
+    """Brokers that say what ``response`` is, or raise it."""
 
-    answer: Any = "delete"
+    response: Any = "delete"
 
     def __init__(self, settings: ClusterSettings, found: list[Address]) -> None:
         super().__init__(settings)
@@ -89,10 +89,12 @@ class Asked(ConnectionPool):
 
     def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         self.found.append(address)
-        answer = type(self).answer.get(address) if isinstance(self.answer, dict) else self.answer
-        if isinstance(answer, Exception):
-            raise answer
-        return [described(answer)]
+        response = (
+            type(self).response.get(address) if isinstance(self.response, dict) else self.response
+        )
+        if isinstance(response, Exception):
+            raise response
+        return [described(response)]
 
 
 def described(policy: str | None, error_code: int = 0) -> m.DescribeConfigsResponse:
@@ -126,7 +128,7 @@ def read(action: Action = Action.FAIL, **changed: Any) -> tuple[list[SliceChunk]
 def test_a_compacted_topic_has_compacted_gaps(
     policy: str, monkeypatch: pytest.MonkeyPatch, asked: list[Address]
 ) -> None:
-    monkeypatch.setattr(Asked, "answer", policy)
+    monkeypatch.setattr(Asked, "response", policy)
     found, receipt = read()
     assert receipt.counts == Counts(landed=11, compacted=19)
     assert (asked, Source.again) == ([B1], 0), "once, of the leader, and nothing is read again"
@@ -145,7 +147,7 @@ def test_the_registry_is_believed_where_brokers_do_not_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     old = UnsupportedRequest("no version of DescribeConfigs is supported by both sides")
-    monkeypatch.setattr(Asked, "answer", old)
+    monkeypatch.setattr(Asked, "response", old)
     told = {"asks_registry": True, "registered_cleanup": (("t", "compact"),)}
     assert read(**told)[1].counts == Counts(landed=11, compacted=19)
     with pytest.raises(RangeLost, match="too old to report"):
@@ -153,7 +155,7 @@ def test_the_registry_is_believed_where_brokers_do_not_say(
     for registered, words in (((), "is not set"), ((("t", "delete"),), "is delete")):
         with pytest.raises(RangeLost, match=f"cleanup.policy in ZooKeeper {words}"):
             read(asks_registry=True, registered_cleanup=registered)
-    monkeypatch.setattr(Asked, "answer", "delete")
+    monkeypatch.setattr(Asked, "response", "delete")
     with pytest.raises(RangeLost, match=r"its cleanup\.policy is delete"):
         read(**told)
 
@@ -162,30 +164,30 @@ def test_that_nobody_can_be_asked_now_is_tried_again_later(
     monkeypatch: pytest.MonkeyPatch, asked: list[Address]
 ) -> None:
     monkeypatch.setattr(
-        Asked, "answer", {B1: ConnectionLost("gone"), B2: ConnectionLost("gone", why="refused")}
+        Asked, "response", {B1: ConnectionLost("gone"), B2: ConnectionLost("gone", why="refused")}
     )
     for action in Action.SKIP, Action.HOLD, Action.FAIL:
         with pytest.raises(Unreachable, match=r"no broker could be asked.*b2:2: refused"):
             read(action)
-    monkeypatch.setattr(Asked, "answer", {B1: ConnectionLost("gone"), B2: "compact"})
+    monkeypatch.setattr(Asked, "response", {B1: ConnectionLost("gone"), B2: "compact"})
     assert read()[1].counts.compacted == 19
     assert asked[-2:] == [B1, B2]
     old = UnsupportedRequest("no version of DescribeConfigs is supported by both sides")
-    monkeypatch.setattr(Asked, "answer", old)
+    monkeypatch.setattr(Asked, "response", old)
     with pytest.raises(Unreachable, match="ZooKeeper could not be asked"):
         read(Action.SKIP, asks_registry=True)
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("response", "expected"),
     [
         (described("compact"), CleanupPolicy(True, "its cleanup.policy is compact")),
         (described("delete"), CleanupPolicy(False, "its cleanup.policy is delete")),
         (described(""), CleanupPolicy(None, "the broker does not say what its cleanup.policy is")),
     ],
 )
-def test_what_a_broker_says(answer: m.DescribeConfigsResponse, expected: CleanupPolicy) -> None:
-    assert topic_settings.read_cleanup([answer]) == expected
+def test_what_a_broker_says(response: m.DescribeConfigsResponse, expected: CleanupPolicy) -> None:
+    assert topic_settings.read_cleanup([response]) == expected
 
 
 def test_who_may_not_ask_does_not_know() -> None:

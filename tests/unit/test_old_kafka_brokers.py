@@ -1,4 +1,4 @@
-"""What old brokers are asked, and what is made of their answers."""
+"""What old brokers are asked, and what is made of their responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.cluster_access import job_survey
 from rangeland.connection import broker_connection
-from rangeland.connection.failures import NoAnswer
+from rangeland.connection.failures import NoResponse
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import ClusterView, LeaderQuery
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -30,7 +30,7 @@ from tests.unit.test_connection import (
     key_of,
     peer,
     settings_of,
-    versions_answer,
+    versions_response,
 )
 
 SEED = Address("seed", 9092)
@@ -92,11 +92,11 @@ def test_the_oldest_keep_a_groups_offsets_at_its_coordinator() -> None:
 # --- what is answered -------------------------------------------------------------------
 
 
-def view_of(answer: m.MetadataResponse, topics: list[str] | None) -> ClusterView:
+def view_of(response: m.MetadataResponse, topics: list[str] | None) -> ClusterView:
     search = find_leaders(topics, [SEED], {})
     assert isinstance(next(search), LeaderQuery)
     with pytest.raises(StopIteration) as done:
-        search.send([answer])
+        search.send([response])
     view = done.value.value
     assert isinstance(view, ClusterView)
     return view
@@ -114,13 +114,13 @@ def test_of_all_topics_only_the_wanted_are_taken_and_the_others_said_to_be_missi
         brokers=(m.MetadataBroker(node_id=1, host="here", port=1),),
         topics=tuple(topic(name) for name in names),
     )
-    answer = decode(m.MetadataResponse, 0, memoryview(encode(told, 0)))
-    view = view_of(answer, ["orders", "gone"])
+    response = decode(m.MetadataResponse, 0, memoryview(encode(told, 0)))
+    view = view_of(response, ["orders", "gone"])
     assert list(view.topics) == ["orders", "gone"]
     assert view.topics["orders"].leaders[ORDERS].address == Address("here", 1)
     assert view.topics["gone"].is_unknown
     assert view.topics["gone"].code == "UNKNOWN_TOPIC_OR_PARTITION"
-    everything = view_of(answer, None).topics
+    everything = view_of(response, None).topics
     assert {name: t.is_internal for name, t in everything.items()} == {
         "orders": False,
         "payments": False,
@@ -173,11 +173,11 @@ def old(asked: list[int]) -> Reply:
 
     def reply(request: bytes) -> bytes | None:
         asked.append(key_of(request))
-        answers: dict[int, Any] = {
+        responses: dict[int, Any] = {
             1: m.FetchResponse(responses=()),
             3: m.MetadataResponse(brokers=(BROKER,), topics=()),
         }
-        known = answers.get(key_of(request))
+        known = responses.get(key_of(request))
         return framed(request[4:8] + encode(known, 0)) if known else None
 
     return reply
@@ -188,7 +188,7 @@ def test_a_broker_that_is_too_old_to_be_asked_is_remembered() -> None:
     question = next(find_leaders(["orders"], [SEED], {})).questions[0]
     with peer(old(asked)) as address, ConnectionPool(settings_of(address)) as brokers:
         brokers.call(address, question)
-        assert asked.count(API_VERSIONS) == 2, "closed at the first, and again after an answer"
+        assert asked.count(API_VERSIONS) == 2, "closed at the first, and again after a response"
         asked.clear()
         brokers.drop(address)
         brokers.call(address, question)
@@ -264,7 +264,7 @@ def test_a_broker_that_was_young_is_waited_for_and_asked_nothing_else(
         asked.append(key_of(request))
         if len(asked) == 2:
             time.sleep(2)
-        return versions_answer(request)
+        return versions_response(request)
 
     with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=30_000)) as brokers:
         brokers.connect(address)
@@ -278,13 +278,13 @@ def test_an_address_that_was_youngs_and_says_nothing_now_is_asked_for_its_age() 
     with peer(mute(asked)) as address:
         known = Survey(0, {}, version_support={address: VersionSupport.REPORTED})
         with ConnectionPool(settings_of(address, request_ms=1_000).knowing(known)) as brokers:
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoResponse):
                 brokers.connect(address)
             assert asked == [API_VERSIONS]
             assert brokers.connect(address).version_support is VersionSupport.SILENT
 
 
-def test_the_age_is_asked_for_as_long_as_any_answer_is_waited_for(
+def test_the_age_is_asked_for_as_long_as_any_response_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(broker_connection, "OPENING_MS", 200)
@@ -297,7 +297,7 @@ def test_the_age_is_asked_for_as_long_as_any_answer_is_waited_for(
 
     with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=6_000)) as brokers:
         start = time.monotonic()
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponse):
             brokers.connect(address)
         assert time.monotonic() - start < 8
 
@@ -312,7 +312,7 @@ def test_a_young_broker_that_is_slow_to_open_is_not_taken_for_an_old_one(
         key, version = key_of(request), int.from_bytes(request[2:4], "big")
         asked.append(key)
         if key == API_VERSIONS:
-            return b"" if asked.count(key) == 1 else versions_answer(request)
+            return b"" if asked.count(key) == 1 else versions_response(request)
         if key == 1:
             return None if closes_at_the_oldest else framed(request[4:8] + b"\0\0\0\0")
         told = m.MetadataResponse(brokers=(), topics=(), controller_id=-1)
@@ -330,7 +330,7 @@ def test_an_old_broker_that_was_upgraded_is_found_to_speak_by_now() -> None:
     asked: list[int] = []
 
     def upgraded(request: bytes) -> bytes | None:
-        return versions_answer(request) if key_of(request) == API_VERSIONS else None
+        return versions_response(request) if key_of(request) == API_VERSIONS else None
 
     with (
         peer(mute(asked), mute(asked), upgraded) as address,
@@ -341,7 +341,7 @@ def test_an_old_broker_that_was_upgraded_is_found_to_speak_by_now() -> None:
         assert brokers.connect(address).version_support is VersionSupport.REPORTED
 
 
-def test_the_age_of_a_broker_shows_in_the_version_of_its_answer() -> None:
+def test_the_age_of_a_broker_shows_in_the_version_of_its_response() -> None:
     one = m.MetadataBroker(node_id=1, host="here", port=9092)
     for brokers in ((), (one,), (one, one)):
         for version in (0, 1):
@@ -349,8 +349,8 @@ def test_the_age_of_a_broker_shows_in_the_version_of_its_answer() -> None:
             session.assume(WITHOUT_API_VERSIONS)
             frame = session.version_probe()
             told = encode(m.MetadataResponse(brokers=brokers, topics=()), version)
-            answer = frame[8:12] + told
-            assert session.is_too_old(memoryview(answer)) == (version == 0)
+            response = frame[8:12] + told
+            assert session.is_too_old(memoryview(response)) == (version == 0)
 
 
 def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
@@ -361,7 +361,7 @@ def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
     def upgraded(request: bytes) -> bytes | None:
         key, version = key_of(request), int.from_bytes(request[2:4], "big")
         if key == API_VERSIONS:
-            return versions_answer(request)
+            return versions_response(request)
         if key == 1:
             return framed(request[4:8] + b"\0\0\0\0")
         told = encode(m.MetadataResponse(brokers=(), topics=()), version)
@@ -388,7 +388,7 @@ def test_one_that_is_upgraded_is_found_to_be_new_again() -> None:
         key, version = key_of(request), int.from_bytes(request[2:4], "big")
         asked.append(key)
         if key == API_VERSIONS:
-            return versions_answer(request)
+            return versions_response(request)
         if key == 1:
             return None
         told = encode(m.MetadataResponse(brokers=(), topics=()), version)

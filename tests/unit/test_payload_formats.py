@@ -17,7 +17,7 @@ from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.payload_formats import row_format_of
-from tests.scripted_http import answer, scripted
+from tests.scripted_http import response, scripted
 
 URL = {"url": "http://registry:8081"}
 DDL = "id BIGINT NOT NULL, name STRING"
@@ -143,9 +143,9 @@ def test_schemas_of_a_registry_make_the_columns(tmp_path: Path) -> None:
     for twice."""
     at = {"subject": "orders-value", "version": 3, "id": 7, "schema": json.dumps(AVRO)}
     replies = {
-        "/schemas/ids/7": answer(at),
-        "/schemas/ids/7/versions": answer([{"subject": "orders-value", "version": 3}]),
-        "/subjects/orders-value/versions/latest": answer(at),
+        "/schemas/ids/7": response(at),
+        "/schemas/ids/7/versions": response([{"subject": "orders-value", "version": 3}]),
+        "/subjects/orders-value/versions/latest": response(at),
     }
     file = tmp_path / "key.avsc"
     file.write_text(json.dumps({**AVRO, "fields": AVRO["fields"][:1]}))

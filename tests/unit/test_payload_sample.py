@@ -140,7 +140,7 @@ def test_the_next_step_is_named_where_nothing_is_decoded_yet() -> None:
     assert "decode: {value: {format: json, schema: orders.ddl}}" in text
 
 
-def test_nothing_is_an_answer() -> None:
+def test_nothing_is_a_response() -> None:
     assert described([]).to_json() == {"records": 0, "formats": {}, "schemas": [], "schema": ""}
 
 

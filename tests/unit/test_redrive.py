@@ -31,7 +31,7 @@ from rangeland.planning.plan_builder import JobPosition, PlanDraft
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
-from tests.unit.test_ledger_lost_answers import TableInMemory, Version
+from tests.unit.test_ledger_lost_responses import TableInMemory, Version
 
 P0 = Partition("orders", 0)
 APP = "rangeland/orders"

@@ -18,15 +18,19 @@ from rangeland.connection.http_client import HttpFailed, HttpLimits, http_get
 from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.schema_registry import registry_client
-from rangeland.schema_registry.registry_answers import SchemaAnswer
-from rangeland.schema_registry.registry_client import FIRST_ANSWER_MS, MAX_REDIRECTS, RegistryClient
+from rangeland.schema_registry.registry_client import (
+    FIRST_RESPONSE_MS,
+    MAX_REDIRECTS,
+    RegistryClient,
+)
+from rangeland.schema_registry.registry_responses import SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.testing.ports import free_ports
 from tests.certificates import Authority
-from tests.scripted_http import Reply, answer, drips, error, is_silent, scripted, sends
+from tests.scripted_http import Reply, drips, error, is_silent, response, scripted, sends
 
 SECRET = "hunter2-never-to-be-seen"
-GOOD = answer({"schema": '"long"'})
+GOOD = response({"schema": '"long"'})
 UNKNOWN = error(404, 40403)
 
 
@@ -46,10 +50,10 @@ class Clock:
 
 
 def client(*urls: str, clock: Clock | None = None, **changed: Any) -> RegistryClient:
-    first = changed.pop("first_answer_ms", None)
+    first = changed.pop("first_response_ms", None)
     settings = RegistrySettings(urls, **{"request_ms": 5_000, "no_progress_ms": 5_000} | changed)
     clock = clock or Clock()
-    return RegistryClient(settings, first_answer_ms=first, now=clock.now, pause=clock.pause)
+    return RegistryClient(settings, first_response_ms=first, now=clock.now, pause=clock.pause)
 
 
 def dead() -> str:
@@ -69,7 +73,7 @@ def failed(asked: Callable[[], object], kind: type[RangelandError]) -> Rangeland
 
 def test_a_schema_without_a_type_is_avro() -> None:
     with scripted([GOOD]) as server:
-        assert client(server.url).schema(7) == SchemaAnswer(SchemaFormat.AVRO, '"long"', ())
+        assert client(server.url).schema(7) == SchemaResponse(SchemaFormat.AVRO, '"long"', ())
         assert server.paths == ["/schemas/ids/7"]
         assert "schemaregistry" in server.requests[0][1]["Accept"]
 
@@ -77,7 +81,7 @@ def test_a_schema_without_a_type_is_avro() -> None:
 def test_a_schema_with_references() -> None:
     reference = {"name": "common.proto", "subject": "common", "version": 3}
     content = {"schema": "x", "schemaType": "PROTOBUF", "references": [reference]}
-    with scripted([answer(content)]) as server:
+    with scripted([response(content)]) as server:
         found = client(f"{server.url}/apis/ccompat/v7/").schema(7)
         assert server.paths == ["/apis/ccompat/v7/schemas/ids/7"]
     assert found is not None
@@ -89,7 +93,7 @@ def test_a_schema_with_references() -> None:
 
 def test_a_subject_is_quoted_in_the_path() -> None:
     content = {"subject": "a/b c", "version": 2, "id": 5, "schema": '"int"'}
-    with scripted([answer(content)]) as server:
+    with scripted([response(content)]) as server:
         asked = client(server.url)
         found = asked.latest("a/b c")
         assert asked.version(SubjectVersion("a/b c", 2)) == found
@@ -103,7 +107,7 @@ def test_a_subject_is_quoted_in_the_path() -> None:
 
 def test_the_versions_of_an_id_are_sorted() -> None:
     listed = [{"subject": "b", "version": 1}, {"subject": "a", "version": 2}]
-    with scripted([answer(listed)]) as server:
+    with scripted([response(listed)]) as server:
         assert client(server.url).versions(7) == (SubjectVersion("a", 2), SubjectVersion("b", 1))
 
 
@@ -134,7 +138,7 @@ def test_an_id_that_another_address_knows_is_found() -> None:
 
 def test_a_subject_that_appears_after_a_moment_is_found() -> None:
     found = {"subject": "a", "version": 1, "id": 5, "schema": '"int"'}
-    with scripted([error(404, 40401), answer(found)]) as server:
+    with scripted([error(404, 40401), response(found)]) as server:
         assert client(server.url).latest("a") is not None
 
 
@@ -169,11 +173,11 @@ def test_an_id_without_a_subject() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        answer(b"<html>not found</html>", 404, "text/html"),
+        response(b"<html>not found</html>", 404, "text/html"),
         error(404, 404),
         error(404, 0),
         error(404, 40401),
-        answer([40403], 404),
+        response([40403], 404),
     ],
 )
 def test_another_404_is_no_evidence_that_an_id_is_unknown(reply: Reply) -> None:
@@ -190,15 +194,15 @@ def test_another_404_is_no_evidence_that_an_id_is_unknown(reply: Reply) -> None:
     [
         error(500, 50001),
         error(429, 42901),
-        answer(b"Bad Gateway", 502, "text/html"),
-        answer(b"<html>welcome</html>", 200, "text/html"),
-        answer([1]),
-        answer({"schema": 7}),
-        answer({"schema": '"int"', "schemaType": "XML"}),
-        answer({"schema": '"int"', "references": [{"name": "x", "subject": "y", "version": 0}]}),
-        answer(b'{"schema": "\xff"}'),
-        answer(b'{"schema": ' + b"[" * 5_000),
-        answer(b""),
+        response(b"Bad Gateway", 502, "text/html"),
+        response(b"<html>welcome</html>", 200, "text/html"),
+        response([1]),
+        response({"schema": 7}),
+        response({"schema": '"int"', "schemaType": "XML"}),
+        response({"schema": '"int"', "references": [{"name": "x", "subject": "y", "version": 0}]}),
+        response(b'{"schema": "\xff"}'),
+        response(b'{"schema": ' + b"[" * 5_000),
+        response(b""),
         sends(b""),
         sends(b"HTTP/1.1 200 X\r\nContent-Length: 100\r\n\r\n{}"),
         sends(b'HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"sch'),
@@ -208,7 +212,7 @@ def test_another_404_is_no_evidence_that_an_id_is_unknown(reply: Reply) -> None:
         sends(b"HTTP/1.1 200 " + b"x" * 100_000),
     ],
 )
-def test_a_broken_answer_is_asked_for_again(reply: Reply) -> None:
+def test_a_broken_response_is_asked_for_again(reply: Reply) -> None:
     clock = Clock()
     with scripted([reply, GOOD]) as server:
         assert client(server.url, clock=clock).schema(7) is not None
@@ -239,22 +243,22 @@ def test_a_registry_that_is_down_is_tried_for_no_progress_ms_with_growing_pauses
 
 def test_a_registry_that_never_answered_is_not_waited_for_as_long() -> None:
     clock = Clock()
-    asked = client(dead(), clock=clock, no_progress_ms=120_000, first_answer_ms=FIRST_ANSWER_MS)
+    asked = client(dead(), clock=clock, no_progress_ms=120_000, first_response_ms=FIRST_RESPONSE_MS)
     failed(lambda: asked.schema(7), Unreachable)
-    assert clock.s <= FIRST_ANSWER_MS / 1000
+    assert clock.s <= FIRST_RESPONSE_MS / 1000
 
 
 def test_once_it_has_answered_it_is_waited_for() -> None:
     clock = Clock()
     with scripted([GOOD, *[error(503, 50301)] * 5, GOOD]) as server:
-        asked = client(server.url, clock=clock, no_progress_ms=120_000, first_answer_ms=2_000)
+        asked = client(server.url, clock=clock, no_progress_ms=120_000, first_response_ms=2_000)
         assert asked.schema(7) is not None
         assert asked.schema(8) is not None
     assert clock.s > 2
 
 
-def test_a_huge_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_client, "MAX_ANSWER_BYTES", 1 << 20)
+def test_a_huge_response_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_client, "MAX_RESPONSE_BYTES", 1 << 20)
     endless = sends(b"HTTP/1.1 200 X\r\n\r\n" + b" " * (2 << 20))
     with scripted([endless]) as server:
         raised = failed(lambda: client(server.url).schema(7), Unreachable)
@@ -271,10 +275,10 @@ def test_a_huge_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         drips(b"HTTP/1.1 100 X\r\n\r\n" * 90, 0.05),
     ],
 )
-def test_a_slow_answer_ends_at_the_deadline(reply: Reply) -> None:
+def test_a_slow_response_ends_at_the_deadline(reply: Reply) -> None:
     started = time.monotonic()
     with scripted([reply]) as server:
-        with pytest.raises(HttpFailed, match=r"no complete answer in 0\.6 s"):
+        with pytest.raises(HttpFailed, match=r"no complete response in 0\.6 s"):
             http_get(server.url, {}, ssl.create_default_context(), HttpLimits(5, 0.6, 1 << 20))
         assert time.monotonic() - started < 30
 
@@ -283,7 +287,7 @@ def test_a_slow_answer_ends_at_the_deadline(reply: Reply) -> None:
 
 
 def moved(to: str, status: int = 302) -> Reply:
-    return answer(b"", status, Location=to)
+    return response(b"", status, Location=to)
 
 
 def test_redirects_are_followed() -> None:

@@ -160,7 +160,7 @@ def test_a_loop_that_reads_leaders_only_goes_nowhere_else() -> None:
 
 
 @pytest.mark.parametrize("end", [-1, 40, 500])
-def test_an_empty_answer_of_a_replica_proves_nothing(end: int) -> None:
+def test_an_empty_response_of_a_replica_proves_nothing(end: int) -> None:
     loop = sent_away()
     loop.on_empty(ask(loop).wants[0], end, throttled=False)
     assert ask(loop).leader == LEADER
@@ -182,7 +182,7 @@ def test_a_lost_replica_leads_back_to_the_leader_and_a_lost_leader_does_not_touc
     assert ask(loop).leader == LEADER
 
 
-def test_only_the_leader_s_own_answer_makes_a_loss() -> None:
+def test_only_the_leader_s_own_response_makes_a_loss() -> None:
     loop = sent_away()
     for server in (REPLICA, LEADER):
         step = ask(loop)

@@ -149,7 +149,7 @@ def test_retention_holds_only_where_records_are_deleted_at_all() -> None:
             configs=configs,
         )
 
-    answer = m.DescribeConfigsResponse(
+    response = m.DescribeConfigsResponse(
         throttle_time_ms=0,
         results=(
             topic("kept", "compact"),
@@ -158,7 +158,7 @@ def test_retention_holds_only_where_records_are_deleted_at_all() -> None:
             topic("secret", "delete", 29),
         ),
     )
-    assert read_retention([answer]) == {
+    assert read_retention([response]) == {
         "kept": Retention(),
         "both": Retention(5),
         "old": Retention(5),

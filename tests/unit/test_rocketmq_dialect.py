@@ -15,7 +15,7 @@ from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import CODES, STATUSES, judge, judge_pull
 from rangeland.dialects.rocketmq.frames import (
-    ANSWER,
+    RESPONSE,
     Frame,
     SimilarHeaders,
     read_frame,
@@ -61,9 +61,9 @@ def json_frame(header: Any, body: bytes = b"") -> memoryview:
 
 
 def test_a_frame_is_read_as_it_was_written() -> None:
-    frame = Frame(11, 7, ANSWER, "größe", {"topic": "t", "empty": ""}, b"body")
+    frame = Frame(11, 7, RESPONSE, "größe", {"topic": "t", "empty": ""}, b"body")
     read = read_frame(whole(frame))
-    assert (read.code, read.opaque, read.flag, read.remark) == (11, 7, ANSWER, "größe")
+    assert (read.code, read.opaque, read.flag, read.remark) == (11, 7, RESPONSE, "größe")
     assert dict(read.fields) == {"topic": "t", "empty": ""}
     assert bytes(read.body) == b"body"
 
@@ -105,24 +105,24 @@ def test_every_cut_of_a_binary_header_is_refused() -> None:
 # --- sessions ---------------------------------------------------------------------------
 
 
-def answer_to(sent: Frame, fields: dict[str, Any] | None = None, **more: Any) -> memoryview:
+def response_to(sent: Frame, fields: dict[str, Any] | None = None, **more: Any) -> memoryview:
     texts = {name: str(value) for name, value in (fields or {}).items()}
-    return whole(Frame(more.pop("code", 0), sent.opaque, ANSWER, fields=texts, **more))
+    return whole(Frame(more.pop("code", 0), sent.opaque, RESPONSE, fields=texts, **more))
 
 
-def test_answers_are_matched_by_number_in_any_order() -> None:
+def test_responses_are_matched_by_number_in_any_order() -> None:
     session = RocketmqSession("test")
     first_id, first = session.encode(m.min_offset(QUEUE))
     second_id, second = session.encode(m.max_offset(QUEUE))
     (first_frame,), (second_frame,) = frames_in(first), frames_in(second)
-    found_id, found = session.decode(answer_to(second_frame, {"offset": 2}))  # type: ignore[misc]
+    found_id, found = session.decode(response_to(second_frame, {"offset": 2}))  # type: ignore[misc]
     assert (found_id, found.request.code, found.fields["offset"]) == (second_id, 30, "2")
-    found_id, found = session.decode(answer_to(first_frame, {"offset": 1}))  # type: ignore[misc]
+    found_id, found = session.decode(response_to(first_frame, {"offset": 1}))  # type: ignore[misc]
     assert (found_id, found.request.code) == (first_id, 31)
     assert session.unanswered == 0
 
 
-def test_a_request_of_the_server_is_not_an_answer() -> None:
+def test_a_request_of_the_server_is_not_a_response() -> None:
     session = RocketmqSession("test")
     _, sent = session.encode(m.min_offset(QUEUE))
     (frame,) = frames_in(sent)
@@ -130,9 +130,9 @@ def test_a_request_of_the_server_is_not_an_answer() -> None:
     assert session.unanswered == 1
 
 
-def test_an_answer_to_nothing_is_refused() -> None:
+def test_a_response_to_nothing_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="belongs to no request"):
-        RocketmqSession("test").decode(whole(Frame(0, 5, ANSWER)))
+        RocketmqSession("test").decode(whole(Frame(0, 5, RESPONSE)))
 
 
 def test_a_one_way_request_waits_for_nothing() -> None:
@@ -142,7 +142,7 @@ def test_a_one_way_request_waits_for_nothing() -> None:
 
 
 class Broker:
-    """One queue of ``end`` messages, of which an answer brings ``most``."""
+    """One queue of ``end`` messages, of which a response brings ``most``."""
 
     def __init__(self, end: int, most: int = 32, body_bytes: int = 10) -> None:
         self.end, self.most = end, most
@@ -153,7 +153,7 @@ class Broker:
         self.next_one = -1
 
     def ask(self, series: m.PullSeries) -> m.SeriesResponse:
-        """Answers the last pull first, if not told otherwise, until the series has its answer;
+        """Responses the last pull first, if not told otherwise, until the series has its response;
         the others later."""
         _, sent = self.session.encode(series)
         frames = frames_in(sent)
@@ -162,8 +162,8 @@ class Broker:
         found: Any = None
         while found is None:
             found = self.session.decode(self._answer(self.waiting.pop(self.next_one)))
-        answer: m.SeriesResponse = found[1]
-        return answer
+        response: m.SeriesResponse = found[1]
+        return response
 
     def _answer(self, frame: Frame) -> memoryview:
         at, count = int(frame.fields["queueOffset"]), int(frame.fields["maxMsgNums"])
@@ -173,8 +173,8 @@ class Broker:
             fields["nextBeginOffset"] = self.end
             beyond = at > self.end
             remark = "OFFSET_OVERFLOW_BADLY" if beyond else "OFFSET_OVERFLOW_ONE"
-            return answer_to(frame, fields, code=21 if beyond else 19, remark=remark)
-        return answer_to(frame, fields, remark="FOUND", body=b"".join(self.data[at:until]))
+            return response_to(frame, fields, code=21 if beyond else 19, remark=remark)
+        return response_to(frame, fields, remark="FOUND", body=b"".join(self.data[at:until]))
 
     def read(self, until: int, max_bytes: int = 1 << 20) -> int:
         """Reads [0, until) as the fetch package does; gives how many series it took."""
@@ -197,18 +197,18 @@ class Broker:
 
 def test_a_series_is_as_long_as_what_is_wanted() -> None:
     broker = Broker(1000)
-    answers = broker.ask(m.PullSeries(QUEUE, 0, 70, 1 << 20)).answers
-    asked = [(a.request.fields["queueOffset"], a.request.fields["maxMsgNums"]) for a in answers]
+    responses = broker.ask(m.PullSeries(QUEUE, 0, 70, 1 << 20)).responses
+    asked = [(a.request.fields["queueOffset"], a.request.fields["maxMsgNums"]) for a in responses]
     assert asked == [("0", "32"), ("32", "32"), ("64", "6")]
-    assert len(broker.ask(m.PullSeries(QUEUE, 70, 71, 1 << 20)).answers) == 1
+    assert len(broker.ask(m.PullSeries(QUEUE, 70, 71, 1 << 20)).responses) == 1
 
 
 def test_the_first_series_is_short_and_later_ones_are_of_as_many_bytes_as_asked() -> None:
     broker = Broker(40_000)
-    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, 1 << 20)).answers) == FIRST_PULLS
+    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, 1 << 20)).responses) == FIRST_PULLS
     size = len(broker.data[0])
-    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, size * 320)).answers) == 10
-    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, 1 << 30)).answers) == MAX_PULLS
+    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, size * 320)).responses) == 10
+    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, 1 << 30)).responses) == MAX_PULLS
 
 
 @pytest.mark.parametrize("most", [1, 7, 8, 31, 32])
@@ -232,11 +232,11 @@ def test_a_series_takes_over_the_pulls_that_went_ahead_of_it() -> None:
     position, sent = 0, []
     for _ in range(4):
         before = broker.pulls
-        answers = broker.ask(m.PullSeries(QUEUE, position, 40_000, 1 << 30)).answers
+        responses = broker.ask(m.PullSeries(QUEUE, position, 40_000, 1 << 30)).responses
         sent.append(broker.pulls - before)
-        begins = [answer.pull.offset for answer in answers]
-        assert begins == list(range(position, position + 32 * len(answers), 32))
-        position += 32 * len(answers)
+        begins = [response.pull.offset for response in responses]
+        assert begins == list(range(position, position + 32 * len(responses), 32))
+        position += 32 * len(responses)
         assert len(broker.waiting) in (0, MAX_PULLS)  # what is under way in the meantime
     assert sent == [FIRST_PULLS, 2 * MAX_PULLS, MAX_PULLS, MAX_PULLS]
 
@@ -257,7 +257,7 @@ def test_what_went_ahead_and_is_not_wanted_is_passed_over() -> None:
     broker = Broker(20_000)
     for position in (0, 256, 12_000, 4_000, 6_048, 0):
         series = m.PullSeries(QUEUE, position, 20_000, 1 << 30)
-        first = broker.ask(series).answers[0]
+        first = broker.ask(series).responses[0]
         assert (first.pull.offset, first.fields["nextBeginOffset"]) == (
             position,
             f"{position + 32}",
@@ -271,9 +271,9 @@ def test_all_that_went_ahead_may_be_answered_already() -> None:
     broker = Broker(20_000)
     position = 0
     while position < 20_000:
-        answers = broker.ask(m.PullSeries(QUEUE, position, 20_000, 1 << 30)).answers
-        assert answers[0].pull.offset == position
-        position = int(answers[-1].fields["nextBeginOffset"])
+        responses = broker.ask(m.PullSeries(QUEUE, position, 20_000, 1 << 30)).responses
+        assert responses[0].pull.offset == position
+        position = int(responses[-1].fields["nextBeginOffset"])
         while broker.waiting:
             assert broker.session.decode(broker._answer(broker.waiting.pop(0))) is None
 
@@ -287,7 +287,7 @@ def test_a_pull_ahead_that_found_nothing_yet_is_asked_again() -> None:
     while broker.waiting:
         broker.session.decode(broker._answer(broker.waiting.pop()))
     broker.end = end + 10
-    assert broker.ask(m.PullSeries(QUEUE, end, 40_000, 1 << 30)).answers[0].code == 0
+    assert broker.ask(m.PullSeries(QUEUE, end, 40_000, 1 << 30)).responses[0].code == 0
 
 
 def test_a_pull_is_written_as_any_request_is() -> None:
@@ -314,14 +314,14 @@ def test_a_series_ends_with_the_queue() -> None:
 # --- pulls that bring nothing -----------------------------------------------------------
 
 
-def pulled(offset: int, *answers: tuple[int, str, dict[str, int], bytes]) -> Any:
-    """What a series at ``offset`` comes to, with an answer per pull."""
-    requests = [m.Pull(QUEUE, offset + 32 * i) for i in range(len(answers))]
+def pulled(offset: int, *responses: tuple[int, str, dict[str, int], bytes]) -> Any:
+    """What a series at ``offset`` comes to, with a response per pull."""
+    requests = [m.Pull(QUEUE, offset + 32 * i) for i in range(len(responses))]
     made = tuple(
         m.RemotingResponse(
             request, code, remark, {k: str(v) for k, v in fields.items()}, memoryview(body)
         )
-        for request, (code, remark, fields, body) in zip(requests, answers, strict=True)
+        for request, (code, remark, fields, body) in zip(requests, responses, strict=True)
     )
     series = m.PullSeries(QUEUE, offset, 1_000, 1 << 20)
     asked = [PartitionFetch(QUEUE, None, None, offset, 1 << 20, 1_000)]
@@ -460,18 +460,18 @@ def search(topics: Sequence[str] | None, script: dict[Address, Any]) -> Any:
     while True:
         (seed,) = asking.seeds
         given = script[seed]
-        answers = (
+        responses = (
             given if isinstance(given, NoReply) else [given(q.request) for q in asking.questions]
         )
         try:
-            asking = going.send(answers)
+            asking = going.send(responses)
             assert isinstance(asking, LeaderQuery)
         except StopIteration as done:
             return done.value
 
 
 def knows(*topics: str) -> Any:
-    def answer(request: m.RemotingRequest) -> m.RemotingResponse:
+    def response(request: m.RemotingRequest) -> m.RemotingResponse:
         if request.code == m.ALL_TOPICS:
             body = json.dumps({"topicList": list(topics)}).encode()
             return m.RemotingResponse(request, 0, "", {}, body)
@@ -480,7 +480,7 @@ def knows(*topics: str) -> Any:
         there = request.fields["topic"] in topics
         return m.RemotingResponse(request, 0 if there else 17, "", {}, ROUTE if there else b"")
 
-    return answer
+    return response
 
 
 BROKERS = (
@@ -546,8 +546,10 @@ def test_each_queue_is_asked_for_itself() -> None:
         asked = [question.request for question in ask_offsets(leaders, when, COMMITTED)]
         sent = [one.search if isinstance(one, m.TimeSearch) else one for one in asked]
         assert [request.code for request in sent] == [code, code]
-        answers = [m.RemotingResponse(request, 0, "", {"offset": "7"}, b"") for request in sent]
-        assert {p: a.offset for p, a in read_offsets(answers).items()} == dict.fromkeys(leaders, 7)
+        responses = [m.RemotingResponse(request, 0, "", {"offset": "7"}, b"") for request in sent]
+        assert {p: a.offset for p, a in read_offsets(responses).items()} == dict.fromkeys(
+            leaders, 7
+        )
 
 
 def test_an_empty_queue_for_batches_begins_at_0_and_has_nothing_of_any_time() -> None:

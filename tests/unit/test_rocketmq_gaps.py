@@ -17,7 +17,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
@@ -54,7 +54,7 @@ class Broker:
     def answer(self, asked: Frame) -> Frame:
         code, remark, fields, body = self._answered(asked)
         texts = {name: str(value) for name, value in fields.items()}
-        return Frame(code, asked.opaque, ANSWER, remark, texts, body)
+        return Frame(code, asked.opaque, RESPONSE, remark, texts, body)
 
     def _answered(self, asked: Frame) -> tuple[int, str, dict[str, int], bytes]:
         match asked.code:
@@ -120,8 +120,8 @@ def served(broker: Broker) -> Iterator[Address]:
                 if not data:
                     return
                 for raw in frames.feed(data):
-                    answer = broker.answer(read_frame(raw))
-                    connection.sendall(frame(*write_frame(answer)))
+                    response = broker.answer(read_frame(raw))
+                    connection.sendall(frame(*write_frame(response)))
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.05)
@@ -190,7 +190,7 @@ def test_a_gap_before_the_beginning_of_the_queue_has_expired_also_in_a_compacted
     assert (rows, counts) == ([7], Counts(landed=1, lost=2))
 
 
-def test_a_gap_of_which_two_answers_differ_is_not_believed() -> None:
+def test_a_gap_of_which_two_responses_differ_is_not_believed() -> None:
     def shrink(broker: Broker, number: int) -> None:
         """Each pull finds one message less than the one before."""
         broker.tags.pop(6 + number, None)
@@ -239,7 +239,7 @@ def test_what_is_deleted_before_a_series_by_tags_takes_nothing_from_it() -> None
     assert (rows, counts) == (list(range(10, 100, 2)), Counts(landed=45, filtered=45))
 
 
-def test_the_first_message_is_asked_for_again_only_when_all_answers_by_tags_have_come() -> None:
+def test_the_first_message_is_asked_for_again_only_when_all_responses_by_tags_have_come() -> None:
     broker = Broker(dict.fromkeys(range(30), "A"), 30, looks=100)
     read(broker, 10, 30, tags=("A",))
     assert broker.pulls[0] == broker.pulls[-1] == (10, 1, "*")
@@ -318,7 +318,7 @@ def test_a_flipped_offset_after_a_range_does_not_matter_to_it() -> None:
 
 
 @pytest.mark.parametrize("bit", [0, 1, 50, 56, 57, 58])
-def test_by_tags_a_flipped_offset_outside_of_its_answer_is_damage(bit: int) -> None:
+def test_by_tags_a_flipped_offset_outside_of_its_response_is_damage(bit: int) -> None:
     """What a broker has looked through holds 10 offsets; nobody says which of them."""
     broker = Broker({n: "AB"[n % 5 > 0] for n in range(100)}, 100)
     broker.altered = {40: flipped(broker.message(40), bit)}
@@ -332,7 +332,7 @@ def test_by_tags_a_flipped_offset_outside_of_its_answer_is_damage(bit: int) -> N
 
 @pytest.mark.parametrize("bit", [0, 57, 60, 63])
 def test_a_flipped_offset_before_a_gap_of_a_compacted_topic_is_damage(bit: int) -> None:
-    """The last message of an answer is the last that the answer accounts for."""
+    """The last message of a response is the last that the response accounts for."""
     there = [*range(20), 50, 60]
     broker = Broker(dict.fromkeys(there, "A"), 61, topic=COMPACTED)
     broker.altered = {60: flipped(broker.message(60), bit)}

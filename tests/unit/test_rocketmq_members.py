@@ -309,7 +309,7 @@ def test_a_stranger_is_noticed_and_ends_the_membership() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"lockOKMQSet":[{}]}'])
-def test_an_invalid_answer_is_a_protocol_error(body: bytes) -> None:
+def test_an_invalid_response_is_a_protocol_error(body: bytes) -> None:
     driver = Driver(Cluster())
     driver.edge.strange = lambda r: (0, {}, body) if r.code == g.LOCK else None
     with pytest.raises(RemoteProtocolError, match="request 41 cannot be read"):

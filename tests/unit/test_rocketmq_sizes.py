@@ -1,4 +1,4 @@
-"""Estimated sizes of queues, and the replica that brokers suggest, from their answers."""
+"""Estimated sizes of queues, and the replica that brokers suggest, from their responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.rocketmq_messages import messages
 Q0, Q1, Q2 = (Partition("t", number, "broker-a") for number in range(3))
 
 
-def answer(
+def response(
     request: m.RemotingRequest, size: int, end: int, start: int = 0, code: int = 0
 ) -> m.RemotingResponse:
     """``SAMPLE`` messages with bodies of ``size``."""
@@ -34,33 +34,36 @@ def test_queues_with_much_to_read_are_looked_at_in_their_middle_and_at_their_end
 def test_a_queue_is_as_large_as_if_all_its_messages_were_like_those_that_came() -> None:
     middle, end = ask_sizes({Q0: (1_000, 2_000)})
     small, large = (len(messages([bytes(size)])) for size in (10, 90))
-    answers = [answer(middle.request, 10, 2_000, 1_000), answer(end.request, 90, 2_000, 1_000)]
-    assert read_sizes(answers) == {Q0: 1_000 * (small + large) // 2}
+    responses = [
+        response(middle.request, 10, 2_000, 1_000),
+        response(end.request, 90, 2_000, 1_000),
+    ]
+    assert read_sizes(responses) == {Q0: 1_000 * (small + large) // 2}
 
 
 def test_a_queue_that_says_nothing_has_no_size() -> None:
     (middle, end) = ask_sizes({Q0: (0, 1_000)})
-    answers = [answer(middle.request, 10, 1_000, code=2), answer(end.request, 10, 1_000)]
-    assert read_sizes(answers) == {Q0: 1_000 * len(messages([bytes(10)]))}
-    assert read_sizes(answers[:1]) == {}
+    responses = [response(middle.request, 10, 1_000, code=2), response(end.request, 10, 1_000)]
+    assert read_sizes(responses) == {Q0: 1_000 * len(messages([bytes(10)]))}
+    assert read_sizes(responses[:1]) == {}
 
 
 @pytest.mark.parametrize("named", [None, 0, 1])
-def test_the_last_answer_says_who_should_be_read(named: int | None) -> None:
+def test_the_last_response_says_who_should_be_read(named: int | None) -> None:
     requests = [m.Pull(Q0, offset) for offset in (0, 32)]
-    answers = []
+    responses = []
     for request, who in zip(requests, (0, named), strict=True):
         at = int(request.fields["queueOffset"])
         fields = {"nextBeginOffset": str(at + 32), "maxOffset": "99"}
         fields |= {} if who is None else {"suggestWhichBrokerId": str(who)}
-        answers.append(m.RemotingResponse(request, 0, "FOUND", fields, messages([b"v"] * 32, at)))
+        responses.append(m.RemotingResponse(request, 0, "FOUND", fields, messages([b"v"] * 32, at)))
     asked = [PartitionFetch(Q0, None, None, 0, 1 << 20, 99)]
-    series = m.SeriesResponse(m.PullSeries(Q0, 0, 99, 1 << 20), tuple(answers))
+    series = m.SeriesResponse(m.PullSeries(Q0, 0, 99, 1 << 20), tuple(responses))
     (part,) = read_records([series], asked, Isolation.READ_COMMITTED).parts
     assert part.preferred == (0 if named is None else named)
 
 
-def test_an_empty_answer_says_it_too() -> None:
+def test_an_empty_response_says_it_too() -> None:
     request = m.Pull(Q0, 5)
     fields = {"nextBeginOffset": "5", "maxOffset": "5", "suggestWhichBrokerId": "1"}
     empty = m.RemotingResponse(request, 19, "OFFSET_OVERFLOW_ONE", fields, b"")

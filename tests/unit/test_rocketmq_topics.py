@@ -1,4 +1,4 @@
-"""What a connection remembers about how topics were created. Answers without that information
+"""What a connection remembers about how topics were created. Responses without that information
 change nothing.
 """
 
@@ -30,7 +30,7 @@ BATCH, SINGLE = pulled(batch([inner(b"v")])), pulled(stored(b"v"))
 
 
 @pytest.mark.parametrize(
-    ("answers", "known"),
+    ("responses", "known"),
     [
         ([], None),
         ([SINGLE], None),
@@ -47,13 +47,13 @@ BATCH, SINGLE = pulled(batch([inner(b"v")])), pulled(stored(b"v"))
     ],
 )
 def test_what_is_told_of_a_topic_is_known_for_good(
-    answers: list[m.RemotingResponse], known: bool | None
+    responses: list[m.RemotingResponse], known: bool | None
 ) -> None:
     topics = TopicTypes()
-    for answer in answers:
-        topics.learn("t", [answer])
+    for response in responses:
+        topics.learn("t", [response])
     assert topics.is_for_batches("t") is known
-    assert topics.was_asked("t") == any(answer is not SINGLE for answer in answers)
+    assert topics.was_asked("t") == any(response is not SINGLE for response in responses)
     assert topics.needs_all("t") == (topics.was_asked("t") and known is not False)
     assert not topics.was_asked("other")
 

@@ -23,8 +23,8 @@ from rangeland.errors import JobFileError, Unreachable
 from rangeland.schema_registry import executor_schemas, unknown_ids
 from rangeland.schema_registry.catalogue_maker import make_catalogue
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
-from rangeland.schema_registry.registry_answers import SchemaAnswer, SchemaReference
 from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_responses import SchemaReference, SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.schema_registry.schema_references import MAX_REFERENCES, resolved
 from rangeland.schema_registry.subject_names import (
@@ -33,18 +33,18 @@ from rangeland.schema_registry.subject_names import (
     subject_name,
 )
 from rangeland.schema_registry.unknown_ids import CONFIRMATIONS, NEXT_IDS
-from tests.scripted_http import Reply, ScriptedServer, answer, error, scripted
+from tests.scripted_http import Reply, ScriptedServer, error, response, scripted
 
 AVRO, JSON, PROTOBUF = SchemaFormat
 
 
-def schema(kind: SchemaFormat, content: object, *subjects: str) -> SchemaAnswer:
+def schema(kind: SchemaFormat, content: object, *subjects: str) -> SchemaResponse:
     text = content if isinstance(content, str) else json.dumps(content)
     references = (SchemaReference(f"{s}.name", SubjectVersion(s, 1)) for s in subjects)
-    return SchemaAnswer(kind, text, tuple(references))
+    return SchemaResponse(kind, text, tuple(references))
 
 
-def made_of(root: SchemaAnswer, **others: SchemaAnswer) -> RegisteredSchema | UnusableSchema:
+def made_of(root: SchemaResponse, **others: SchemaResponse) -> RegisteredSchema | UnusableSchema:
     return resolved(root, lambda at: others.get(at.subject))
 
 
@@ -93,7 +93,7 @@ def test_what_is_not_there_is_named() -> None:
 
 
 def test_references_are_bounded() -> None:
-    def fetch(at: SubjectVersion) -> SchemaAnswer:
+    def fetch(at: SubjectVersion) -> SchemaResponse:
         return schema(JSON, at.subject, f"s{int(at.subject[1:]) + 1}")
 
     found = resolved(schema(JSON, "root", "s0"), fetch)
@@ -101,7 +101,7 @@ def test_references_are_bounded() -> None:
 
 
 def test_one_name_for_two_schemas_is_refused() -> None:
-    root = SchemaAnswer(
+    root = SchemaResponse(
         JSON,
         "{}",
         (
@@ -117,8 +117,8 @@ def test_one_name_for_two_schemas_is_refused() -> None:
 
 
 def inlined(root: object, **others: object) -> Any:
-    answers = {name: schema(AVRO, content) for name, content in others.items()}
-    found = made_of(schema(AVRO, root, *others), **answers)
+    responses = {name: schema(AVRO, content) for name, content in others.items()}
+    found = made_of(schema(AVRO, root, *others), **responses)
     assert isinstance(found, RegisteredSchema)
     assert found.references == ()
     return json.loads(found.text)
@@ -250,21 +250,21 @@ def of_registry() -> Mapping[str, Reply]:
     two = {"schema": json.dumps(TWO), "references": [{"name": "shop.Addr", **AT}]}
     lost = {"schema": "1", "schemaType": "JSON", "references": [{"name": "x", **AT, "version": 9}]}
     return {
-        "/schemas/ids/1": answer(one),
-        "/schemas/ids/1/versions": answer([{"subject": "orders-value", "version": 1}]),
-        "/schemas/ids/2": answer(two),
-        "/schemas/ids/2/versions": answer([{"subject": "orders-value", "version": 2}]),
-        "/schemas/ids/3": answer(lost),
+        "/schemas/ids/1": response(one),
+        "/schemas/ids/1/versions": response([{"subject": "orders-value", "version": 1}]),
+        "/schemas/ids/2": response(two),
+        "/schemas/ids/2/versions": response([{"subject": "orders-value", "version": 2}]),
+        "/schemas/ids/3": response(lost),
         "/schemas/ids/4": error(404, 40403),
         "/schemas/ids/4/versions": error(404, 40403),
-        "/schemas/ids/5": answer(one),
+        "/schemas/ids/5": response(one),
         **{f"/schemas/ids/{4 + step}": error(404, 40403) for step in NEXT_IDS if step > 1},
-        "/subjects/addr/versions/1": answer({**AT, "id": 9, "schema": json.dumps(ADDRESS)}),
+        "/subjects/addr/versions/1": response({**AT, "id": 9, "schema": json.dumps(ADDRESS)}),
         "/subjects/addr/versions/9": error(404, 40402),
-        "/subjects/orders-value/versions/latest": answer(
+        "/subjects/orders-value/versions/latest": response(
             {"subject": "orders-value", "version": 2, "id": 2, **two}
         ),
-        "/subjects/lost-value/versions/latest": answer(
+        "/subjects/lost-value/versions/latest": response(
             {"subject": "lost-value", "version": 5, "id": 3, **lost}
         ),
         "/subjects/none-value/versions/latest": error(404, 40401),

@@ -1,4 +1,4 @@
-"""Damaged offsets in the last batch of a segment, where an answer ends: nothing after it in that
+"""Damaged offsets in the last batch of a segment, where a response ends: nothing after it in that
 answer contradicts it, and the records of the next segment must not count as compacted.
 """
 
@@ -29,7 +29,7 @@ class Segments(KafkaServing):
     that it ends before the offset."""
 
     spoilt = 0
-    """How many answers are damaged on their way."""
+    """How many responses are damaged on their way."""
 
     def answer(self, request: Any) -> Any:
         found = self.found(request)

@@ -34,7 +34,7 @@ def survey_for(wanted: SurveyRequest) -> Survey:
 
 
 class Cluster:
-    """Answers surveys, counts them, and has a clock."""
+    """Responses surveys, counts them, and has a clock."""
 
     def __init__(self) -> None:
         self.asked: list[SurveyRequest] = []

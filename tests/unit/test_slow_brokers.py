@@ -1,4 +1,4 @@
-"""A broker whose answer does not come in time is asked for less; one that is gone is not."""
+"""A broker whose response does not come in time is asked for less; one that is gone is not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.protocol_session import Question
@@ -37,8 +37,8 @@ class Failing:
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
-@pytest.mark.parametrize(("kind", "parts"), [(NoAnswer, 2), (ConnectionClosed, 1)])
-def test_half_is_requested_after_an_answer_that_did_not_come_in_time(
+@pytest.mark.parametrize(("kind", "parts"), [(NoResponse, 2), (ConnectionClosed, 1)])
+def test_half_is_requested_after_a_response_that_did_not_come_in_time(
     kind: type[ConnectionLost], parts: int, is_sent: bool
 ) -> None:
     piece = Slice(0, Partition("t", 0), 0, 12, leader=B1)

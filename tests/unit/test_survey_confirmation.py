@@ -1,4 +1,4 @@
-"""One wrong answer is not believed: surveys of a fake cluster that is wrong once, or always."""
+"""One wrong response is not believed: surveys of a fake cluster that is wrong once, or always."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rangeland.dialects.cluster_values import (
     ClusterView,
     LeaderQuery,
     NoReply,
-    OffsetAnswer,
+    OffsetResult,
     TopicView,
 )
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -69,10 +69,10 @@ class Cluster:
         return self
 
     def find_leaders(self, topics: Any, seeds: Sequence[Address], members: Any) -> Any:
-        answers = yield LeaderQuery(tuple(seeds), (Question("topics"),))
-        if isinstance(answers, NoReply):
-            raise answers.as_error()
-        return ClusterView((B1, B2), answers[0])
+        responses = yield LeaderQuery(tuple(seeds), (Question("topics"),))
+        if isinstance(responses, NoReply):
+            raise responses.as_error()
+        return ClusterView((B1, B2), responses[0])
 
     def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         return [self._answer(address, question.request) for question in questions]
@@ -96,14 +96,14 @@ class Cluster:
     ) -> list[Question]:
         return [Question((tuple(leaders), when))]
 
-    def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
-        ((partitions, offset),) = answers
-        return {p: OffsetAnswer(ErrorMeaning.OK, "", offset) for p in partitions}
+    def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
+        ((partitions, offset),) = responses
+        return {p: OffsetResult(ErrorMeaning.OK, "", offset) for p in partitions}
 
     def ask_sizes(self, logs: Any) -> list[Question]:
         return []
 
-    def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]:
+    def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
         return {}
 
 
@@ -140,13 +140,13 @@ def truthful(address: Address, number: int, what: Any) -> Any:
     return None
 
 
-def once(answer: Any, to: Any) -> Lie:
-    """This answer to the first question of a kind, and the truth after it."""
-    return lambda address, number, what: answer if what == to and number == 0 else None
+def once(response: Any, to: Any) -> Lie:
+    """This response to the first question of a kind, and the truth after it."""
+    return lambda address, number, what: response if what == to and number == 0 else None
 
 
-def always(answer: Any, to: Any) -> Lie:
-    return lambda address, number, what: answer if what == to else None
+def always(response: Any, to: Any) -> Lie:
+    return lambda address, number, what: response if what == to else None
 
 
 def test_what_is_not_odd_is_asked_once() -> None:
@@ -167,7 +167,7 @@ def test_what_is_not_odd_is_asked_once() -> None:
         pytest.param(once({}, "topics"), id="no topic at all"),
     ],
 )
-def test_one_wrong_answer_is_asked_again_and_not_believed(lie: Lie) -> None:
+def test_one_wrong_response_is_asked_again_and_not_believed(lie: Lie) -> None:
     survey, cluster = surveyed(lie)
     logs = {p: (log.start_offset, log.end_offset) for p, log in survey.logs.items()}
     assert logs == {P0: (5, 20), P1: (5, 20)}

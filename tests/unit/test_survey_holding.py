@@ -10,7 +10,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.capabilities import Capabilities
-from rangeland.dialects.cluster_values import ClusterView, OffsetAnswer, TopicView
+from rangeland.dialects.cluster_values import ClusterView, OffsetResult, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
@@ -64,20 +64,20 @@ class Cluster:
     ) -> list[Question]:
         return [Question((tuple(leaders), when))]
 
-    def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
-        ((partitions, when),) = answers
+    def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
+        ((partitions, when),) = responses
         return {p: self._answer(p, when) for p in partitions}
 
-    def _answer(self, partition: Partition, when: Any) -> OffsetAnswer:
+    def _answer(self, partition: Partition, when: Any) -> OffsetResult:
         if self.silent(partition, when):
-            return OffsetAnswer(ErrorMeaning.RETRY, "REQUEST_TIMED_OUT", None)
+            return OffsetResult(ErrorMeaning.RETRY, "REQUEST_TIMED_OUT", None)
         offset = 10 if when == Earliest() else 20 if when == Latest() else 15
-        return OffsetAnswer(ErrorMeaning.OK, "", offset)
+        return OffsetResult(ErrorMeaning.OK, "", offset)
 
     def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
         return []
 
-    def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]:
+    def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
         return {}
 
 

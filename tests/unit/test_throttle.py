@@ -36,7 +36,7 @@ def ask(loop: FetchLoop, now_ms: int) -> SendFetch:
 def test_nothing_is_sent_to_a_broker_for_as_long_as_it_wishes() -> None:
     loop = loop_of(slice_of(0), slice_of(1, B2))
     step = ask(loop, 0)
-    loop.on_answer(B1, 10, 700, 40)
+    loop.on_response(B1, 10, 700, 40)
     loop.on_records(step.wants[0], 50)
     other = ask(loop, 41)
     assert other.leader == B2
@@ -47,7 +47,7 @@ def test_nothing_is_sent_to_a_broker_for_as_long_as_it_wishes() -> None:
 
 
 def test_a_quota_that_holds_back_for_long_is_not_held_against_the_broker() -> None:
-    """Empty answers that were throttled, for longer than a slice may stand still."""
+    """Empty responses that were throttled, for longer than a slice may stand still."""
     loop, now = loop_of(slice_of(0)), 0
     for _ in range(20):
         step = loop.next(now)
@@ -55,12 +55,12 @@ def test_a_quota_that_holds_back_for_long_is_not_held_against_the_broker() -> No
             now = step.at_ms
             step = loop.next(now)
         assert isinstance(step, SendFetch)
-        loop.on_answer(B1, 0, 3_000, now)
+        loop.on_response(B1, 0, 3_000, now)
         loop.on_empty(step.wants[0], 100, throttled=True)
     assert now > 50_000
 
 
-def test_without_a_throttle_the_same_answers_end_in_an_error() -> None:
+def test_without_a_throttle_the_same_responses_end_in_an_error() -> None:
     loop = loop_of(slice_of(0))
     with pytest.raises(Unreachable):
         _starve(loop)
@@ -73,14 +73,14 @@ def _starve(loop: FetchLoop) -> None:
         if isinstance(step, WaitUntil):
             now = step.at_ms
         elif isinstance(step, SendFetch):
-            loop.on_answer(B1, 0, 0, now)
+            loop.on_response(B1, 0, 0, now)
             loop.on_empty(step.wants[0], 100, throttled=True)
 
 
 def test_a_rate_is_kept_by_waiting_until_what_came_is_paid_for() -> None:
     loop = loop_of(slice_of(0), b1=1_000)
     loop.on_records(ask(loop, 0).wants[0], 10)
-    loop.on_answer(B1, 2_500, 0, 100)
+    loop.on_response(B1, 2_500, 0, 100)
     assert loop.next(100) == WaitUntil(2_600)
 
 
@@ -88,23 +88,23 @@ def test_a_rate_is_kept_by_waiting_until_what_came_is_paid_for() -> None:
     st.integers(1, 10**9),
     st.lists(st.tuples(st.integers(0, 10**8), st.integers(0, 5_000)), min_size=1, max_size=30),
 )
-def test_never_more_than_the_rate_and_one_answer_ahead(
-    rate: int, answers: list[tuple[int, int]]
+def test_never_more_than_the_rate_and_one_response_ahead(
+    rate: int, responses: list[tuple[int, int]]
 ) -> None:
-    """Answers of any size, each asked for as soon as it may be, and coming late by any time."""
+    """Responses of any size, each asked for as soon as it may be, and coming late by any time."""
     throttle, now, taken = Throttle({B1: rate}), 0, 0
-    for size, late_ms in answers:
+    for size, late_ms in responses:
         now = max(now, throttle.free_at(B1))
         assert taken * 1000 <= rate * now
         now += late_ms
         taken += size
-        throttle.on_answer(B1, size, 0, now)
+        throttle.on_response(B1, size, 0, now)
 
 
 def test_a_broker_that_is_not_named_is_read_at_the_least_rate_and_without_any_freely() -> None:
     assert Throttle({B1: 500, Address("b3", 3): 900}).rate_of(B2) == 500
     free = Throttle()
-    free.on_answer(B1, 10**9, 0, 5)
+    free.on_response(B1, 10**9, 0, 5)
     assert free.free_at(B1) == 5
     assert free.free_at(None) == 0
 

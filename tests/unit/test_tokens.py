@@ -159,13 +159,13 @@ def test_a_command_that_hangs_is_ended() -> None:
 
 class Endpoint(BaseHTTPRequestHandler):
     status = 200
-    answer: Any = None
+    response: Any = None
     asked: dict[str, list[str]]
 
     def do_POST(self) -> None:
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
         type(self).asked = parse_qs(form)
-        body = json.dumps(self.answer).encode()
+        body = json.dumps(self.response).encode()
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -195,7 +195,7 @@ def served(kind: type[HTTPServer]) -> Iterator[HTTPServer]:
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenSource]:
     monkeypatch.setattr(Endpoint, "status", 200)
-    monkeypatch.setattr(Endpoint, "answer", {"access_token": TOKEN, "expires_in": 300})
+    monkeypatch.setattr(Endpoint, "response", {"access_token": TOKEN, "expires_in": 300})
     with served(HTTPServer) as server:
         url = f"http://127.0.0.1:{server.server_port}/token"
         yield TokenSource(endpoint=url, client_id="me", client_secret=SECRET, scope="kafka")
@@ -214,7 +214,7 @@ def test_an_endpoint_is_asked_for_client_credentials(endpoint: TokenSource) -> N
 def test_an_endpoint_over_tls_must_be_who_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Endpoint, "answer", {"access_token": TOKEN})
+    monkeypatch.setattr(Endpoint, "response", {"access_token": TOKEN})
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.issue("login").both)
@@ -230,7 +230,7 @@ def test_an_endpoint_over_tls_must_be_who_it_says(
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "kind", "says"),
+    ("status", "response", "kind", "says"),
     [
         (401, {"error": "invalid_client"}, JobFileError, "401, invalid_client"),
         (400, ["no", "object"], JobFileError, "400, no access_token"),
@@ -245,12 +245,12 @@ def test_an_endpoint_that_refuses_is_quoted_without_secrets(
     endpoint: TokenSource,
     monkeypatch: pytest.MonkeyPatch,
     status: int,
-    answer: Any,
+    response: Any,
     kind: type[RangelandError],
     says: str,
 ) -> None:
     monkeypatch.setattr(Endpoint, "status", status)
-    monkeypatch.setattr(Endpoint, "answer", answer)
+    monkeypatch.setattr(Endpoint, "response", response)
     with pytest.raises(kind, match=says) as caught:
         fetched(endpoint)
     assert SECRET not in str(caught.value)
@@ -296,7 +296,7 @@ def test_a_function_that_hangs_is_left_alone_and_holds_up_no_other_source() -> N
 
 
 @contextmanager
-def raw(*answers: bytes, pause_s: float = 0.0) -> Iterator[str]:
+def raw(*responses: bytes, pause_s: float = 0.0) -> Iterator[str]:
     """A server that answers with these bytes, whatever is asked. Gives its URL."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         ended = threading.Event()
@@ -306,8 +306,8 @@ def raw(*answers: bytes, pause_s: float = 0.0) -> Iterator[str]:
                 connection, _ = server.accept()
                 with connection:
                     connection.recv(1 << 16)
-                    for answer in answers:
-                        connection.sendall(answer)
+                    for response in responses:
+                        connection.sendall(response)
                         ended.wait(pause_s)
 
         thread = threading.Thread(target=serve)
@@ -331,10 +331,10 @@ def test_an_endpoint_that_trickles_does_not_outlast_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"], ids=str
+    "response", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"], ids=str
 )
-def test_an_endpoint_that_speaks_no_http_is_none_of_our_bugs(answer: bytes) -> None:
-    with raw(answer) as url, pytest.raises(RangelandError, match="token endpoint"):
+def test_an_endpoint_that_speaks_no_http_is_none_of_our_bugs(response: bytes) -> None:
+    with raw(response) as url, pytest.raises(RangelandError, match="token endpoint"):
         fetched(TokenSource(endpoint=url, client_id="me", client_secret=SECRET))
 
 

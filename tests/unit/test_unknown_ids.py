@@ -14,13 +14,13 @@ from rangeland.decode.payload.schema_catalogue import (
     WrittenBefore,
 )
 from rangeland.errors import Unreachable
-from rangeland.schema_registry.registry_answers import SchemaAnswer
 from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_responses import SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.schema_registry.unknown_ids import CONFIRM_S, FAR_IDS, LATE_MS, UnknownIds
 from rangeland.untrusted import MAX_INT32
 
-SCHEMA = SchemaAnswer(SchemaFormat.AVRO, '"long"', ())
+SCHEMA = SchemaResponse(SchemaFormat.AVRO, '"long"', ())
 NO_PROGRESS_S = 120
 JUST_NOW = WrittenBefore(1_000, 1_500)
 Has = Callable[[int, float], bool]
@@ -34,7 +34,7 @@ class FakeRegistry(RegistryClient):
         super().__init__(RegistrySettings(("http://none",)))
         self.has, self.time, self.asked = has, 0.0, list[int]()
 
-    def schema(self, schema_id: int) -> SchemaAnswer | None:
+    def schema(self, schema_id: int) -> SchemaResponse | None:
         self.asked.append(schema_id)
         return SCHEMA if self.has(schema_id, self.time) else None
 
@@ -69,7 +69,7 @@ def test_an_id_below_one_that_the_registry_has_was_deleted(known: tuple[int, ...
     assert isinstance(found, UnusableSchema)
     assert "has no schema with id 7, and it has later ones" in found.reason
     assert CONFIRM_S <= registry.time < NO_PROGRESS_S
-    assert registry.asked[-1] == 7  # the last answer that counts is that about the id itself
+    assert registry.asked[-1] == 7  # the last response that counts is that about the id itself
 
 
 def test_several_ids_that_are_gone_are_looked_past() -> None:
@@ -91,10 +91,10 @@ def test_an_id_that_arrives_is_found() -> None:
     assert ids.schema(11, JUST_NOW) is SCHEMA
 
 
-def test_a_copy_that_catches_up_between_two_answers_is_no_proof() -> None:
-    """Another answer shows a higher id before the copy that lacks this one has both."""
-    answers = iter([False, True, True])
-    ids, registry = of(lambda *_: next(answers), (10,))
+def test_a_copy_that_catches_up_between_two_responses_is_no_proof() -> None:
+    """Another response shows a higher id before the copy that lacks this one has both."""
+    responses = iter([False, True, True])
+    ids, registry = of(lambda *_: next(responses), (10,))
     assert ids.schema(11, JUST_NOW) is SCHEMA
     assert registry.asked[0] == registry.asked[-1] == 11
 

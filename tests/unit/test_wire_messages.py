@@ -203,20 +203,20 @@ def test_reading_ten_times_as_many_partitions_takes_about_ten_times_as_long() ->
     )
 
     def seconds(topics: int) -> float:
-        answer = MetadataResponse(
+        response = MetadataResponse(
             brokers=(MetadataBroker(node_id=1, host="h", port=9092),),
             topics=tuple(
                 MetadataTopic(error_code=0, name=f"t{index}", partitions=partitions)
                 for index in range(topics)
             ),
         )
-        data = encode(answer, 12)
+        data = encode(response, 12)
         taken = []
         for _ in range(3):
             began = time.process_time()
             found = decode(MetadataResponse, 12, data)
             taken.append(time.process_time() - began)
-            assert found == answer
+            assert found == response
         return min(taken)
 
     assert seconds(100) < 40 * seconds(10)

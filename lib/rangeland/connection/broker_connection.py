@@ -1,7 +1,7 @@
-"""One connection to one broker: version negotiation, login, requests and answers.
+"""One connection to one broker: version negotiation, login, requests and responses.
 
 A new connection negotiates its version, logs in if the job says so, and repeats the login before
-it expires. If a peer closes without an answer, the connection is tried once more in another way,
+it expires. If a peer closes without a response, the connection is tried once more in another way,
 plain or over TLS, so that a mistake is recognised (``diagnosis``). The socket itself belongs to
 ``socket_stream``.
 Reconnecting and failing over are left to the callers.
@@ -21,7 +21,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import (
     ConnectionClosed,
     ConnectionLost,
-    NoAnswer,
+    NoResponse,
     NotABroker,
     TokenUnavailable,
 )
@@ -41,7 +41,7 @@ OPENING_MS = 3_000
 class BrokerConnection:
     """Connected and negotiated when constructed; not for several threads at once.
 
-    Answers are returned in the order of the requests, whatever order they arrive in. After any
+    Responses are returned in the order of the requests, whatever order they arrive in. After any
     error it is closed for good. ``known`` is the broker's last known version support: an old broker
     is not tested again, and a young one that does not answer is busy. ``was_served``: these
     settings have worked before, so a closed connection is not a refusal. ``answers_plainly``: this
@@ -144,24 +144,24 @@ class BrokerConnection:
         wait_ms = min(OPENING_MS, self._settings.request_ms)
         try:
             self._negotiate(wait_ms)
-        except NoAnswer:
+        except NoResponse:
             left_ms = max(self._settings.request_ms - wait_ms, wait_ms)
             self._connect_again()
             self._probe_versions(time.monotonic() + left_ms / 1000)
 
     def _probe_versions(self, deadline: float | None = None) -> None:
         """By a request that old and young brokers answer differently, instead of the negotiation:
-        if that gets no answer, other requests are lost with it. Only brokers from 4.0 on close the
-        connection at the oldest request."""
+        if that gets no response, other requests are lost with it. Only brokers from 4.0 on close
+        the connection at the oldest request."""
         self.version_support = VersionSupport.REPORTED
         try:
             self._open_with_oldest(self._session.skip_opening(), deadline)
             self._stream.take_large_frames()
             self._stream.send(self._session.version_probe())
-            answer = self._stream.receive(self._settings.request_ms, deadline)
+            response = self._stream.receive(self._settings.request_ms, deadline)
             self.version_support = (
                 VersionSupport.SILENT
-                if self._session.is_too_old(answer)
+                if self._session.is_too_old(response)
                 else VersionSupport.REPORTED
             )
         except ConnectionClosed:
@@ -254,16 +254,16 @@ class BrokerConnection:
             step = next(exchange)
             while True:
                 try:
-                    answer = self.call(step)
+                    response = self.call(step)
                 except RangelandError as error:
                     step = exchange.throw(error)
                 else:
-                    step = exchange.send(answer)
+                    step = exchange.send(response)
         except StopIteration as done:
             lifetime_ms: int | None = done.value
             return lifetime_ms
 
-    # --- requests and answers ----------------------------------------------------------
+    # --- requests and responses --------------------------------------------------------
 
     def call(self, question: Question) -> Any:
         """Sends and waits. Raises ConnectionLost, or RemoteProtocolError for invalid bytes."""
@@ -271,7 +271,7 @@ class BrokerConnection:
         return self.receive(question.wait_ms)
 
     def send(self, question: Question) -> None:
-        """Sends without waiting for the answer, which ``receive`` returns later. Logs in again
+        """Sends without waiting for the response, which ``receive`` returns later. Logs in again
         first if the login is about to expire."""
         if (
             self._authentication is not None
@@ -284,7 +284,7 @@ class BrokerConnection:
         self._unanswered.append(request_id)
 
     def receive(self, wait_ms: int | None = None) -> Any:
-        """The answer to the oldest request that has none yet. Waits for ``request_ms``, or for
+        """The response to the oldest request that has none yet. Waits for ``request_ms``, or for
         ``wait_ms`` if that is longer."""
         wanted = self._unanswered.popleft()
         try:
@@ -316,7 +316,7 @@ class BrokerConnection:
             return error
         limit = self._settings.max_answer_bytes
         return JobFileError(
-            f"{self.address} announced an answer of {length} bytes",
+            f"{self.address} announced a response of {length} bytes",
             why=f"the limit is {limit}",
             do="raise source.max_answer_bytes if the topic has batches of that size; otherwise "
             "it is not a broker, or its data is damaged",

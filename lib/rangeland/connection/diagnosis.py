@@ -2,7 +2,7 @@
 
 Pure functions. The owner of the socket reports what it saw; here it becomes a JobFileError
 (exit 78), or None if a broker that is down would look the same. A broker's certificate and its
-TLS alerts are certain evidence. A connection that is closed without an answer is not, so callers
+TLS alerts are certain evidence. A connection that is closed without a response is not, so callers
 try once more, in another way, before they ask here.
 """
 
@@ -164,7 +164,7 @@ def plain_port(address: Address, peer: Peer = BROKER) -> JobFileError:
 def http_port(address: Address) -> NotABroker:
     return NotABroker(
         f"{address} is an HTTP port, not a broker",
-        why="it speaks HTTP: its answer begins with HTTP/",
+        why="it speaks HTTP: its response begins with HTTP/",
         do="correct host and port in source.servers",
         broker=str(address),
     )
@@ -195,7 +195,7 @@ SILENT_CLOSE = (
     "another service, or to a broker that is shutting down: check host and port in "
     "source.servers, then run again"
 )
-"""What to do about a peer that closes every connection without an answer."""
+"""What to do about a peer that closes every connection without a response."""
 
 
 def _mistake(address: Address, what: str, why: str, do: str) -> JobFileError:

@@ -6,10 +6,10 @@ from rangeland.errors import Unreachable
 
 
 class ConnectionLost(Unreachable):
-    """The connection failed: refused, broken, or without an answer for too long."""
+    """The connection failed: refused, broken, or without a response for too long."""
 
 
-class NoAnswer(ConnectionLost):
+class NoResponse(ConnectionLost):
     """The peer did not answer in time."""
 
 

@@ -1,7 +1,7 @@
-"""One HTTP request within a deadline, to a server beside the brokers; an answer of bounded size.
+"""One HTTP request within a deadline, to a server beside the brokers; a response of bounded size.
 
 The deadline covers everything but the lookup of the host's name: a server that sends a byte now and
-then is cut off. Redirects are not followed, and no proxy is used. What an answer means is for the
+then is cut off. Redirects are not followed, and no proxy is used. What a response means is for the
 caller to decide.
 """
 
@@ -24,8 +24,8 @@ _SHUT_BOTH = 2
 
 
 class HttpFailed(Exception):
-    """There is no complete answer. ``is_untrusted``: the server's certificate was refused. The
-    text repeats neither the URL nor any part of an answer."""
+    """There is no complete response. ``is_untrusted``: the server's certificate was refused. The
+    text repeats neither the URL nor any part of a response."""
 
     def __init__(self, why: str, *, is_untrusted: bool = False) -> None:
         super().__init__(why)
@@ -33,7 +33,7 @@ class HttpFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpResponse:
     """``location``: where a redirect leads to, as the server wrote it."""
 
     status: int
@@ -50,18 +50,18 @@ class HttpLimits:
 
 def http_get(
     url: str, headers: Mapping[str, str], context: ssl.SSLContext, limits: HttpLimits
-) -> HttpAnswer:
-    """The answer to a GET, whatever its status. ``context`` is used for ``https``. Raises
+) -> HttpResponse:
+    """The response to a GET, whatever its status. ``context`` is used for ``https``. Raises
     HttpFailed."""
-    late = f"no complete answer in {limits.request_s:.3g} s"
+    late = f"no complete response in {limits.request_s:.3g} s"
     is_over = threading.Event()
     try:
         connection, target = _prepared(url, context, limits)
         with closing(connection), _CutOff(connection, limits.request_s, is_over):
             connection.request("GET", target, headers={"Connection": "close", **headers})
-            with connection.getresponse() as answer:
-                body = _body(answer, limits.max_bytes)
-                location = answer.headers.get("Location") or ""
+            with connection.getresponse() as response:
+                body = _body(response, limits.max_bytes)
+                location = response.headers.get("Location") or ""
         failed = HttpFailed(late) if is_over.is_set() else None
     except HttpFailed as error:
         failed = error
@@ -70,7 +70,7 @@ def http_get(
     if failed is not None:
         # Not within a handler: its context would repeat headers, or what was received.
         raise failed
-    return HttpAnswer(answer.status, body, location)
+    return HttpResponse(response.status, body, location)
 
 
 def _prepared(url: str, context: ssl.SSLContext, limits: HttpLimits) -> tuple[HTTPConnection, str]:
@@ -113,15 +113,15 @@ class _CutOff:
             self._socket.shutdown(_SHUT_BOTH)
 
 
-def _body(answer: HTTPResponse, most: int) -> bytes:
+def _body(response: HTTPResponse, most: int) -> bytes:
     pieces, size = [], 0
-    while piece := answer.read1(READ_BYTES):
+    while piece := response.read1(READ_BYTES):
         pieces.append(piece)
         size += len(piece)
         if size > most:
-            raise HttpFailed(f"its answer has more than {most} bytes")
-    if answer.length:
-        raise HttpFailed(f"its answer ended {answer.length} bytes early")
+            raise HttpFailed(f"its response has more than {most} bytes")
+    if response.length:
+        raise HttpFailed(f"its response ended {response.length} bytes early")
     return b"".join(pieces)
 
 
@@ -133,4 +133,4 @@ def _failed(error: Exception, late: str) -> HttpFailed:
         reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
         is_untrusted = bool(getattr(error, "verify_code", 0))
         return HttpFailed(str(reason) or type(error).__name__, is_untrusted=is_untrusted)
-    return HttpFailed(f"its answer is not HTTP ({type(error).__name__})")
+    return HttpFailed(f"its response is not HTTP ({type(error).__name__})")

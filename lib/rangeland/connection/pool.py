@@ -13,7 +13,7 @@ from typing import Any
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.diagnosis import wants_login
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError
@@ -22,7 +22,7 @@ from rangeland.model import Address, VersionSupport
 logger = logging.getLogger(__name__)
 
 AHEAD = 256
-"""Requests that are sent to one broker before an answer is read."""
+"""Requests that are sent to one broker before a response is read."""
 
 
 class ConnectionPool:
@@ -49,16 +49,16 @@ class ConnectionPool:
         return bool(self._served)
 
     def call(self, address: Address, question: Question) -> Any:
-        """Raises ConnectionLost after the second failure, and what the answer itself raises."""
+        """Raises ConnectionLost after the second failure, and what the response itself raises."""
         return self._call_twice(address, (question,))[0]
 
     def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        """The answers to all, in order, each batch of questions sent before its answers are
+        """The responses to all, in order, each batch of questions sent before its responses are
         read. Raises ConnectionLost after the second failure of a batch."""
-        answers: list[Any] = []
+        responses: list[Any] = []
         for start in range(0, len(questions), AHEAD):
-            answers += self._call_twice(address, questions[start : start + AHEAD])
-        return answers
+            responses += self._call_twice(address, questions[start : start + AHEAD])
+        return responses
 
     def _call_twice(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         fresh = address not in self._open
@@ -100,18 +100,18 @@ class ConnectionPool:
         return self.receive_all(address, questions)
 
     def send_all(self, address: Address, questions: Sequence[Question]) -> None:
-        """Sends without waiting for the answers, which ``receive_all`` returns later."""
+        """Sends without waiting for the responses, which ``receive_all`` returns later."""
         connection = self.connect(address)
         self.requests += len(questions)
         for question in questions:
             connection.send(question)
 
     def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        """The answers to what was sent on the open connection. Raises ConnectionLost."""
+        """The responses to what was sent on the open connection. Raises ConnectionLost."""
         connection = self.connect(address)
-        answers = [connection.receive(question.wait_ms) for question in questions]
+        responses = [connection.receive(question.wait_ms) for question in questions]
         self._served.add(address)
-        return answers
+        return responses
 
     def connect(self, address: Address) -> BrokerConnection:
         """The open connection to a broker, or a new one. Raises ConnectionLost."""
@@ -142,7 +142,7 @@ class ConnectionPool:
                 was_served=self.was_served,
                 answers_plainly=address in self._served,
             )
-        except (NoAnswer, ConnectionClosed):
+        except (NoResponse, ConnectionClosed):
             self._version_support.pop(address, None)  # another version may be running there now
             raise
         self._version_support[address] = connection.version_support

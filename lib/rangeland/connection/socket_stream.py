@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rangeland.connection import diagnosis
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
 from rangeland.connection.tls import tls_context
 from rangeland.errors import RangelandError
 from rangeland.model import Address
@@ -113,7 +113,7 @@ class Stream:
                     raise ConnectionResetError("the broker closed the connection")
             except TimeoutError as error:
                 self.close()
-                silence = TimeoutError(f"no complete answer in {wait_ms} ms")
+                silence = TimeoutError(f"no complete response in {wait_ms} ms")
                 raise self._lost("receive from", silence) from error
             except OSError as error:
                 self.close()
@@ -157,7 +157,7 @@ class Stream:
         facts: dict[str, Any] = {"broker": str(self._address)}
         if is_end:
             return ConnectionClosed(what, why=why, do=do, closed=True, **facts)
-        kind = NoAnswer if isinstance(error, TimeoutError) else ConnectionLost
+        kind = NoResponse if isinstance(error, TimeoutError) else ConnectionLost
         return kind(what, why=why, do=do, **facts)
 
 

@@ -31,8 +31,8 @@ def connect_with_tls(
 def tls_failure(
     server: Address, tls: TlsSettings, section: str, question: bytes
 ) -> TlsFailure | None:
-    """What OpenSSL reports about a connection, up to the answer to a question: a server may report
-    only then that it wants a certificate. None if nothing is wrong, or nothing is heard."""
+    """What OpenSSL reports about a connection, up to the response to a question: a server may
+    report only then that it wants a certificate. None if nothing is wrong, or nothing is heard."""
     context = tls_context(tls, section)
     try:
         with connect_with_tls((server.host, server.port), server.host, context, PROBE_S) as over:
@@ -56,7 +56,7 @@ def answers_in_clear(server: Address, question: bytes) -> bool:
     try:
         with socket.create_connection((server.host, server.port), PROBE_S) as plain:
             plain.sendall(question)
-            answer = plain.recv(1)
-            return bool(answer) and answer[0] not in _TLS_RECORDS
+            response = plain.recv(1)
+            return bool(response) and response[0] not in _TLS_RECORDS
     except (OSError, ValueError):
         return False

@@ -26,7 +26,7 @@ from rangeland.untrusted import JsonFields, Unreadable
 
 REUSE_S = 10
 """A survey connects to many brokers at once, and a task to several."""
-MAX_ANSWER_BYTES = 1 << 20
+MAX_RESPONSE_BYTES = 1 << 20
 TAIL_BYTES = 400
 TRY_LATER = 75
 BUSY = (408, 425, 429)
@@ -178,7 +178,7 @@ def _from_file(path: str) -> str:
     why = "it is not UTF-8"
     try:
         with Path(path).open("rb") as file:
-            return file.read(MAX_ANSWER_BYTES).decode("utf-8")
+            return file.read(MAX_RESPONSE_BYTES).decode("utf-8")
     except UnicodeDecodeError:
         pass  # raised below without its cause, which contains the token
     except (OSError, ValueError) as error:
@@ -249,7 +249,7 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
 
 
 def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, bytes]:
-    """Status and body of the answer. Only the configured address is contacted: redirects are not
+    """Status and body of the response. Only the configured address is contacted: redirects are not
     followed, and a proxy is used only if it cannot read the request."""
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
@@ -264,23 +264,23 @@ def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, by
 
     class NoRedirect(HTTPRedirectHandler):
         def redirect_request(self, *asked: Any) -> None:
-            """The answer itself, such as 302, is the result."""
+            """The response itself, such as 302, is the result."""
 
     is_safe = url.lower().startswith("https:")
     own: BaseHandler = (
         HTTPSHandler(context=tls_context(TlsSettings(ca=ca))) if is_safe else ProxyHandler({})
     )
     try:
-        with build_opener(own, NoRedirect()).open(Request(url, form), timeout=wait_s) as answer:
-            return answer.status, answer.read(MAX_ANSWER_BYTES)
+        with build_opener(own, NoRedirect()).open(Request(url, form), timeout=wait_s) as response:
+            return response.status, response.read(MAX_RESPONSE_BYTES)
     except HTTPError as error:
         with error:
-            return error.code, error.read(MAX_ANSWER_BYTES)
+            return error.code, error.read(MAX_RESPONSE_BYTES)
     except (URLError, OSError, ValueError, HTTPException) as error:
         cause = getattr(error, "reason", error)
         kind = JobFileError if getattr(cause, "verify_code", 0) else Unreachable
         why = _why_silent(cause)
-    # Without its cause, which quotes an answer that is not HTTP.
+    # Without its cause, which quotes a response that is not HTTP.
     raise kind(
         f"the token endpoint {_without_query(url)} does not answer",
         why=why,
@@ -289,10 +289,10 @@ def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, by
 
 
 def _answered(body: bytes) -> tuple[str, str]:
-    """The token, and the error (``error`` of RFC 6749, 5.2). Nothing else of the answer is
+    """The token, and the error (``error`` of RFC 6749, 5.2). Nothing else of the response is
     repeated."""
     try:
-        fields = JsonFields.parse(body, max_bytes=MAX_ANSWER_BYTES)
+        fields = JsonFields.parse(body, max_bytes=MAX_RESPONSE_BYTES)
         return fields.text("access_token", ""), fields.text("error", "")[:80] or "no access_token"
     except Unreadable:
         return "", "no access_token"

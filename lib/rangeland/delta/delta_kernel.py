@@ -222,7 +222,7 @@ class DeltaKernel:
         with dataChange=false. The table has ``schema`` afterwards, if it is given. All rows of the
         files meet the ``checked`` constraints; a table that has others is refused. ``is_ready`` is
         called while the table is locked, so no writer that honours the lock can commit between
-        its answer and this commit.
+        its response and this commit.
 
         Concurrent commits of others are accepted, unless they changed schema or protocol, or
         have this transaction. With ``expected_version`` any commit after it is a

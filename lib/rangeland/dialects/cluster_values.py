@@ -86,11 +86,11 @@ class ClusterView:
 
 
 Search = Generator[LeaderQuery, "list[Any] | NoReply", ClusterView]
-"""A search for leaders: yields what to ask, is sent the answers, returns what it found."""
+"""A search for leaders: yields what to ask, is sent the responses, returns what it found."""
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetAnswer:
+class OffsetResult:
     """``offset`` None: no record is that late, or ``meaning`` says why there is no offset.
     ``is_exact`` False: the broker only knows that the offset is at or before the time.
     ``borders`` are offsets at which entries are known to begin, sorted."""

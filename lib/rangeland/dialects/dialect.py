@@ -15,13 +15,13 @@ from functools import cache
 from typing import Any, ClassVar
 
 from rangeland.dialects.capabilities import Capabilities
-from rangeland.dialects.cluster_values import CleanupPolicy, OffsetAnswer, Search
+from rangeland.dialects.cluster_values import CleanupPolicy, OffsetResult, Search
 from rangeland.dialects.fetch_values import (
     NO_CONTEXT,
     DecodedChunk,
-    FetchAnswer,
     FetchContext,
     FetchOptions,
+    FetchResult,
     Gap,
     PartitionFetch,
     UnconfirmedGap,
@@ -43,8 +43,8 @@ from rangeland.model import (
 
 class Dialect(ABC):
     """The rules of one protocol. Every method is pure: ``ask_...`` returns questions to send,
-    ``read_...`` reads their answers. The questions of a list go to one broker in one go, and
-    their answers come in the same order. The defaults are those of brokers that have no leader
+    ``read_...`` reads their responses. The questions of a list go to one broker in one go, and
+    their responses come in the same order. The defaults are those of brokers that have no leader
     epochs, no retention to report, no transactions, and no way to list login mechanisms."""
 
     capabilities: ClassVar[Capabilities]
@@ -56,7 +56,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def login(self, credentials: Credentials) -> Generator[Question, Any, int | None]:
-        """Yields questions and is sent their answers; an error of a question is thrown in.
+        """Yields questions and is sent their responses; an error of a question is thrown in.
         Returns after how many milliseconds the login must be repeated on the same connection;
         None or 0: never. Raises JobFileError if the login is refused; with ``closed_at`` if the
         only evidence is that the peer closed the connection (``Unreachable.closed``) at that
@@ -67,7 +67,7 @@ class Dialect(ABC):
         nothing secret; empty if listeners cannot be asked."""
         return []
 
-    def read_mechanisms(self, answers: Sequence[Any]) -> tuple[str, ...] | None:
+    def read_mechanisms(self, responses: Sequence[Any]) -> tuple[str, ...] | None:
         """None: the listener takes no login, or did not say."""
         return None
 
@@ -92,14 +92,14 @@ class Dialect(ABC):
     ) -> list[Question]: ...
 
     @abstractmethod
-    def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]: ...
+    def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 
     def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
         """How many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets are
         bytes."""
         return []
 
-    def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]:
+    def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
         return {}
 
     def ask_epochs(
@@ -108,7 +108,7 @@ class Dialect(ABC):
         """The end offset of a leader epoch, and of those before it, in the leader's log."""
         return []
 
-    def read_epochs(self, answers: Sequence[Any]) -> dict[Partition, int]:
+    def read_epochs(self, responses: Sequence[Any]) -> dict[Partition, int]:
         return {}
 
     def epoch_of(self, records: memoryview) -> int | None:
@@ -120,21 +120,21 @@ class Dialect(ABC):
         be asked."""
         return []
 
-    def read_transactions(self, answers: Sequence[Any]) -> dict[Partition, OpenTransaction]:
+    def read_transactions(self, responses: Sequence[Any]) -> dict[Partition, OpenTransaction]:
         """The open transaction that holds back the last stable offset, by partition."""
         return {}
 
     def ask_retention(self, topics: Sequence[str]) -> list[Question]:
         return []
 
-    def read_retention(self, answers: Sequence[Any]) -> dict[str, Retention]:
+    def read_retention(self, responses: Sequence[Any]) -> dict[str, Retention]:
         return {}
 
     def ask_cleanup(self, topic: str) -> list[Question]:
         """The cleanup policy of a topic. Empty if no decoder of this dialect reports gaps."""
         return []
 
-    def read_cleanup(self, answers: Sequence[Any]) -> CleanupPolicy:
+    def read_cleanup(self, responses: Sequence[Any]) -> CleanupPolicy:
         return CleanupPolicy(None, "its brokers do not say how its log is cleaned")
 
     # --- records ----------------------------------------------------------------------------
@@ -146,8 +146,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_records(
-        self, answers: Sequence[Any], asked: Sequence[PartitionFetch], isolation: Isolation
-    ) -> FetchAnswer: ...
+        self, responses: Sequence[Any], asked: Sequence[PartitionFetch], isolation: Isolation
+    ) -> FetchResult: ...
 
     @abstractmethod
     def next_offset(
@@ -157,8 +157,8 @@ class Dialect(ABC):
         None if none is complete."""
 
     def first_offset(self, records: memoryview, from_offset: int) -> int:
-        """The first of the offsets from ``from_offset`` on that an intact answer has an entry for;
-        ``from_offset`` if the dialect's brokers say where entries are."""
+        """The first of the offsets from ``from_offset`` on that an intact response has an entry
+        for; ``from_offset`` if the dialect's brokers say where entries are."""
         return from_offset
 
     def unconfirmed_gap(

@@ -13,7 +13,7 @@ from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 
 class AnsweredSpan(NamedTuple):
-    """One of the answers that were joined into the fetched records: its bytes end at ``end``, and
+    """One of the responses that were joined into the fetched records: its bytes end at ``end``, and
     it accounts for the offsets ``[from_offset, until_offset)``."""
 
     end: int
@@ -75,7 +75,7 @@ class FetchedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAnswer:
+class FetchResult:
     """``meaning`` is that of the whole request. ``throttle_ms``: how long a quota delayed it."""
 
     meaning: ErrorMeaning
@@ -120,8 +120,9 @@ class Gap:
 
 
 class UnconfirmedGap(NamedTuple):
-    """Offsets ``[from_offset, until_offset)`` that are missing before ``entry``, the last of an
-    answer. Nothing after that entry shows that it is where it says. It ends at ``last_offset``."""
+    """Offsets ``[from_offset, until_offset)`` that are missing before ``entry``, the last of a
+    response. Nothing after that entry shows that it is where it says. It ends at
+    ``last_offset``."""
 
     from_offset: int
     until_offset: int

@@ -12,7 +12,7 @@ from rangeland.errors import LocalProtocolError, RemoteProtocolError
 @dataclass(frozen=True, slots=True)
 class Question:
     """A request to send. ``max_version``: the highest version of it that may be used.
-    ``wait_ms``: how long its answer may take, where that is longer than usual."""
+    ``wait_ms``: how long its response may take, where that is longer than usual."""
 
     request: Any
     max_version: int | None = None
@@ -74,8 +74,8 @@ class ProtocolSession(ABC):
         """The first frame to send, before any request; empty if the protocol needs none."""
         return b""
 
-    def negotiated(self, answer: memoryview) -> bytes | None:
-        """Takes the answer to the last opening frame. Returns the next frame, or None when the
+    def negotiated(self, response: memoryview) -> bytes | None:
+        """Takes the response to the last opening frame. Returns the next frame, or None when the
         session is open."""
         raise LocalProtocolError("this protocol has no opening, so nothing can answer one")
 
@@ -90,18 +90,18 @@ class ProtocolSession(ABC):
         empty if no peer is that old."""
         return b""
 
-    def is_too_old(self, answer: memoryview) -> bool:
-        """Takes the answer to ``version_probe``. True: the peer does not know the opening."""
+    def is_too_old(self, response: memoryview) -> bool:
+        """Takes the response to ``version_probe``. True: the peer does not know the opening."""
         raise LocalProtocolError("this protocol has no version probe, so nothing can answer one")
 
     @abstractmethod
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
-        """A whole frame, and the id that its answer will carry."""
+        """A whole frame, and the id that its response will carry."""
 
     @abstractmethod
-    def decode(self, answer: memoryview) -> tuple[int, Any] | None:
-        """The id and the answer that this frame completes; answers may come in any order. None
-        if more frames are needed, or if this frame is not an answer."""
+    def decode(self, response: memoryview) -> tuple[int, Any] | None:
+        """The id and the response that this frame completes; responses may come in any order. None
+        if more frames are needed, or if this frame is not a response."""
 
     def due(self) -> bytes:
         """A frame to send before waiting any longer; empty if there is none."""

@@ -1,6 +1,6 @@
 """What follows from damaged and lost offsets: where reading resumes, and what the policy does.
 
-Damage is found twice: when the end of an answer is determined, and when its records are decoded.
+Damage is found twice: when the end of a response is determined, and when its records are decoded.
 Both ask here. Pure functions; damage is judged by ``BadRecord.damage``.
 """
 
@@ -38,7 +38,7 @@ def look_at(what: str, nature: Capabilities) -> str:
 
 
 def passable_until(error: BadRecord, asked_at: int, *, is_replica: bool) -> int | None:
-    """How far an answer that was asked for at ``asked_at`` can be taken although it is damaged:
+    """How far a response that was asked for at ``asked_at`` can be taken although it is damaged:
     to the end of the damage, or to its beginning, so that decoding sees what is around it. None
     where neither is known. A replica's damage is never passed: its leader is read instead."""
     damage = error.damage

@@ -12,7 +12,7 @@ Failover: after a lost connection or an error that means stale metadata, a slice
 leader again. The same leader first gets a moment to recover. A new leader's high watermark may
 be lower than what was acknowledged; the loop waits for it, and calls the difference lost only at
 the deadline. Lost offsets end the run, unless the job's policy skips or holds them. ``replicas``
-decides whether the leader or a replica is read; only a leader's answer proves a loss.
+decides whether the leader or a replica is read; only a leader's response proves a loss.
 """
 
 from __future__ import annotations
@@ -134,15 +134,15 @@ class FetchLoop:
 
     # --- outcomes of a fetch ----------------------------------------------------------
 
-    def on_answer(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """An answer of ``size`` bytes came; its parts are reported next. Time for which a broker
+    def on_response(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
+        """A response of ``size`` bytes came; its parts are reported next. Time for which a broker
         throttles this client does not count as standing still, within limits."""
         self.now_ms = now_ms
         # Brokers throttle for the window of a quota, seconds: days are a mistake of theirs.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
         if throttle_ms:
             logger.info("Throttled by %s for %d ms", leader, throttle_ms)
-        self.throttle.on_answer(leader, size, throttle_ms, now_ms)
+        self.throttle.on_response(leader, size, throttle_ms, now_ms)
         for state in self.states.values():
             if state.server.address == leader and state.stuck_since_ms is not None:
                 left_ms = self.limits.most_throttled_ms - state.throttled_ms
@@ -214,7 +214,7 @@ class FetchLoop:
     def on_error(
         self, want: FetchTarget, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
-        """The partition's part of the answer carried an error code called ``name``. ``hint``: the
+        """The partition's part of the response carried an error code called ``name``. ``hint``: the
         leader that the broker named along with it."""
         state = self._current(want)
         reason = f"{state.server.address} answered {name} at offset {state.position}"
@@ -268,7 +268,7 @@ class FetchLoop:
 
     def _on_short_end(self, state: SliceState, written_end: int) -> None:
         """The leader has nothing at or after the position, and the slice goes on there. It may no
-        longer be the leader, so its answer counts the second time, after new metadata."""
+        longer be the leader, so its response counts the second time, after new metadata."""
         evidence = f"the log of its leader {state.server.address} ends at {written_end}"
         state.short_ends += 1 if state.server.is_confirmed else 0
         if state.short_ends <= 1:
@@ -292,7 +292,7 @@ class FetchLoop:
 
     def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
         """The connection to a leader broke, also after the one reconnect. ``is_slow``: no complete
-        answer came in time, so less is requested."""
+        response came in time, so less is requested."""
         for state in self.states.values():
             if state.server.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
                 is_leader = state.server.replica is None
@@ -302,8 +302,8 @@ class FetchLoop:
                     state.ask_for_less(self.limits)
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
-        """The broker prefers this replica to be read. True if another broker is read next, and an
-        answer without records is not a failure."""
+        """The broker prefers this replica to be read. True if another broker is read next, and a
+        response without records is not a failure."""
         state = self.states[index]
         if state.phase is not Phase.READING:
             return False
@@ -366,7 +366,7 @@ class FetchLoop:
         state = self.states[want.index]
         if state.phase is not phase or want.offset != state.position:
             raise Bug(
-                f"{state.slice}: an answer for offset {want.offset} came while the slice is "
+                f"{state.slice}: a response for offset {want.offset} came while the slice is "
                 f"{state.phase.value} at {state.position}"
             )
         return state
@@ -381,7 +381,7 @@ class FetchLoop:
 
     def _asks_leader(self, want: FetchTarget, seen: str) -> bool:
         """False if the leader has answered. A replica may lag or be damaged, so what was seen in
-        its answer proves nothing, and its leader is asked."""
+        its response proves nothing, and its leader is asked."""
         state, is_doubtful = self.states[want.index], self.is_doubtful(want)
         if state.server.may_be_replica:
             self._doubt(state, seen)

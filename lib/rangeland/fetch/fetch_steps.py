@@ -14,7 +14,7 @@ from rangeland.model import Address, Partition
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     """``no_progress_ms``: how long a slice may make no progress before the loop gives up; it must
-    be longer than a leader election. Sizes limit one partition's part of one answer."""
+    be longer than a leader election. Sizes limit one partition's part of one response."""
 
     no_progress_ms: int = 120_000
     backoff_ms: int = 100
@@ -45,7 +45,7 @@ class FetchTarget:
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send one fetch for all ``wants`` to ``leader`` and report each answer. ``stays``: the
+    """Send one fetch for all ``wants`` to ``leader`` and report each response. ``stays``: the
     broker must not redirect us to a replica, so no rack is sent."""
 
     leader: Address

@@ -1,8 +1,8 @@
 """The thread that fetches ahead: carries out the loop's steps and hands raw pieces over in order.
 
-It determines where an answer ends, sends the next request at once, and only then hands the answer
-over, so the broker works while the consumer decodes. The bytes that are fetched and not yet decoded
-are limited. Errors are raised where the pieces are consumed.
+It determines where a response ends, sends the next request at once, and only then hands the
+response over, so the broker works while the consumer decodes. The bytes that are fetched and not
+yet decoded are limited. Errors are raised where the pieces are consumed.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionLost, NoAnswer
+from rangeland.connection.failures import ConnectionLost, NoResponse
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
-    FetchAnswer,
     FetchOptions,
+    FetchResult,
     PartitionFetch,
 )
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
-from rangeland.fetch.answer_reader import AnswerReader
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import (
     AllRead,
@@ -43,6 +42,7 @@ from rangeland.fetch.log_edges import (
     log_edge,
     log_end,
 )
+from rangeland.fetch.response_reader import ResponseReader
 from rangeland.fetch.throttle import Throttle, slowed
 from rangeland.model import Address, Earliest, Latest, Slice
 
@@ -85,7 +85,7 @@ class FetchThread:
         self._loop = FetchLoop(
             located_slices, limits, settings.policy, _now_ms(), capabilities, throttle, leader_only
         )
-        self._answers = AnswerReader(self.brokers, self._loop, settings, floors or {})
+        self._responses = ResponseReader(self.brokers, self._loop, settings, floors or {})
         self._pieces: queue.SimpleQueue[FetchedPiece | BaseException | None] = queue.SimpleQueue()
         self._budget = MemoryBudget(PREFETCH_BYTES)
         self._stopped = threading.Event()
@@ -150,25 +150,25 @@ class FetchThread:
     # --- records ----------------------------------------------------------------------
 
     def _fetch(self, ask: SendFetch, *, is_sent: bool) -> SendFetch | None:
-        """Takes one answer. Returns the next request, sent before the answer is handed over."""
+        """Takes one response. Returns the next request, sent before the response is handed over."""
         asked = self._asked(ask)
         try:
-            answer = self._answer(ask, asked, is_sent)
+            response = self._result(ask, asked, is_sent)
         except ConnectionLost as error:
             if not self._stopped.is_set():
-                is_slow = isinstance(error, NoAnswer)
+                is_slow = isinstance(error, NoResponse)
                 self._loop.on_lost(ask.leader, f"{error.what}: {error.why}", is_slow=is_slow)
             return None
-        size = sum(len(part.records) for part in answer.parts)
-        self._loop.on_answer(ask.leader, size, answer.throttle_ms, _now_ms())
-        if answer.meaning is not ErrorMeaning.OK:
+        size = sum(len(part.records) for part in response.parts)
+        self._loop.on_response(ask.leader, size, response.throttle_ms, _now_ms())
+        if response.meaning is not ErrorMeaning.OK:
             for want in ask.wants:
-                self._loop.on_error(want, answer.meaning, answer.code)
+                self._loop.on_error(want, response.meaning, response.code)
             return None
-        parts = {part.partition: part for part in answer.parts}
-        throttled = answer.throttle_ms > 0
+        parts = {part.partition: part for part in response.parts}
+        throttled = response.throttle_ms > 0
         taken = [
-            self._answers.read(ask.leader, want, parts.get(want.partition), throttled)
+            self._responses.read(ask.leader, want, parts.get(want.partition), throttled)
             for want in ask.wants
         ]
         sent = self._send_ahead()
@@ -197,23 +197,23 @@ class FetchThread:
         options = replace(self._options, rack="") if ask.stays else self._options
         return self.brokers.dialect.ask_records(asked, options)
 
-    def _answer(self, ask: SendFetch, asked: list[PartitionFetch], is_sent: bool) -> FetchAnswer:
+    def _result(self, ask: SendFetch, asked: list[PartitionFetch], is_sent: bool) -> FetchResult:
         leader = ask.leader
         questions = self._questions(ask, asked)
         if is_sent:
             try:
-                answers = self.brokers.receive_all(leader, questions)
+                responses = self.brokers.receive_all(leader, questions)
             except ConnectionLost as error:
                 # As in SimpleConsumer, the same request once more on a new connection.
                 logger.info("Reconnecting to %s: %s", leader, error.why)
                 self.brokers.drop(leader)
-                answers = self.brokers.call_all(leader, questions)
+                responses = self.brokers.call_all(leader, questions)
         else:
-            answers = self.brokers.call_all(leader, questions)
-        return self.brokers.dialect.read_records(answers, asked, self._settings.isolation)
+            responses = self.brokers.call_all(leader, questions)
+        return self.brokers.dialect.read_records(responses, asked, self._settings.isolation)
 
     def _send_ahead(self) -> SendFetch | None:
-        """Sends the next fetch if the loop has one now; its answer is received later."""
+        """Sends the next fetch if the loop has one now; its response is received later."""
         step = self._loop.next(_now_ms())
         if not isinstance(step, SendFetch):
             return None

@@ -28,13 +28,13 @@ def log_edge(
     when: Earliest | Latest,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    """Raises ConnectionLost, also if the answer has no offset."""
+    """Raises ConnectionLost, also if the response has no offset."""
     dialect = brokers.dialect
     leader = {want.partition: Leader(address, want.epoch)}
     questions = dialect.ask_offsets(leader, when, isolation)
     part = dialect.read_offsets(brokers.call_all(address, questions)).get(want.partition)
     if part is None:
-        raise ConnectionLost(f"{address} left {want.partition} out of its answer about offsets")
+        raise ConnectionLost(f"{address} left {want.partition} out of its response about offsets")
     if part.offset is None:
         raise ConnectionLost(f"{address} answered {part.code} to an offset request")
     return part.offset
@@ -78,7 +78,7 @@ def is_inside_entry(
 
 def is_still_damaged(brokers: ConnectionPool, address: Address, want: FetchTarget) -> bool:
     """Whether what follows the entry before the requested offset is damaged, as it was in an
-    earlier answer. True also if only that entry was returned. Raises ConnectionLost."""
+    earlier response. True also if only that entry was returned. Raises ConnectionLost."""
     before = want.offset - 1
     part = _fetched(brokers, address, want, before, want.max_bytes, max_wait_ms=MAX_WAIT_MS)
     if part is None or not len(part.records):
@@ -114,7 +114,7 @@ def confirmed_until(
 def _is_first_at(
     brokers: ConnectionPool, address: Address, want: FetchTarget, offset: int, entry: memoryview
 ) -> bool | None:
-    """Whether a fetch at this offset begins with the entry; None for an answer without records,
+    """Whether a fetch at this offset begins with the entry; None for a response without records,
     which proves nothing. Raises ConnectionLost."""
     max_bytes = max(len(entry), MIN_FETCH_BYTES)
     # Remote storage needs some time.
@@ -137,8 +137,8 @@ def _fetched(
     dialect, isolation = brokers.dialect, brokers.settings.isolation
     asked = [PartitionFetch(want.partition, want.topic_id, want.epoch, offset, max_bytes)]
     options = FetchOptions(isolation, max_wait_ms, max_bytes)
-    answers = brokers.call_all(address, dialect.ask_records(asked, options))
-    for part in dialect.read_records(answers, asked, isolation).parts:
+    responses = brokers.call_all(address, dialect.ask_records(asked, options))
+    for part in dialect.read_records(responses, asked, isolation).parts:
         if part.partition == want.partition and part.meaning is ErrorMeaning.OK:
             return part
     return None

@@ -98,14 +98,14 @@ class GapExplainer:
                 return brokers.dialect.read_cleanup([])
             for address in dict.fromkeys((*asked, *self._settings.seeds)):
                 try:
-                    answers = brokers.call_all(address, questions)
+                    responses = brokers.call_all(address, questions)
                 except ConnectionLost as error:
                     silent[str(address)] = error.why or error.what
                     continue
                 except NoCommonVersion:
                     why = f"{address} is too old to report its cleanup.policy"
                     return CleanupPolicy(None, why)
-                return brokers.dialect.read_cleanup(answers)
+                return brokers.dialect.read_cleanup(responses)
         why = "; ".join(f"{address}: {why}" for address, why in silent.items())
         raise self._unanswered(topic, why)
 

@@ -3,7 +3,7 @@
 A broker may name another replica to read: one in the client's rack, or one that spares the
 leader's disk. That replica is read until ``DETOUR_MS`` have passed; then the leader is asked
 again. After any failure the leader is read at once, and for the same time no other replica is
-tried, so that reading does not go in circles. A replica may lag: only the leader's own answer
+tried, so that reading does not go in circles. A replica may lag: only the leader's own response
 proves that offsets are missing.
 """
 
@@ -47,7 +47,7 @@ class ServingReplica:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the answers are the leader's own."""
+        """Whether the responses are the leader's own."""
         return self.replica is None and not self.leader.is_replica
 
     @property

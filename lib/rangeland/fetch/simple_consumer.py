@@ -132,7 +132,7 @@ class _SliceReader:
 
     def _decoded(self, piece: FetchedPiece, piece_slice: Slice) -> Iterator[SliceChunk]:
         """The piece to its end. If it is damaged and may come from a replica, or has an unexplained
-        gap, the rest of it is read from the leader: only a second answer of the leader proves a
+        gap, the rest of it is read from the leader: only a second response of the leader proves a
         loss."""
         position = piece.from_offset
         try:

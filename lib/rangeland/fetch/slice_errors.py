@@ -35,7 +35,7 @@ def only_older(state: SliceState, next_offset: int, capabilities: Capabilities) 
     return BadRecord(
         f"{state.slice.partition}: a fetch at offset {state.position} gave batches that "
         f"end at {next_offset}",
-        why="the answer has only older records, so reading would never end",
+        why="the response has only older records, so reading would never end",
         do=look_at("the log segment", capabilities),
         **_facts_of(state),
     )

@@ -12,8 +12,8 @@ from rangeland.logging_setup import partition_fields
 from rangeland.model import Address, Slice
 from rangeland.planning.policy import LossKind
 
-ANSWERS_TO_GROW = 4
-"""How many answers must come in time before more is requested again, at first."""
+RESPONSES_TO_GROW = 4
+"""How many responses must come in time before more is requested again, at first."""
 
 
 class Phase(Enum):
@@ -25,13 +25,13 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class SliceState:
-    """``slowed_from``: the fetch size before answers were too slow, and 0 if none was; ``answers``:
-    how many have come in time since. ``stuck_since_ms``: the first failure since the last
-    progress. ``tried_at_ms``: the last one. ``fetch_alone``: its next request has no other slices,
-    so that nothing limits its size. ``short_ends``: how often its leader has reported a log end at
-    or before the position, the first time at ``short_end_at_ms``. ``suspected``: the loss, and its
-    evidence, that is assumed if nothing else happens before the deadline; it was first seen at
-    ``suspected_at_ms``."""
+    """``slowed_from``: the fetch size before responses were too slow, and 0 if none was;
+    ``responses``: how many have come in time since. ``stuck_since_ms``: the first failure since the
+    last progress. ``tried_at_ms``: the last one. ``fetch_alone``: its next request has no other
+    slices, so that nothing limits its size. ``short_ends``: how often its leader has reported a log
+    end at or before the position, the first time at ``short_end_at_ms``. ``suspected``: the loss,
+    and its evidence, that is assumed if nothing else happens before the deadline; it was first seen
+    at ``suspected_at_ms``."""
 
     slice: Slice
     position: int
@@ -39,8 +39,8 @@ class SliceState:
     phase: Phase
     fetch_bytes: int
     slowed_from: int = 0
-    answers: int = 0
-    answers_to_grow: int = ANSWERS_TO_GROW
+    responses: int = 0
+    responses_to_grow: int = RESPONSES_TO_GROW
     resume_at_ms: int = 0
     progress_at_ms: int = 0
     stuck_since_ms: int | None = None
@@ -95,22 +95,23 @@ class SliceState:
         self.suspected = self.left_leader = None
 
     def ask_for_less(self, limits: FetchLimits) -> None:
-        """An answer was too slow: the next request is smaller, and is for this slice alone. Each
-        time, twice as many timely answers are needed before the size grows again."""
+        """A response was too slow: the next request is smaller, and is for this slice alone. Each
+        time, twice as many timely responses are needed before the size grows again."""
         self.slowed_from = max(self.slowed_from, self.fetch_bytes)
-        self.answers, self.answers_to_grow = 0, self.answers_to_grow * 2
+        self.responses, self.responses_to_grow = 0, self.responses_to_grow * 2
         self.fetch_bytes = max(
             self.fetch_bytes // 2, min(limits.smallest_fetch_bytes, self.fetch_bytes)
         )
         self.fetch_alone = True
 
     def grow_back(self) -> None:
-        """An answer came in time. After enough of them more is requested, up to the size before."""
+        """A response came in time. After enough of them more is requested, up to the size
+        before."""
         if self.fetch_bytes >= self.slowed_from:
             return
-        self.answers += 1
-        if self.answers >= self.answers_to_grow:
-            self.answers, self.fetch_bytes = 0, min(self.fetch_bytes * 2, self.slowed_from)
+        self.responses += 1
+        if self.responses >= self.responses_to_grow:
+            self.responses, self.fetch_bytes = 0, min(self.fetch_bytes * 2, self.slowed_from)
 
     def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
         self.failures += 1
@@ -152,6 +153,6 @@ def new_state(piece: Slice, server: ServingReplica, limits: FetchLimits, now_ms:
 def _first_fetch_bytes(piece: Slice, limits: FetchLimits) -> int:
     if piece.estimated_bytes <= 0:
         return limits.fetch_bytes
-    # A quarter above the estimate, so that a small slice is one answer and not two.
+    # A quarter above the estimate, so that a small slice is one response and not two.
     guess = piece.estimated_bytes * 5 // 4 + limits.smallest_fetch_bytes
     return min(limits.fetch_bytes, guess)

@@ -1,6 +1,6 @@
 """The slice state machine as a table: phase and event -> what is done, and the next phase.
 
-``FetchLoop`` turns each answer into one event. Delivered records are not in the table: they
+``FetchLoop`` turns each response into one event. Delivered records are not in the table: they
 advance the position in ``READING``. A slice whose position reaches its end is ``DONE``, and
 stays so. An event that a phase does not list cannot happen there.
 """

@@ -2,8 +2,8 @@
 
 Without a clock: the caller passes the time. A broker that throttles a client says for how long
 it wants no more requests; newer ones do not read any before. A byte rate is a token bucket that
-each answer empties: the next request waits until the bytes received are covered by the rate. So
-a single answer may come at full speed, and the mean is the configured rate.
+each response empties: the next request waits until the bytes received are covered by the rate. So
+a single response may come at full speed, and the mean is the configured rate.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Throttle:
     silent_until: dict[Address, int] = field(default_factory=dict)
     """The time, in ms, until which nothing is sent to a broker."""
 
-    def on_answer(self, address: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """An answer of ``size`` bytes came, with the request to pause for ``throttle_ms``."""
+    def on_response(self, address: Address, size: int, throttle_ms: int, now_ms: int) -> None:
+        """A response of ``size`` bytes came, with the request to pause for ``throttle_ms``."""
         until = now_ms + throttle_ms
         rate = self.rate_of(address)
         if rate and size:

@@ -136,7 +136,7 @@ class Membership(Protocol):
 
 
 class GroupBackend(Protocol):
-    """Keeps groups. Every method raises Unreachable if it gets no answer."""
+    """Keeps groups. Every method raises Unreachable if it gets no response."""
 
     @property
     def name(self) -> str:
@@ -167,7 +167,7 @@ class GroupIO(Protocol):
         """Raises Unreachable if a reconnect did not help."""
 
     def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        """Sends all questions before it reads answers; returns them in the same order."""
+        """Sends all questions before it reads responses; returns them in the same order."""
 
     def pause(self, pause_ms: int) -> None: ...
     def now_ms(self) -> int:

@@ -1,6 +1,6 @@
 """A driver's membership in its group, kept alive while the driver works.
 
-A thread sends heartbeats and remembers the answers. While the driver reads slices of its
+A thread sends heartbeats and remembers the responses. While the driver reads slices of its
 partitions, a rebalance waits until the driver has stopped; at all other times the thread takes
 part in it by itself, so that no member waits for a driver that plans or commits. All calls but
 ``beat`` happen under one lock.
@@ -53,7 +53,7 @@ class HeartbeatThread:
         self._error: RangelandError | None = None
         self._silence = ""
         self._turn = 0
-        """How often it has joined again: answers to heartbeats of an earlier turn are stale."""
+        """How often it has joined again: responses to heartbeats of an earlier turn are stale."""
         self._thread = threading.Thread(target=self._beat, name="rangeland-group", daemon=True)
         self._thread.start()
 
@@ -148,7 +148,7 @@ class HeartbeatThread:
             try:
                 status = self._membership.beat()
             except Unreachable as error:
-                logger.warning("Got no answer to a heartbeat of %s: %s", member, error)
+                logger.warning("Got no response to a heartbeat of %s: %s", member, error)
                 self._silence = str(error)
                 continue
             except RangelandError as error:
@@ -175,7 +175,7 @@ class HeartbeatThread:
         try:
             self._membership.rejoin()
         except Unreachable as error:
-            # Tried again until a session timeout after the last answer.
+            # Tried again until a session timeout after the last response.
             self._silence = str(error)
         except RangelandError as error:
             self._error = error

@@ -35,7 +35,7 @@ from rangeland.job.job_file import Job
 from rangeland.schema_registry.catalogue_maker import make_catalogue
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.proto_compiler import compile_proto
-from rangeland.schema_registry.registry_client import FIRST_ANSWER_MS, RegistryClient
+from rangeland.schema_registry.registry_client import FIRST_RESPONSE_MS, RegistryClient
 from rangeland.schema_registry.table_formats import TableFormats
 
 MAX_SCHEMA_BYTES = 4 << 20
@@ -88,7 +88,7 @@ def _schemas(job: Job, seen: SeenIds) -> TableFormats | None:
     if registry is None:
         return None
     settings = registry_settings(job, registry)
-    client = RegistryClient(settings, first_answer_ms=FIRST_ANSWER_MS)
+    client = RegistryClient(settings, first_response_ms=FIRST_RESPONSE_MS)
     strategy = registry.subject_name_strategy
     without_schema = [f for f in job.decode.registered if not job.decode.payload(f).schema_]
     ids = {of: tuple(islice(found, MAX_SEEN_IDS)) for of, found in seen.items()}

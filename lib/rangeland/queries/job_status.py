@@ -97,7 +97,7 @@ def _disagreements(target: LandingTarget, found: Conflict | None) -> list[str]:
 
 
 def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
-    """The end of the log from the same answer as its other ends."""
+    """The end of the log from the same response as its other ends."""
     if ends is None:
         return log.end_offset
     is_committed = isolation is Isolation.READ_COMMITTED
@@ -122,7 +122,7 @@ def _readable(ends: LogEnds | None, now_ms: int) -> dict[str, Any]:
 def _group(
     job: Job, cluster: ClusterSettings, partitions: tuple[Partition, ...], progress: Progress
 ) -> tuple[GroupStatus | None, dict[Partition, int | None]]:
-    """The job's group and its offsets. An error only appears in the answer."""
+    """The job's group and its offsets. An error only appears in the result."""
     if job.group is None:
         return None, {}
     name = job.group.id

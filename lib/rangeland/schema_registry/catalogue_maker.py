@@ -16,8 +16,8 @@ from rangeland.decode.payload.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import JobFileError
-from rangeland.schema_registry.registry_answers import SchemaAnswer, VersionAnswer
 from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_responses import SchemaResponse, VersionResponse
 from rangeland.schema_registry.schema_references import resolved
 from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject_name
 
@@ -31,23 +31,23 @@ class RegistrySchemas:
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema | None:
         """None if the registry does not have it now."""
-        answer = self._registry.schema(schema_id)
-        return None if answer is None else self.whole(answer)
+        response = self._registry.schema(schema_id)
+        return None if response is None else self.whole(response)
 
-    def whole(self, answer: SchemaAnswer) -> RegisteredSchema | UnusableSchema:
-        return resolved(answer, self._fetch)
+    def whole(self, response: SchemaResponse) -> RegisteredSchema | UnusableSchema:
+        return resolved(response, self._fetch)
 
     def latest(self, subject: str) -> LatestSchema | None:
         """Raises JobFileError for one that cannot be used."""
-        answer = self._registry.latest(subject)
-        if answer is None:
+        response = self._registry.latest(subject)
+        if response is None:
             return None
-        schema = resolved(answer.schema, self._fetch)
+        schema = resolved(response.schema, self._fetch)
         if isinstance(schema, UnusableSchema):
-            raise _no_reader(subject, answer, schema)
-        return LatestSchema(answer.id, answer.at.version, schema)
+            raise _no_reader(subject, response, schema)
+        return LatestSchema(response.id, response.at.version, schema)
 
-    def _fetched(self, at: SubjectVersion) -> SchemaAnswer | None:
+    def _fetched(self, at: SubjectVersion) -> SchemaResponse | None:
         found = self._registry.version(at)
         return None if found is None else found.schema
 
@@ -82,11 +82,11 @@ def make_catalogue(
     )
 
 
-def _no_reader(subject: str, answer: VersionAnswer, schema: UnusableSchema) -> JobFileError:
+def _no_reader(subject: str, response: VersionResponse, schema: UnusableSchema) -> JobFileError:
     return JobFileError(
         f"the latest schema of {subject} cannot be used",
-        why=f"version {answer.at.version}, id {answer.id}: {schema.reason}",
+        why=f"version {response.at.version}, id {response.id}: {schema.reason}",
         do="correct it in the schema registry, or name a schema in the job file",
         subject=subject,
-        id=answer.id,
+        id=response.id,
     )

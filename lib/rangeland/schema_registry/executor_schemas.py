@@ -16,8 +16,8 @@ from rangeland.decode.payload.schema_catalogue import (
 )
 from rangeland.errors import JobFileError
 from rangeland.schema_registry.catalogue_maker import RegistrySchemas
-from rangeland.schema_registry.registry_answers import SchemaAnswer
 from rangeland.schema_registry.registry_client import FIELD, RegistryClient
+from rangeland.schema_registry.registry_responses import SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.schema_registry.unknown_ids import UnknownIds
 
@@ -104,11 +104,11 @@ class _Fetched:
         with self._lock:
             if schema_id not in self._schemas:
                 self._refuse_many_unusable()
-                answer = self._ids.schema(schema_id, written)
-                if isinstance(answer, SchemaAnswer):
-                    found = self._schemas_of.whole(answer)
+                response = self._ids.schema(schema_id, written)
+                if isinstance(response, SchemaResponse):
+                    found = self._schemas_of.whole(response)
                 else:
-                    found = answer
+                    found = response
                 if isinstance(found, RegisteredSchema):
                     self._versions[schema_id] = self._registry.versions(schema_id)
                 self._schemas[schema_id] = found

@@ -18,17 +18,17 @@ from typing import Final, Generic, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
 from rangeland.connection.cluster_settings import TlsSettings
-from rangeland.connection.http_client import HttpAnswer, HttpFailed, HttpLimits, http_get
+from rangeland.connection.http_client import HttpFailed, HttpLimits, HttpResponse, http_get
 from rangeland.connection.tls import tls_context
 from rangeland.decode.payload.schema_catalogue import SubjectVersion
 from rangeland.errors import JobFileError, Unreachable
-from rangeland.schema_registry.registry_answers import (
-    MAX_ANSWER_BYTES,
+from rangeland.schema_registry.registry_responses import (
+    MAX_RESPONSE_BYTES,
     UNKNOWN_SCHEMA,
     UNKNOWN_SUBJECT,
     UNKNOWN_VERSION,
-    SchemaAnswer,
-    VersionAnswer,
+    SchemaResponse,
+    VersionResponse,
     read_error_code,
     read_schema,
     read_version,
@@ -40,7 +40,7 @@ from rangeland.untrusted import Unreadable
 logger = logging.getLogger(__name__)
 
 FIELD: Final = "decode.registry"
-FIRST_ANSWER_MS: Final = 10_000
+FIRST_RESPONSE_MS: Final = 10_000
 """A driver does not wait longer for a registry that has never answered: its URL may be wrong."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 8.0
@@ -69,14 +69,15 @@ class _Failed:
 
 
 class RegistryClient:
-    """``first_answer_ms``: the time for the first answer of all, if less than ``no_progress_ms``.
-    Methods raise Unreachable and JobFileError; None stands for what does not exist."""
+    """``first_response_ms``: the time for the first response of all, if less than
+    ``no_progress_ms``. Methods raise Unreachable and JobFileError; None stands for what does not
+    exist."""
 
     def __init__(
         self,
         settings: RegistrySettings,
         *,
-        first_answer_ms: int | None = None,
+        first_response_ms: int | None = None,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -89,12 +90,12 @@ class RegistryClient:
         self._urls = [url.rstrip("/") for url in settings.urls]
         self._context = tls_context(settings.tls or TlsSettings(), f"{FIELD}.tls")
         self._login = _authorization(settings)
-        self._first_answer_ms = first_answer_ms
+        self._first_response_ms = first_response_ms
         self._now, self._pause = now, pause
         self._was_answered = False
         self.requests = 0
 
-    def schema(self, schema_id: int) -> SchemaAnswer | None:
+    def schema(self, schema_id: int) -> SchemaResponse | None:
         """None: no address has it now; ``UnknownIds`` decides what that means."""
         path, what = f"/schemas/ids/{schema_id}", f"schema id {schema_id}"
         return self._ask(path, what, read_schema, {UNKNOWN_SCHEMA}, at_once=True)
@@ -105,13 +106,13 @@ class RegistryClient:
         path = f"/schemas/ids/{schema_id}/versions"
         return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}) or ()
 
-    def version(self, at: SubjectVersion) -> VersionAnswer | None:
+    def version(self, at: SubjectVersion) -> VersionResponse | None:
         return self._version(at.subject, str(at.version))
 
-    def latest(self, subject: str) -> VersionAnswer | None:
+    def latest(self, subject: str) -> VersionResponse | None:
         return self._version(subject, "latest")
 
-    def _version(self, subject: str, version: str) -> VersionAnswer | None:
+    def _version(self, subject: str, version: str) -> VersionResponse | None:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
         what = f"version {version} of {subject}"
         return self._ask(path, what, read_version, {UNKNOWN_SUBJECT, UNKNOWN_VERSION})
@@ -151,8 +152,8 @@ class RegistryClient:
 
     def _left_s(self, started: float) -> float:
         limit_ms = self._settings.no_progress_ms
-        if self._first_answer_ms is not None and not self._was_answered:
-            limit_ms = min(limit_ms, self._first_answer_ms)
+        if self._first_response_ms is not None and not self._was_answered:
+            limit_ms = min(limit_ms, self._first_response_ms)
         return started + limit_ms / 1000 - self._now()
 
     # --- asking one address -------------------------------------------------------------
@@ -166,9 +167,9 @@ class RegistryClient:
         left_s: float,
     ) -> _Given[Value] | _Absent | _Failed:
         try:
-            answer = self._answer(url, path, left_s)
-            if answer.status == 200:
-                return _Given(read(answer.body))
+            response = self._response(url, path, left_s)
+            if response.status == 200:
+                return _Given(read(response.body))
         except HttpFailed as error:
             if not error.is_untrusted:
                 return _Failed(str(error))
@@ -176,9 +177,9 @@ class RegistryClient:
         except Unreadable as error:
             # Without the value that was found: it may repeat what was sent.
             expected = str(error).partition(", not ")[0]
-            return _Failed(f"its answer is not that of a schema registry: {expected}")
+            return _Failed(f"its response is not that of a schema registry: {expected}")
         else:
-            return _judged(url, answer, absent)
+            return _judged(url, response, absent)
         raise JobFileError(
             f"the certificate of the schema registry {url} is not trusted",
             why=untrusted,
@@ -186,7 +187,7 @@ class RegistryClient:
             url=url,
         )
 
-    def _answer(self, url: str, path: str, left_s: float) -> HttpAnswer:
+    def _response(self, url: str, path: str, left_s: float) -> HttpResponse:
         """After redirects. The login is sent to the configured host only, and never without
         encryption if its URL has it."""
         settings, at = self._settings, url + path
@@ -194,36 +195,36 @@ class RegistryClient:
             limits = HttpLimits(
                 settings.connect_ms / 1000,
                 min(settings.request_ms / 1000, left_s),
-                MAX_ANSWER_BYTES,
+                MAX_RESPONSE_BYTES,
             )
             self.requests += 1
             login = self._login if _is_same_host(url, at) else {}
-            answer = http_get(at, {"Accept": ACCEPTED, **login}, self._context, limits)
-            if answer.status not in MOVED:
-                return answer
-            at = _redirected(at, answer.location)
+            response = http_get(at, {"Accept": ACCEPTED, **login}, self._context, limits)
+            if response.status not in MOVED:
+                return response
+            at = _redirected(at, response.location)
         raise HttpFailed(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-def _judged(url: str, answer: HttpAnswer, absent: set[int]) -> _Absent | _Failed:
-    code = read_error_code(answer.body)
-    if answer.status == 404 and code in absent:
+def _judged(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Failed:
+    code = read_error_code(response.body)
+    if response.status == 404 and code in absent:
         return _Absent()
-    if answer.status in (401, 403):
+    if response.status in (401, 403):
         raise JobFileError(
             f"the schema registry {url} refused this client",
-            why=f"it answered {answer.status}"
-            + (", a login is needed" if answer.status == 401 else ", without permission"),
+            why=f"it answered {response.status}"
+            + (", a login is needed" if response.status == 401 else ", without permission"),
             do=f"check {FIELD}: username and password, or token, and what they may read",
             url=url,
-            status=answer.status,
+            status=response.status,
         )
-    if answer.status == 404:
+    if response.status == 404:
         return _Failed(
             "it answered 404, and not as a schema registry does; its URL may need a path, such as "
             "/apis/ccompat/v7 for Apicurio"
         )
-    return _Failed(f"it answered {answer.status}" + (f" (error code {code})" if code else ""))
+    return _Failed(f"it answered {response.status}" + (f" (error code {code})" if code else ""))
 
 
 def _silent(what: str, failures: Mapping[str, str], after_s: float) -> Unreachable:

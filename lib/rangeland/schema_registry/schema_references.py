@@ -16,19 +16,19 @@ from rangeland.decode.payload.schema_catalogue import (
     SubjectVersion,
     UnusableSchema,
 )
-from rangeland.schema_registry.registry_answers import SchemaAnswer
+from rangeland.schema_registry.registry_responses import SchemaResponse
 from rangeland.untrusted import Unreadable, parse_json
 
 MAX_REFERENCES: Final = 200
 NAMED_TYPES: Final = ("record", "error", "enum", "fixed")
-FetchVersion = Callable[[SubjectVersion], SchemaAnswer | None]
+FetchVersion = Callable[[SubjectVersion], SchemaResponse | None]
 
 
 class _Unresolvable(Exception):
     """The reason for an ``UnusableSchema``."""
 
 
-def resolved(schema: SchemaAnswer, fetch: FetchVersion) -> RegisteredSchema | UnusableSchema:
+def resolved(schema: SchemaResponse, fetch: FetchVersion) -> RegisteredSchema | UnusableSchema:
     """The schema with all that it refers to. ``fetch`` gives None for what does not exist."""
     found: dict[str, ReferencedSchema] = {}
     try:
@@ -48,10 +48,10 @@ def resolved(schema: SchemaAnswer, fetch: FetchVersion) -> RegisteredSchema | Un
 
 
 def _needed(
-    schema: SchemaAnswer,
+    schema: SchemaResponse,
     fetch: FetchVersion,
     path: tuple[SubjectVersion, ...],
-    seen: dict[SubjectVersion, SchemaAnswer],
+    seen: dict[SubjectVersion, SchemaResponse],
 ) -> Iterator[ReferencedSchema]:
     """Depth first, each after those that it needs. ``path``: those that lead here."""
     for reference in schema.references:
@@ -61,13 +61,13 @@ def _needed(
         if reference.at not in seen:
             if len(seen) == MAX_REFERENCES:
                 raise _Unresolvable(f"it refers to more than {MAX_REFERENCES} schemas")
-            answer = fetch(reference.at)
-            if answer is None:
+            response = fetch(reference.at)
+            if response is None:
                 raise _Unresolvable(
                     f"it refers to {_shown(reference.at)}, which the registry does not have"
                 )
-            seen[reference.at] = answer
-            yield from _needed(answer, fetch, (*path, reference.at), seen)
+            seen[reference.at] = response
+            yield from _needed(response, fetch, (*path, reference.at), seen)
         yield ReferencedSchema(reference.name, seen[reference.at].text)
 
 

@@ -1,7 +1,7 @@
 """When a schema id that a registry does not have counts as unknown for good.
 
 A copy of a registry (a follower in another region, a node behind a load balancer) may lack what was
-registered last, and records with such an id are sound: one answer proves nothing. But ids ascend,
+registered last, and records with such an id are sound: one response proves nothing. But ids ascend,
 and copies follow in their order. So an id is unknown if the registry does not have it, also
 ``CONFIRM_S`` after the records were known to be written, and something shows that it is not late:
 
@@ -26,8 +26,8 @@ from typing import Final
 
 from rangeland.decode.payload.schema_catalogue import UnusableSchema, WrittenBefore
 from rangeland.errors import Unreachable
-from rangeland.schema_registry.registry_answers import SchemaAnswer
 from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_responses import SchemaResponse
 from rangeland.untrusted import MAX_INT32
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class UnknownIds:
 
     def schema(
         self, schema_id: int, written: WrittenBefore | None
-    ) -> SchemaAnswer | UnusableSchema:
+    ) -> SchemaResponse | UnusableSchema:
         """The schema, or that it is unknown for good. Raises Unreachable where that may change,
         and what ``RegistryClient`` raises."""
         # What was written before the same moment has been late for equally long.
@@ -77,7 +77,7 @@ class UnknownIds:
             if proof and asked_for >= CONFIRM_S:
                 what = f"the schema registry has no schema with id {schema_id}"
                 return UnusableSchema(f"{what}, {proof}")
-            # The proof comes before the answer that counts: copies may catch up in between.
+            # The proof comes before the response that counts: copies may catch up in between.
             proof = self._proof(schema_id, written)
             if not proof and asked_for >= self._no_progress_s:
                 raise self._late(schema_id, asked_for)
@@ -87,9 +87,9 @@ class UnknownIds:
                 logger.info("Asking for schema id %d again, which may be late", schema_id)
                 self._pause(max(0.1, min(pause_s, left_s)))
 
-    def _of_any_copy(self, schema_id: int, times: int) -> SchemaAnswer | None:
-        answers = (self._registry.schema(schema_id) for _ in range(times))
-        return next((found for found in answers if found is not None), None)
+    def _of_any_copy(self, schema_id: int, times: int) -> SchemaResponse | None:
+        responses = (self._registry.schema(schema_id) for _ in range(times))
+        return next((found for found in responses if found is not None), None)
 
     def _proof(self, schema_id: int, written: WrittenBefore | None) -> str:
         """Why the id cannot merely be late; empty if it can."""

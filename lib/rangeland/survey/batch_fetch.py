@@ -32,27 +32,27 @@ def sample_batches(
     asked_of: Callable[[Partition, Where, int], PartitionFetch],
     seen_in: Callable[[FetchedPartition], Mapping[Partition, Seen]],
 ) -> dict[Partition, Seen]:
-    """What ``seen_in`` reads from the answers; for partitions that it leaves out, more bytes are
+    """What ``seen_in`` reads from the responses; for partitions that it leaves out, more bytes are
     requested. ``asked_of``: the request for one partition, of so many bytes at most."""
     found: dict[Partition, Seen] = {}
     for size in SIZES:
         missing = {p: where for p, where in wanted.items() if p not in found}
         for address, group in by_leader(missing, leader_of).items():
             asked = [asked_of(p, where, size) for p, where in group.items()]
-            for part in _answers(brokers, address, asked):
+            for part in _responses(brokers, address, asked):
                 if part.partition in group:
                     found |= seen_in(part)
     return found
 
 
-def _answers(
+def _responses(
     brokers: ConnectionPool, address: Address, asked: list[PartitionFetch]
 ) -> tuple[FetchedPartition, ...]:
     isolation = brokers.settings.isolation
     options = FetchOptions(isolation, MAX_WAIT_MS, 4 * max(SIZES))
     try:
-        answers = brokers.call_all(address, brokers.dialect.ask_records(asked, options))
-        return tuple(brokers.dialect.read_records(answers, asked, isolation).parts)
+        responses = brokers.call_all(address, brokers.dialect.ask_records(asked, options))
+        return tuple(brokers.dialect.read_records(responses, asked, isolation).parts)
     except RangelandError:
         return ()
 

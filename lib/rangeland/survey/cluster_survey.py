@@ -1,7 +1,7 @@
 """The cluster as a plan needs it: leaders, start and end of each log, offsets for times.
 
 If something in a survey is suspicious, a second one is taken, with metadata from another broker:
-one wrong answer is not believed. A missing topic is a mistake of the job file once two brokers
+one wrong response is not believed. A missing topic is a mistake of the job file once two brokers
 report it.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import OffsetAnswer
+from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangelandError
 from rangeland.groups.backend import GroupBackend
@@ -50,7 +50,7 @@ def take_survey(
     now: Callable[[], float] = time.time,
     backend: GroupBackend | None = None,
 ) -> Survey:
-    """``backend``: where the wanted groups are kept. Suspicious answers are checked with another
+    """``backend``: where the wanted groups are kept. Suspicious responses are checked with another
     broker. Raises JobFileError for topics or partitions that do not exist, and Unreachable when
     the deadline of the settings passes."""
     attempt = SurveyAttempt(brokers, wanted)
@@ -85,12 +85,12 @@ def require_brokers(
     do not know."""
     attempt = SurveyAttempt(brokers, wanted)
     try:
-        attempt.first_answer(refuse_unknown=refuse_unknown)
+        attempt.first_response(refuse_unknown=refuse_unknown)
     except UnknownTopic as error:
         time.sleep(AGAIN_MS / 1000)
         again = attempt.again()
         try:
-            again.first_answer(refuse_unknown=True)
+            again.first_response(refuse_unknown=True)
         except UnknownTopic:
             raise error.confirmed_by(_both(attempt, again)) from None
 
@@ -164,12 +164,12 @@ def _epochs(wanted: SurveyRequest) -> dict[Partition, int]:
 
 
 def _log(
-    leader: Leader, partition: Partition, start: OffsetAnswer, end: OffsetAnswer, size: int | None
+    leader: Leader, partition: Partition, start: OffsetResult, end: OffsetResult, size: int | None
 ) -> LogState:
     return LogState(partition, leader, start.offset or 0, end.offset or 0, size)
 
 
-def _of_bytes(log: LogState, start: OffsetAnswer, end: OffsetAnswer) -> LogState:
+def _of_bytes(log: LogState, start: OffsetResult, end: OffsetResult) -> LogState:
     """Where offsets are bytes, sizes are exact, and slices are cut where entries begin."""
     known = {*start.borders, *end.borders, log.start_offset, log.end_offset}
     borders = tuple(sorted(b for b in known if log.start_offset <= b <= log.end_offset))
@@ -221,11 +221,11 @@ def expiring(
     for (address, time_ms), leaders in groups.items():
         try:
             questions = dialect.ask_offsets(leaders, AtTime(max(0, time_ms)), isolation)
-            answers = dialect.read_offsets(brokers.call_all(address, questions))
+            responses = dialect.read_offsets(brokers.call_all(address, questions))
         except RangelandError:
             continue
-        for partition, answer in answers.items():
-            if answer.meaning is ErrorMeaning.OK and partition in leaders:
+        for partition, response in responses.items():
+            if response.meaning is ErrorMeaning.OK and partition in leaders:
                 end = logs[partition].end_offset
-                found[partition] = end if answer.offset is None else min(answer.offset, end)
+                found[partition] = end if response.offset is None else min(response.offset, end)
     return found

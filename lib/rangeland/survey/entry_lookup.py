@@ -5,7 +5,7 @@ An offset named by a user is found by walking entries from the nearest known one
 landing ended is only probed: normally an entry begins there, which its checksum confirms. If none
 does, the log has changed, and the entry around the offset is looked up.
 
-If an entry is longer than a probe, the probe is repeated with more bytes. An answer with an error
+If an entry is longer than a probe, the probe is repeated with more bytes. A response with an error
 says nothing about entries: it does not prove that no entry begins there, and is not walked on from.
 """
 
@@ -91,8 +91,8 @@ def _probe(
     dialect, isolation = brokers.dialect, brokers.settings.isolation
     asked = [PartitionFetch(p, None, None, offset, max_bytes) for p, offset in offsets]
     options = FetchOptions(isolation, 0, LARGEST_ENTRY_BYTES)
-    answers = brokers.call_all(address, dialect.ask_records(asked, options))
-    read = dialect.read_records(answers, asked, isolation)
+    responses = brokers.call_all(address, dialect.ask_records(asked, options))
+    read = dialect.read_records(responses, asked, isolation)
     parts = read.parts if read.meaning is ErrorMeaning.OK else ()
     records = {part.partition: part.records for part in parts if part.meaning is ErrorMeaning.OK}
     return {
@@ -145,14 +145,14 @@ def _records_at(
     brokers: ConnectionPool, log: LogState, position: int, max_bytes: int, offset: int
 ) -> memoryview:
     """Bytes of the log from ``position`` on, before ``offset``. Raises Unreachable for an error and
-    for an answer without records."""
+    for a response without records."""
     dialect, isolation = brokers.dialect, brokers.settings.isolation
     address = log.leader.address
     assert address is not None
     asked = [PartitionFetch(log.partition, log.leader.topic_id, None, position, max_bytes)]
     options = FetchOptions(isolation, 0, LARGEST_ENTRY_BYTES)
-    answers = brokers.call_all(address, dialect.ask_records(asked, options))
-    read = dialect.read_records(answers, asked, isolation)
+    responses = brokers.call_all(address, dialect.ask_records(asked, options))
+    read = dialect.read_records(responses, asked, isolation)
     codes = [(read.meaning, read.code), *((part.meaning, part.code) for part in read.parts)]
     errors = [code for meaning, code in codes if meaning is not ErrorMeaning.OK]
     if not errors and read.parts and read.parts[0].records:

@@ -62,10 +62,10 @@ def epoch_ends(
         leaders = {p: log.leader for p, log in group.items()}
         try:
             questions = brokers.dialect.ask_epochs(leaders, {p: epochs[p] for p in group})
-            answers = brokers.call_all(address, questions)
+            responses = brokers.call_all(address, questions)
         except RangelandError:
             continue
-        found |= {p: at for p, at in brokers.dialect.read_epochs(answers).items() if p in group}
+        found |= {p: at for p, at in brokers.dialect.read_epochs(responses).items() if p in group}
     return found
 
 

@@ -30,9 +30,9 @@ def ask_leaders(
     try:
         asking = next(search)
         while True:
-            answers, answered = _ask_in_turn(brokers, asking)
+            responses, answered = _ask_in_turn(brokers, asking)
             answered_by = answered or answered_by
-            asking = search.send(answers)
+            asking = search.send(responses)
     except StopIteration as done:
         view: ClusterView = done.value
         return replace(view, answered_by=answered_by)
@@ -41,7 +41,7 @@ def ask_leaders(
 def _ask_in_turn(
     brokers: ConnectionPool, asking: LeaderQuery
 ) -> tuple[list[Any] | NoReply, Address | None]:
-    """The answers, and the broker that gave them."""
+    """The responses, and the broker that gave them."""
     tried: dict[Address, str] = {}
     strangers = 0
     for seed in asking.seeds:

@@ -3,8 +3,8 @@
 A broker searches for a time only in the first segment that may contain it. A segment without
 timestamps may contain any time up to its last modification, which is late if it was copied; then
 it hides all later segments. So if a broker finds nothing, its segments are requested with the
-oldest version of the request: the answer is right only if all segments were written before, or if
-the first later one has timestamps. Otherwise the answer is the segment that ends before the time,
+oldest version of the request: the response is right only if all segments were written before, or if
+the first later one has timestamps. Otherwise the response is the segment that ends before the time,
 as for logs without any timestamps. Brokers that no longer support that version are believed.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import OffsetAnswer
+from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion, Question
@@ -28,9 +28,9 @@ def corrected_times(
     address: Address,
     leaders: Mapping[Partition, Leader],
     when: AtTime,
-    found: Mapping[Partition, OffsetAnswer],
-) -> dict[Partition, OffsetAnswer]:
-    """Better answers for those of ``found`` that may be wrong."""
+    found: Mapping[Partition, OffsetResult],
+) -> dict[Partition, OffsetResult]:
+    """Better results for those of ``found`` that may be wrong."""
     late = {
         p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
     }
@@ -58,7 +58,7 @@ def _segments(
     address: Address,
     leaders: Mapping[Partition, Leader],
     when: AtTime | Latest,
-) -> dict[Partition, OffsetAnswer]:
+) -> dict[Partition, OffsetResult]:
     """Where segments begin that were last written to before ``when``, then the end of the log."""
     dialect = brokers.dialect
     asked = dialect.ask_offsets(leaders, when, Isolation.READ_UNCOMMITTED)
@@ -66,7 +66,7 @@ def _segments(
     return dialect.read_offsets(brokers.call_all(address, questions))
 
 
-def _first_after(log: OffsetAnswer, before: OffsetAnswer) -> int | None:
+def _first_after(log: OffsetResult, before: OffsetResult) -> int | None:
     """Where the first segment begins that was written to afterwards."""
     last = before.borders[-1] if before.borders else -1
     later = [border for border in log.borders if border > last]
@@ -91,10 +91,10 @@ def _timeless(
     questions: list[Question] = []
     for one in asked:
         questions += dialect.ask_records([one], options)
-    answers = brokers.call_all(address, questions)
+    responses = brokers.call_all(address, questions)
     found: set[Partition] = set()
-    for one, answer in zip(asked, answers, strict=True):
-        answered = dialect.read_records([answer], [one], Isolation.READ_UNCOMMITTED)
+    for one, response in zip(asked, responses, strict=True):
+        answered = dialect.read_records([response], [one], Isolation.READ_UNCOMMITTED)
         lacks_timestamp = dialect.capabilities.lacks_timestamp
         if lacks_timestamp is not None and any(
             lacks_timestamp(part.records) for part in answered.parts

@@ -1,7 +1,7 @@
 """One survey of the cluster, retried until it is complete or the deadline passes.
 
 There is one request per broker and kind; where a protocol has one per partition, they are sent
-together: a thousand partitions take about as long as ten. What has no answer yet (a leader being
+together: a thousand partitions take about as long as ten. What has no response yet (a leader being
 elected, a broker that just left) is asked again with new metadata from the next broker, until the
 deadline. Then the survey fails with every address it tried and why, or continues without those
 partitions if the job's policy holds them.
@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import ClusterView, OffsetAnswer, TopicView
+from rangeland.dialects.cluster_values import ClusterView, OffsetResult, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import (
@@ -43,8 +43,8 @@ from rangeland.wording import counted
 logger = logging.getLogger(__name__)
 
 PAUSE_MS = 200
-FIRST_ANSWER_MS = 10_000
-"""For the first answer of any broker. Without one, the addresses are probably wrong."""
+FIRST_RESPONSE_MS = 10_000
+"""For the first response of any broker. Without one, the addresses are probably wrong."""
 MANY_ADDRESSES = 32
 """How many addresses of a cluster are kept to identify it."""
 When = Earliest | Latest | AtTime
@@ -87,7 +87,7 @@ class SurveyAttempt:
         self._wanted = wanted
         started, survey_ms = time.monotonic(), brokers.settings.survey_ms
         self._deadline = started + survey_ms / 1000
-        self._first_answer_by = started + min(survey_ms, FIRST_ANSWER_MS) / 1000
+        self._first_response_by = started + min(survey_ms, FIRST_RESPONSE_MS) / 1000
         self._failure: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
         self._holds = brokers.settings.policy.ever(LossKind.UNREACHABLE, Action.HOLD)
@@ -110,7 +110,7 @@ class SurveyAttempt:
         return other
 
     def _is_over(self) -> bool:
-        deadline = self._first_answer_by if self.answered_by is None else self._deadline
+        deadline = self._first_response_by if self.answered_by is None else self._deadline
         return time.monotonic() + PAUSE_MS / 1000 >= deadline
 
     def _pause(self, what: str) -> None:
@@ -126,7 +126,7 @@ class SurveyAttempt:
             do="check the cluster, then run again",
         )
 
-    def first_answer(self, *, refuse_unknown: bool) -> None:
+    def first_response(self, *, refuse_unknown: bool) -> None:
         """Waits until a broker answers. ``refuse_unknown``: raises UnknownTopic for what does not
         exist."""
         while True:
@@ -157,7 +157,7 @@ class SurveyAttempt:
                     self.unreachable |= dict.fromkeys(leaderless, "it has no leader")
                     return self._done(view, led)
                 self._failure = None
-                what = _missing_answers(leaderless, silent)
+                what = _missing_responses(leaderless, silent)
             except Unreachable as error:
                 self._failure, what = error, error.what
             self._pause(what)
@@ -277,10 +277,10 @@ class SurveyAttempt:
 
     def offsets(
         self, leaders: dict[Partition, Leader], when: When, isolation: Isolation
-    ) -> dict[Partition, OffsetAnswer]:
+    ) -> dict[Partition, OffsetResult]:
         """From each leader; partitions that have moved meanwhile are asked for again at their new
         leader, which is recorded in ``leaders``."""
-        found: dict[Partition, OffsetAnswer] = {}
+        found: dict[Partition, OffsetResult] = {}
         while True:
             missing = {
                 p: leader
@@ -302,15 +302,15 @@ class SurveyAttempt:
 
     def _ask_each_leader(
         self, missing: Mapping[Partition, Leader], when: When, isolation: Isolation
-    ) -> dict[Partition, OffsetAnswer]:
-        found: dict[Partition, OffsetAnswer] = {}
+    ) -> dict[Partition, OffsetResult]:
+        found: dict[Partition, OffsetResult] = {}
         for address, group in by_leader(missing, lambda leader: leader).items():
             try:
-                answers = self._ask_leader(address, group, when, isolation)
+                responses = self._ask_leader(address, group, when, isolation)
             except ConnectionLost as error:
                 self._failure = error
                 continue
-            for partition, part in answers.items():
+            for partition, part in responses.items():
                 if part.meaning is ErrorMeaning.OK:
                     found[partition] = part
                 else:
@@ -319,13 +319,13 @@ class SurveyAttempt:
 
     def _ask_leader(
         self, address: Address, group: Mapping[Partition, Leader], when: When, isolation: Isolation
-    ) -> dict[Partition, OffsetAnswer]:
+    ) -> dict[Partition, OffsetResult]:
         dialect = self._brokers.dialect
         questions = dialect.ask_offsets(group, when, isolation)
         found = dialect.read_offsets(self._brokers.call_all(address, questions))
         timeless = {p: group[p] for p, x in found.items() if x.meaning is ErrorMeaning.UNSUPPORTED}
         if timeless and isinstance(when, AtTime):
-            # Logs of a format without timestamps: the oldest request version answers by segment.
+            # Logs of a format without timestamps: the oldest version of the request is by segment.
             oldest = dialect.ask_offsets(timeless, when, isolation)
             questions = [replace(question, max_version=0) for question in oldest]
             found |= dialect.read_offsets(self._brokers.call_all(address, questions))
@@ -333,7 +333,7 @@ class SurveyAttempt:
             found |= corrected_times(self._brokers, address, group, when, found)
         return found
 
-    def _on_failure(self, partition: Partition, part: OffsetAnswer) -> None:
+    def _on_failure(self, partition: Partition, part: OffsetResult) -> None:
         if part.meaning in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
             raise JobFileError(
                 f"this client may not ask for the offsets of {partition}",
@@ -349,8 +349,8 @@ class SurveyAttempt:
     def sizes(
         self,
         leaders: Mapping[Partition, Leader],
-        start: Mapping[Partition, OffsetAnswer],
-        end: Mapping[Partition, OffsetAnswer],
+        start: Mapping[Partition, OffsetResult],
+        end: Mapping[Partition, OffsetResult],
     ) -> dict[Partition, int]:
         """Sizes on the leaders' disks. Unknown ones are left out: they only help to cut slices."""
         found: dict[Partition, int] = {}
@@ -358,11 +358,11 @@ class SurveyAttempt:
             try:
                 logs = {p: (start[p].offset or 0, end[p].offset or 0) for p in group}
                 questions = self._brokers.dialect.ask_sizes(logs)
-                answers = self._brokers.call_all(address, questions)
+                responses = self._brokers.call_all(address, questions)
             except RangelandError:
                 # Old brokers do not know this request, and some clients may not send it.
                 continue
-            sizes = self._brokers.dialect.read_sizes(answers)
+            sizes = self._brokers.dialect.read_sizes(responses)
             found |= {p: size for p, size in sizes.items() if p in group}
         return found
 
@@ -383,7 +383,7 @@ def _is(partition: Partition, which: int | str) -> bool:
     return f"{partition.broker}-{partition.number}" == which
 
 
-def _missing_answers(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
+def _missing_responses(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
     if leaderless:
         named = ", ".join(str(p) for p in leaderless[:5])
         return f"no leader for {counted(len(leaderless), 'partition')}: {named}"

@@ -1,4 +1,5 @@
-"""One wrong answer is not believed: what is suspicious in a survey, and what two surveys agree on.
+"""One wrong response is not believed: what is suspicious in a survey, and what two surveys agree
+on.
 
 Pure functions. A broker may answer from stale metadata, a leader that has just taken over may not
 know the end of its log, and either may simply be wrong once. So whatever would be called a loss is

@@ -83,11 +83,13 @@ def _latest(
     isolation: Isolation,
 ) -> dict[Partition, int]:
     questions = brokers.dialect.ask_offsets(leaders, Latest(), isolation)
-    answers = brokers.dialect.read_offsets(brokers.call_all(address, questions))
+    responses = brokers.dialect.read_offsets(brokers.call_all(address, questions))
     return {
-        partition: answer.offset
-        for partition, answer in answers.items()
-        if answer.meaning is ErrorMeaning.OK and answer.offset is not None and partition in leaders
+        partition: response.offset
+        for partition, response in responses.items()
+        if response.meaning is ErrorMeaning.OK
+        and response.offset is not None
+        and partition in leaders
     }
 
 

@@ -50,7 +50,7 @@ class JafkaClient(FrameClient):
         self.send_raw(self._session.encode(request)[1])
 
     def receive(self) -> Any:
-        """The answer to the oldest request that has none yet. Raises `Unreachable` if the
+        """The response to the oldest request that has none yet. Raises `Unreachable` if the
         broker closes the connection."""
         return self._session.decode(self.receive_raw())[1]
 

@@ -21,15 +21,15 @@ _VERSION = 0
 def brokers_seen_by(address: str, timeout_s: float = 2) -> dict[int, int]:
     """Broker id -> port as the broker at ``host:port`` sees the cluster; empty while it
     cannot say."""
-    answer = _ask(address, timeout_s)
-    return _brokers(answer)[0] if answer else {}
+    response = _ask(address, timeout_s)
+    return _brokers(response)[0] if response else {}
 
 
 def leaders_seen_by(address: str, topic: str, timeout_s: float = 2) -> dict[int, int] | None:
     """Partition -> leader (-1: none) as the broker at ``host:port`` sees it; empty if it
     knows no such topic, None while it cannot say."""
-    answer = _ask(address, timeout_s)
-    return _leaders(answer).get(topic, {}) if answer else None
+    response = _ask(address, timeout_s)
+    return _leaders(response).get(topic, {}) if response else None
 
 
 def ephemeral_nodes(zookeeper_port: int, timeout_s: float = 5) -> set[str]:
@@ -37,15 +37,15 @@ def ephemeral_nodes(zookeeper_port: int, timeout_s: float = 5) -> set[str]:
     try:
         with socket.create_connection(("127.0.0.1", zookeeper_port), timeout_s) as connection:
             connection.sendall(b"dump")
-            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+            response = b"".join(iter(lambda: connection.recv(65536), b""))
     except OSError as error:
         what = f"ZooKeeper on port {zookeeper_port} did not answer"
         raise Unreachable(what, why=str(error), port=zookeeper_port) from error
-    return {line.strip() for line in answer.decode().splitlines() if line.startswith("\t/")}
+    return {line.strip() for line in response.decode().splitlines() if line.startswith("\t/")}
 
 
 def _ask(address: str, timeout_s: float) -> bytes:
-    """The answer to a Metadata request; empty if there was none: callers ask again until
+    """The response to a Metadata request; empty if there was none: callers ask again until
     their own deadline."""
     host, _, port = address.rpartition(":")
     try:
@@ -82,34 +82,34 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-def _brokers(answer: bytes) -> tuple[dict[int, int], int]:
+def _brokers(response: bytes) -> tuple[dict[int, int], int]:
     """The brokers, and the position after them."""
-    (count,) = struct.unpack_from(">i", answer, 4)
+    (count,) = struct.unpack_from(">i", response, 4)
     position, found = 8, {}
     for _ in range(count):
-        node, host_size = struct.unpack_from(">ih", answer, position)
+        node, host_size = struct.unpack_from(">ih", response, position)
         position += 6 + host_size
-        (found[node],) = struct.unpack_from(">i", answer, position)
+        (found[node],) = struct.unpack_from(">i", response, position)
         position += 4
     return found, position
 
 
-def _leaders(answer: bytes) -> dict[str, dict[int, int]]:
+def _leaders(response: bytes) -> dict[str, dict[int, int]]:
     """Topic -> partition -> leader."""
-    _, position = _brokers(answer)
-    (count,) = struct.unpack_from(">i", answer, position)
+    _, position = _brokers(response)
+    (count,) = struct.unpack_from(">i", response, position)
     position += 4
     found: dict[str, dict[int, int]] = {}
     for _ in range(count):
-        _error, size = struct.unpack_from(">hh", answer, position)
+        _error, size = struct.unpack_from(">hh", response, position)
         position += 4 + size
-        topic = answer[position - size : position].decode()
-        (partitions,) = struct.unpack_from(">i", answer, position)
+        topic = response[position - size : position].decode()
+        (partitions,) = struct.unpack_from(">i", response, position)
         position, found[topic] = position + 4, {}
         for _ in range(partitions):
-            _error, number, leader, replicas = struct.unpack_from(">hiii", answer, position)
+            _error, number, leader, replicas = struct.unpack_from(">hiii", response, position)
             position += 14 + 4 * replicas
-            (in_sync,) = struct.unpack_from(">i", answer, position)
+            (in_sync,) = struct.unpack_from(">i", response, position)
             position += 4 + 4 * in_sync
             found[topic][number] = leader
     return found

@@ -80,7 +80,7 @@ def create_topics(
     new_topic = library("confluent_kafka.admin").NewTopic
     settings = {name: str(value) for name, value in (config or {}).items()}
     wanted = [new_topic(topic, partitions, replicas, config=settings) for topic in topics]
-    client = admin(bootstrap)  # kept by a name: without it, it would end before its answers
+    client = admin(bootstrap)  # kept by a name: without it, it would end before its responses
     for topic, done in client.create_topics(wanted, request_timeout=TIMEOUT_S).items():
         with our_errors(f"Topic {topic} was not created"):
             done.result()
@@ -149,8 +149,8 @@ def _known_everywhere(bootstrap: Servers, topic: str, partitions: int) -> bool:
 
 def _leaders(bootstrap: Servers, topic: str) -> dict[str, dict[int, int]]:
     """What each server that answers says: partition -> leader, empty if it knows no topic."""
-    answers = {server: leaders_seen_by(server, topic) for server in joined(bootstrap).split(",")}
-    return {server: leaders for server, leaders in answers.items() if leaders is not None}
+    responses = {server: leaders_seen_by(server, topic) for server in joined(bootstrap).split(",")}
+    return {server: leaders for server, leaders in responses.items() if leaders is not None}
 
 
 def _wait_until(happened: Callable[[], bool], what: str) -> None:

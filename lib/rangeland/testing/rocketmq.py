@@ -239,12 +239,12 @@ class RocketmqCluster(LocalCluster[str]):
         """The numbers of the brokers that a name server knows for a topic, by broker name."""
         try:
             with RocketmqClient(self.address(server)) as client:
-                answer: RemotingResponse = client.ask(route(topic), check=False)
+                response: RemotingResponse = client.ask(route(topic), check=False)
         except Unreachable:
             return {}
-        if answer.code != SUCCESS:
+        if response.code != SUCCESS:
             return {}
-        return {name: list(at) for name, (_, at) in read_route(answer.body).brokers.items()}
+        return {name: list(at) for name, (_, at) in read_route(response.body).brokers.items()}
 
 
 def _port_of_two() -> int:

@@ -30,7 +30,7 @@ class RocketmqClient(FrameClient):
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         super().__init__(address)
         self._session = RocketmqSession("testing", credentials)
-        self._answers: dict[int, Any] = {}
+        self._responses: dict[int, Any] = {}
 
     def send(self, request: Any) -> int:
         """The id that ``receive`` wants."""
@@ -39,21 +39,21 @@ class RocketmqClient(FrameClient):
         return request_id
 
     def receive(self, request_id: int) -> Any:
-        while request_id not in self._answers:
+        while request_id not in self._responses:
             answered = self._session.decode(self.receive_raw())
             if answered is not None:
-                self._answers[answered[0]] = answered[1]
+                self._responses[answered[0]] = answered[1]
             elif due := self._session.due():
                 self.send_raw(due)
-        return self._answers.pop(request_id)
+        return self._responses.pop(request_id)
 
     def ask(self, request: Any, *, check: bool = True) -> Any:
         """``check``: raises `Unreachable` for a response that reports an error."""
-        answer = self.receive(self.send(request))
-        if check and isinstance(request, RemotingRequest) and answer.code != SUCCESS:
-            why = f"{judge(answer.code).name}: {answer.remark}"
+        response = self.receive(self.send(request))
+        if check and isinstance(request, RemotingRequest) and response.code != SUCCESS:
+            why = f"{judge(response.code).name}: {response.remark}"
             raise Unreachable(f"{self.address} refused request {request.code}", why=why)
-        return answer
+        return response
 
 
 def produce(
@@ -78,11 +78,11 @@ def produce(
                 client.send(send(about, value, properties or {}, born, sys_flag))
                 for value in values[start : start + AHEAD]
             ]
-            for answer in map(client.receive, ids):
-                if answer.code != SUCCESS:
-                    why = f"{judge(answer.code).name}: {answer.remark}"
+            for response in map(client.receive, ids):
+                if response.code != SUCCESS:
+                    why = f"{judge(response.code).name}: {response.remark}"
                     raise Unreachable(f"{address} refused a message", why=why)
-                offsets.append(number_of(answer, "queueOffset"))
+                offsets.append(number_of(response, "queueOffset"))
         if offsets and DELAY not in (properties or {}):
             _wait_for(client, about, max(offsets))
     return offsets

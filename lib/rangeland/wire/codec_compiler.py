@@ -1,8 +1,8 @@
 """Compiles declarations into codecs, once per class and version.
 
 A compiled struct is a list of steps. A step reads one field, or several adjacent fields of fixed
-width together; a metadata answer with ten thousand partitions consists mostly of those. The path of
-a field is assembled only when an error is raised.
+width together; a metadata response with ten thousand partitions consists mostly of those. The path
+of a field is assembled only when an error is raised.
 
 Errors name the field; ``encoding`` adds the message.
 """

@@ -1,6 +1,6 @@
 """What messages are declared with: types, version ranges, tags. No bytes are read here.
 
-    @message(key=2, versions=(1, 10), flexible_from=6, answer=ListOffsetsResponse)
+    @message(key=2, versions=(1, 10), flexible_from=6, response=ListOffsetsResponse)
     class ListOffsetsRequest:
         replica_id: Int32 = -1
         isolation_level: Int8 = since(2, default=0)
@@ -61,14 +61,14 @@ class FieldSpec:
 class MessageSpec:
     """What ``@message`` declared. ``name`` is that of the class, without "Request"; ``key`` is -1
     if it is not a request. ``versions`` is inclusive on both sides; ``flexible_from`` is the first
-    version with compact lengths and tagged fields, None if there is none. ``answer`` is the class
-    of the answer, on requests."""
+    version with compact lengths and tagged fields, None if there is none. ``response`` is the class
+    of the response, on requests."""
 
     name: str
     key: int
     versions: tuple[int, int]
     flexible_from: int | None
-    answer: type[Any] | None
+    response: type[Any] | None
 
     def flexible(self, version: int) -> bool:
         return self.flexible_from is not None and version >= self.flexible_from
@@ -99,7 +99,7 @@ def tagged(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged))
 def struct(cls: type[T]) -> type[T]:
-    """A part of a message, or the answer to a request: a frozen, slotted dataclass that is built
+    """A part of a message, or the response to a request: a frozen, slotted dataclass that is built
     by keyword. Its versions are those of the message or of the request."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
@@ -110,18 +110,18 @@ def message(
     versions: tuple[int, int],
     key: int = -1,
     flexible_from: int | None = None,
-    answer: type[Any] | None = None,
+    response: type[Any] | None = None,
 ) -> Callable[[type[T]], type[T]]:
-    """A whole message, and the answer to it; ``spec_of`` returns what is declared here."""
+    """A whole message, and the response to it; ``spec_of`` returns what is declared here."""
 
     def declare(cls: type[T]) -> type[T]:
         made = struct(cls)
         spec = MessageSpec(
-            cls.__name__.removesuffix("Request"), key, versions, flexible_from, answer
+            cls.__name__.removesuffix("Request"), key, versions, flexible_from, response
         )
         setattr(made, _MESSAGE, spec)
-        if answer is not None:
-            setattr(answer, _MESSAGE, dataclasses.replace(spec, answer=None))
+        if response is not None:
+            setattr(response, _MESSAGE, dataclasses.replace(spec, response=None))
         return made
 
     return declare
@@ -129,7 +129,7 @@ def message(
 
 def spec_of(cls: type[Any]) -> MessageSpec:
     """What ``@message`` declared for this class. Raises ``Bug`` if it is not a message or the
-    answer to one."""
+    response to one."""
     spec = getattr(cls, _MESSAGE, None)
     if not isinstance(spec, MessageSpec):
         raise Bug(f"{cls.__name__} is not declared as a message")
@@ -137,10 +137,10 @@ def spec_of(cls: type[Any]) -> MessageSpec:
 
 
 def requests_in(names: Mapping[str, object]) -> tuple[type[Any], ...]:
-    """The messages with an answer among a module's names, by key."""
+    """The messages with a response among a module's names, by key."""
     classes = {found for found in names.values() if isinstance(found, type)}
     messages = [cls for cls in classes if isinstance(getattr(cls, _MESSAGE, None), MessageSpec)]
-    return tuple(sorted((m for m in messages if spec_of(m).answer), key=lambda m: spec_of(m).key))
+    return tuple(sorted((m for m in messages if spec_of(m).response), key=lambda m: spec_of(m).key))
 
 
 def field_spec(field: dataclasses.Field[Any]) -> FieldSpec:

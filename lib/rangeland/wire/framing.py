@@ -99,7 +99,7 @@ class FrameReader:
         self._start, self._end = 0, len(rest)
 
     def feed(self, data: bytes) -> list[memoryview]:
-        """All frames that ``data`` completes. It copies: for tests and small answers."""
+        """All frames that ``data`` completes. It copies: for tests and small responses."""
         frames = []
         view = memoryview(data)
         while view:

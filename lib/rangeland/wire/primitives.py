@@ -259,7 +259,7 @@ def _legacy_and_compact(
 
 STRING = _legacy_and_compact("string", _INT16_LENGTH, _text, _encoded)
 BYTES = _legacy_and_compact("bytes", INT32_LENGTH, _copy, _as_bytes)
-# A slice of the frame, never a copy: a fetch answer has tens of MiB of records.
+# A slice of the frame, never a copy: a fetch response has tens of MiB of records.
 RECORDS = _legacy_and_compact("records", INT32_LENGTH, _view, _as_bytes)
 # The client id in a request header has a 16-bit length in every version.
 LEGACY_STRING = replace(

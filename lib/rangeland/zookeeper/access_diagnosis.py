@@ -1,6 +1,6 @@
 """Why a ZooKeeper cannot be used: the mistakes in a job, with the field that fixes each.
 
-A server that closes connections without an answer may just be restarting. So each server is asked
+A server that closes connections without a response may just be restarting. So each server is asked
 once more, in the way that tells a mistake from that.
 """
 

@@ -67,7 +67,7 @@ def credentials(login: ZooKeeperLogin | None) -> dict[str, Any]:
 
 class LastKazooMessage(logging.Handler):
     """Keeps kazoo's last message about its connection, and prints nothing. ``login_was_cut``: the
-    connection was closed during the login, without an answer."""
+    connection was closed during the login, without a response."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

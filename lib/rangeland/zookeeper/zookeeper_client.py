@@ -157,8 +157,8 @@ class ZooKeeper:
     ) -> dict[str, Znode | None]:
         """Reads all in one round, but not at one moment. Raises Unreachable."""
         wanted = list(paths)
-        answers = self._ask_all("read", self._kazoo.get_async, wanted, within_ms)
-        return {p: _node(a) for p, a in zip(wanted, answers, strict=True)}
+        responses = self._ask_all("read", self._kazoo.get_async, wanted, within_ms)
+        return {p: _node(a) for p, a in zip(wanted, responses, strict=True)}
 
     def children(self, path: str, within_ms: int | None = None) -> list[str] | None:
         """The names of a node's children, sorted; None if there is no such node."""
@@ -168,10 +168,10 @@ class ZooKeeper:
         self, paths: Iterable[str], within_ms: int | None = None
     ) -> dict[str, list[str] | None]:
         wanted = list(paths)
-        answers = self._ask_all("list", self._kazoo.get_children_async, wanted, within_ms)
+        responses = self._ask_all("list", self._kazoo.get_children_async, wanted, within_ms)
         return {
             p: None if isinstance(a, KazooException) else sorted(a)
-            for p, a in zip(wanted, answers, strict=True)
+            for p, a in zip(wanted, responses, strict=True)
         }
 
     def last_changes(self, paths: Iterable[str], within_ms: int | None = None) -> dict[str, int]:
@@ -215,12 +215,12 @@ class ZooKeeper:
         paths: Sequence[str],
         within_ms: int | None = None,
     ) -> list[Any]:
-        answers: list[Any] = []
+        responses: list[Any] = []
         for first in range(0, len(paths), _AT_ONCE):
             some = paths[first : first + _AT_ONCE]
             what = verb if len(some) > 1 else f"{verb} {some[0]} of"
-            answers += self._ask(what, lambda some=some: [ask(p) for p in some], within_ms)  # type: ignore[misc]
-        return answers
+            responses += self._ask(what, lambda some=some: [ask(p) for p in some], within_ms)  # type: ignore[misc]
+        return responses
 
     def _ask(
         self,
@@ -229,15 +229,15 @@ class ZooKeeper:
         within_ms: int | None = None,
         check: Callable[[list[Any]], None] | None = None,
     ) -> list[Any]:
-        """Sends until answers arrive or the time is up. A missing or an existing node is an
-        answer."""
+        """Sends until responses arrive or the time is up. A missing or an existing node is a
+        response."""
         limit_s = self._timeout_s if within_ms is None else min(self._timeout_s, within_ms / 1000)
         deadline = time.monotonic() + limit_s
         while not self._is_closed and (left := deadline - time.monotonic()) > 0:
             if not self._is_connected_within(left):
                 break
             try:
-                answers = [_value(sent, deadline) for sent in send()]
+                responses = [_value(sent, deadline) for sent in send()]
             except ConnectionClosedError:
                 if self._is_closed:
                     break
@@ -250,8 +250,8 @@ class ZooKeeper:
                 raise self._failure(what, limit_s, error) from error
             else:
                 if check is not None:
-                    check(answers)
-                return answers
+                    check(responses)
+                return responses
         raise self._unreachable(what, limit_s)
 
     def _without_end(self, was_connected: bool) -> RangelandError | None:
@@ -267,8 +267,8 @@ class ZooKeeper:
             raise refused_login(str(self), self._access)
         return is_connected
 
-    def _check_chroot(self, answers: list[Any]) -> None:
-        if self.ensemble.chroot and answers[0] is None:
+    def _check_chroot(self, responses: list[Any]) -> None:
+        if self.ensemble.chroot and responses[0] is None:
             raise JobFileError(
                 f"{self} has no {self.ensemble.chroot}",
                 why="the path does not exist",
@@ -276,8 +276,8 @@ class ZooKeeper:
                 zookeeper=str(self.ensemble),
             )
 
-    def _check_results(self, answers: list[Any]) -> None:
-        for result in answers[0]:
+    def _check_results(self, responses: list[Any]) -> None:
+        for result in responses[0]:
             if isinstance(result, NoAuthError):
                 raise missing_rights("write to", str(self), self._access)
             unexpected = isinstance(result, KazooException) and type(result) not in _REASONS
@@ -297,7 +297,7 @@ class ZooKeeper:
         if self._is_closed:
             why = why or "the session was closed"
         message = self._kazoo_log.last
-        why = why or f"no answer within {limit_s:g} s" + (f" ({message})" if message else "")
+        why = why or f"no response within {limit_s:g} s" + (f" ({message})" if message else "")
         return Unreachable(
             f"could not {what} {self}",
             why=why,
@@ -359,10 +359,10 @@ def _value(sent: Any, deadline: float) -> Any:
         return error
 
 
-def _node(answer: Any) -> Znode | None:
-    if isinstance(answer, KazooException):
+def _node(response: Any) -> Znode | None:
+    if isinstance(response, KazooException):
         return None
-    content, stat = answer
+    content, stat = response
     return Znode(content or b"", stat.version, stat.czxid, stat.ephemeralOwner)
 
 

@@ -74,7 +74,7 @@ _REASONS = {
     StoredFault.BAD_CHECKSUM: "the checksum of its body is wrong",
     StoredFault.TOO_LONG: "it goes on after its last field",
     StoredFault.FLAGS: "its flags contradict each other",
-    StoredFault.CUT_SHORT: "its length is beyond the end of its broker's answer",
+    StoredFault.CUT_SHORT: "its length is beyond the end of its broker's response",
 }
 
 

@@ -3,7 +3,7 @@
 The numbers are those of ErrorMapping, which Jafka has inherited from Kafka 0.7. There are few,
 because a broker closes the connection if it does not understand a request.
 
-Two answers have no error code although one could be expected: a topic that does not exist reads
+Two responses have no error code although one could be expected: a topic that does not exist reads
 like an idle one (code 0, no bytes), and so does a partition that was never written to.
 """
 

@@ -1,8 +1,8 @@
-"""Jafka's messages: requests as declarations, answers as values that refer to their request.
+"""Jafka's messages: requests as declarations, responses as values that refer to their request.
 
-A request is ``int32 size | int16 key | body``, an answer ``int32 size | int16 error | body``.
-There are no versions, correlation ids or client ids: the answers on a connection come in the order
-of its requests, and only the request says what an answer is about.
+A request is ``int32 size | int16 key | body``, a response ``int32 size | int16 error | body``.
+There are no versions, correlation ids or client ids: the responses on a connection come in the
+order of its requests, and only the request says what a response is about.
 
 Lists have an int16 count or none, which no type of ``wire`` has, so those few bytes are read and
 written here. Whatever the bytes are, reading returns a value or raises RemoteProtocolError.
@@ -43,13 +43,13 @@ class RequestHeader(NamedTuple):
 
 
 class ResponseHeader(NamedTuple):
-    """Before the body of every answer."""
+    """Before the body of every response."""
 
     error_code: I16
 
 
 class PartHeader(NamedTuple):
-    """Before each part of the answer to a multi-fetch. ``size`` counts the bytes after it."""
+    """Before each part of the response to a multi-fetch. ``size`` counts the bytes after it."""
 
     size: I32
     error_code: I16
@@ -77,7 +77,7 @@ _SIZE_BYTES: Final = PART_HEADER.position_of("error_code")
 
 @message(key=0, versions=(0, 0))
 class ProduceRequest:
-    """Has no answer. ``partition`` -1: the broker chooses one."""
+    """Has no response. ``partition`` -1: the broker chooses one."""
 
     topic: String
     partition: Int32
@@ -129,7 +129,7 @@ def encode_request(request: Request) -> list[Part]:
     return [head, *(encode(part, 0) for part in request.parts)]
 
 
-# --- answers ----------------------------------------------------------------------------
+# --- responses --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +168,8 @@ class _OffsetList:
 
 
 def read_response(request: Request, buffer: memoryview, offset: int = 0) -> tuple[Response, int]:
-    """The answer to ``request`` at ``offset``, and where it ends. That of a plain fetch extends to
-    the end of the buffer."""
+    """The response to ``request`` at ``offset``, and where it ends. That of a plain fetch extends
+    to the end of the buffer."""
     name = type(request).__name__.replace("Request", "Response")
     return _named(name, lambda: _READERS[type(request)](request, buffer, offset))
 
@@ -188,7 +188,7 @@ def _named(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[Respons
 
 
 def read_whole(request: Request, buffer: memoryview) -> Response:
-    """The answer that fills ``buffer``; remaining bytes are refused."""
+    """The response that fills ``buffer``; remaining bytes are refused."""
     value, used = read_response(request, buffer)
     if used == len(buffer):
         return value

@@ -48,7 +48,7 @@ def decode_chunks(
     aborted: Sequence[tuple[int, int]],
     context: FetchContext = NO_CONTEXT,
 ) -> Iterator[DecodedChunk]:
-    """All of one fetch answer, whose first byte is at ``from_offset``, in chunks of bounded
+    """All of one fetch response, whose first byte is at ``from_offset``, in chunks of bounded
     memory. Each continues where the previous one ends; the last ends at ``until_offset`` or after
     the last complete entry. There are no transactions, so ``isolation`` and ``aborted`` are
     ignored; of ``context`` only the memory limit is used.

@@ -1,4 +1,4 @@
-"""Jafka's side of the dialect interface: questions as messages, answers as values.
+"""Jafka's side of the dialect interface: questions as messages, responses as values.
 
 Pure. Every broker has its own partitions and does not know other brokers, so each is asked
 separately. There is no metadata: fetches of zero bytes show how many partitions a topic has, and
@@ -18,15 +18,15 @@ from rangeland.dialects.cluster_values import (
     ClusterView,
     LeaderQuery,
     NoReply,
-    OffsetAnswer,
+    OffsetResult,
     Search,
     TopicView,
 )
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
-    FetchAnswer,
     FetchedPartition,
     FetchOptions,
+    FetchResult,
     PartitionFetch,
 )
 from rangeland.dialects.jafka import messages as m
@@ -102,7 +102,7 @@ class _MemberSearch:
         self.written = False
 
     def take(self, parts: Sequence[m.FetchResponse]) -> None:
-        """The answers about the next partitions, in order."""
+        """The responses about the next partitions, in order."""
         for part in parts:
             # Out of range: the log begins after 0, so the partition exists.
             if part.error_code not in (NONE, OFFSET_OUT_OF_RANGE):
@@ -123,21 +123,21 @@ def _search_member(
         questions = tuple(
             _ask_partitions(topic, searches[topic].count, step) for topic in uncounted
         )
-        answers = yield LeaderQuery((address,), questions)
-        if isinstance(answers, NoReply):
-            return answers
-        for topic, answer in zip(uncounted, answers, strict=True):
-            searches[topic].take(answer.parts)
+        responses = yield LeaderQuery((address,), questions)
+        if isinstance(responses, NoReply):
+            return responses
+        for topic, response in zip(uncounted, responses, strict=True):
+            searches[topic].take(response.parts)
         step *= 2
     # Only of partitions that exist: for any other the broker closes the connection.
     ends = [(topic, number) for topic, search in searches.items() for number in range(search.count)]
     if not ends:
         return searches
-    answers = yield LeaderQuery((address,), tuple(_ask_end(*end) for end in ends))
-    if isinstance(answers, NoReply):
-        return answers
-    for (topic, _), answer in zip(ends, answers, strict=True):
-        searches[topic].written |= bool(answer.offsets)
+    responses = yield LeaderQuery((address,), tuple(_ask_end(*end) for end in ends))
+    if isinstance(responses, NoReply):
+        return responses
+    for (topic, _), response in zip(ends, responses, strict=True):
+        searches[topic].written |= bool(response.offsets)
     return searches
 
 
@@ -213,39 +213,39 @@ def _ask(partition: Partition, time_ms: int, max_count: int) -> Question:
     )
 
 
-def read_offsets(answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
+def read_offsets(responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
     """A partition that was never written to begins and ends at 0. A time leads to the start of a
     segment at or before it, or to the log's beginning if the broker names no segment."""
     by_partition: dict[Partition, list[m.OffsetsResponse]] = {}
-    for answer in answers:
-        asked = answer.request
+    for response in responses:
+        asked = response.request
         partition = Partition(asked.topic, asked.partition, asked.broker)
-        by_partition.setdefault(partition, []).append(answer)
+        by_partition.setdefault(partition, []).append(response)
     return {partition: _read_offset(given) for partition, given in by_partition.items()}
 
 
-def _read_offset(answers: Sequence[m.OffsetsResponse]) -> OffsetAnswer:
-    code = next((c for a in answers if (c := judge(a.error_code)).number != NONE), judge(NONE))
+def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
+    code = next((c for a in responses if (c := judge(a.error_code)).number != NONE), judge(NONE))
     if code.meaning is not ErrorMeaning.OK:
-        return OffsetAnswer(code.meaning, code.name, None)
-    listed = {answer.request.time_ms: answer.offsets for answer in answers}
+        return OffsetResult(code.meaning, code.name, None)
+    listed = {response.request.time_ms: response.offsets for response in responses}
     borders = tuple(sorted({offset for offsets in listed.values() for offset in offsets}))
     at_times = [offsets for time, offsets in listed.items() if time >= 0]
     earliest = min(listed.get(m.EARLIEST_TIME, ()), default=0)
     if at_times:
         offset = max(*at_times[0], earliest) if at_times[0] else earliest
-        return OffsetAnswer(code.meaning, code.name, offset, is_exact=False, borders=borders)
+        return OffsetResult(code.meaning, code.name, offset, is_exact=False, borders=borders)
     if m.EARLIEST_TIME in listed:
-        return OffsetAnswer(code.meaning, code.name, earliest, borders=borders)
-    return OffsetAnswer(code.meaning, code.name, max(borders, default=0), borders=borders)
+        return OffsetResult(code.meaning, code.name, earliest, borders=borders)
+    return OffsetResult(code.meaning, code.name, max(borders, default=0), borders=borders)
 
 
 # --- records ----------------------------------------------------------------------------
 
 
 def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
-    """Everything in one request. A broker neither waits for more data nor limits the whole answer,
-    so nothing in ``options`` is sent."""
+    """Everything in one request. A broker neither waits for more data nor limits the whole
+    response, so nothing in ``options`` is sent."""
     parts = tuple(
         m.FetchRequest(
             topic=a.partition.topic,
@@ -259,17 +259,17 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
 
 
 def read_records(
-    answers: Sequence[m.FetchResponse | m.MultiFetchResponse],
+    responses: Sequence[m.FetchResponse | m.MultiFetchResponse],
     asked: Sequence[PartitionFetch],
     isolation: Isolation,
-) -> FetchAnswer:
+) -> FetchResult:
     """Parts in the order of the request. Brokers do not report how far a log can be read."""
-    (answer,) = answers
-    is_one = isinstance(answer, m.FetchResponse)
-    whole = judge(NONE if is_one else answer.error_code)
-    given = (answer,) if isinstance(answer, m.FetchResponse) else answer.parts
+    (response,) = responses
+    is_one = isinstance(response, m.FetchResponse)
+    whole = judge(NONE if is_one else response.error_code)
+    given = (response,) if isinstance(response, m.FetchResponse) else response.parts
     parts = tuple(_fetched(a.partition, part) for a, part in zip(asked, given, strict=True))
-    return FetchAnswer(whole.meaning, whole.name, parts)
+    return FetchResult(whole.meaning, whole.name, parts)
 
 
 def _fetched(partition: Partition, part: m.FetchResponse) -> FetchedPartition:

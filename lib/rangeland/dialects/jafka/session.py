@@ -1,7 +1,7 @@
 """One connection's state as a value: the unanswered requests, in order.
 
 Bytes in, bytes out; the owner of the socket sends the returned frames. Nothing is negotiated: a
-connection is ready as soon as it is open. An answer carries no id, so it belongs to the oldest
+connection is ready as soon as it is open. A response carries no id, so it belongs to the oldest
 unanswered request; ids are counted here for the caller.
 """
 
@@ -27,11 +27,11 @@ class JafkaSession(ProtocolSession):
 
     @property
     def unanswered(self) -> int:
-        """The number of requests that have no answer yet."""
+        """The number of requests that have no response yet."""
         return len(self._pending)
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
-        """The request's id and its frame. An answer is expected, except to a Produce.
+        """The request's id and its frame. A response is expected, except to a Produce.
         ``max_version`` is ignored: there are no versions."""
         whole = frame(*encode_request(request))
         request_id = self._next_id
@@ -40,17 +40,17 @@ class JafkaSession(ProtocolSession):
             self._pending.append((request_id, request))
         return request_id, whole
 
-    def decode(self, answer: memoryview) -> tuple[int, Any]:
+    def decode(self, response: memoryview) -> tuple[int, Any]:
         """The id of the oldest unanswered request and the value of a whole frame. Records in
-        it are slices of the frame. Raises RemoteProtocolError for an unexpected answer."""
+        it are slices of the frame. Raises RemoteProtocolError for an unexpected response."""
         if not self._pending:
             raise RemoteProtocolError(
                 "a response arrived that belongs to no request",
-                why=f"it has {len(answer)} bytes",
+                why=f"it has {len(response)} bytes",
                 do="Close the connection: later responses cannot be matched to requests either",
-                size=len(answer),
+                size=len(response),
             )
         request_id, request = self._pending[0]
-        value = read_whole(request, answer)
+        value = read_whole(request, response)
         self._pending.popleft()
         return request_id, value

@@ -3,7 +3,7 @@
 An entry is a v2 batch, or one of the older forms (``legacy_messages``): a wrapper, which is a
 message that contains compressed ones, or a run of plain messages. One log may have all of them.
 
-A fetch answer has whole entries and perhaps, at its end, an incomplete one, which is ignored: the
+A fetch response has whole entries and perhaps, at its end, an incomplete one, which is ignored: the
 next fetch returns it again. Finding entries only reads their prefixes. Checksums and decompression
 wait until an entry is opened, and many never are (before the wanted offsets, aborted).
 
@@ -169,8 +169,8 @@ def first_offset(records: memoryview, from_offset: int) -> int:
 def unconfirmed_gap(
     records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
 ) -> UnconfirmedGap | None:
-    """A gap before the last batch, if not even the beginning of another entry follows it: an answer
-    may end with its segment. Offsets that exclude each other are for ``next_offset``."""
+    """A gap before the last batch, if not even the beginning of another entry follows it: a
+    response may end with its segment. Offsets that exclude each other are for ``next_offset``."""
     run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
     if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:
         return None

@@ -28,7 +28,7 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(10, "MESSAGE_TOO_LARGE", _V.REFUSED, "the record is larger than it takes"),
     _E(11, "STALE_CONTROLLER_EPOCH", _V.UNKNOWN, "the controller has moved"),
     _E(12, "OFFSET_METADATA_TOO_LARGE", _V.REFUSED, "the note beside an offset is too long"),
-    _E(13, "NETWORK_EXCEPTION", _V.RETRY, "a connection broke before the answer"),
+    _E(13, "NETWORK_EXCEPTION", _V.RETRY, "a connection broke before the response"),
     _E(14, "COORDINATOR_LOAD_IN_PROGRESS", _V.RETRY, "the coordinator is still loading"),
     _E(15, "COORDINATOR_NOT_AVAILABLE", _V.FIND_LEADER, "there is no coordinator now"),
     _E(16, "NOT_COORDINATOR", _V.FIND_LEADER, "it does not coordinate this group"),

@@ -36,12 +36,12 @@ def ask_epochs(
     return [Question(m.OffsetForLeaderEpochRequest(topics=wanted))]
 
 
-def read_epochs(answers: Sequence[m.OffsetForLeaderEpochResponse]) -> dict[Partition, int]:
+def read_epochs(responses: Sequence[m.OffsetForLeaderEpochResponse]) -> dict[Partition, int]:
     """The end offsets of the epochs, without those that the broker does not report."""
     return {
         Partition(topic.topic, part.partition): part.end_offset
-        for answer in answers
-        for topic in answer.topics
+        for response in responses
+        for topic in response.topics
         for part in topic.partitions
         if judge(part.error_code).meaning is ErrorMeaning.OK and part.end_offset >= 0
     }
@@ -68,11 +68,11 @@ def ask_transactions(partitions: Collection[Partition]) -> list[Question]:
 
 
 def read_transactions(
-    answers: Sequence[m.DescribeProducersResponse],
+    responses: Sequence[m.DescribeProducersResponse],
 ) -> dict[Partition, OpenTransaction]:
     """The open transaction that began first, by partition."""
     found: dict[Partition, OpenTransaction] = {}
-    for topic in (topic for answer in answers for topic in answer.topics):
+    for topic in (topic for response in responses for topic in response.topics):
         for part in topic.partitions:
             if judge(part.error_code).meaning is not ErrorMeaning.OK:
                 continue

@@ -50,7 +50,7 @@ def decode_chunks(
     aborted: Sequence[Aborted],
     context: FetchContext = NO_CONTEXT,
 ) -> Iterator[DecodedChunk | Gap]:
-    """All of one fetch answer, in chunks of bounded memory. Each continues where the previous one
+    """All of one fetch response, in chunks of bounded memory. Each continues where the previous one
     ends; the last ends at ``until_offset`` or after the last complete batch."""
 
     def begin() -> tuple[_LogWalk, Iterator[BatchGroup | LogEntry]]:

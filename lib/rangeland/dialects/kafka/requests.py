@@ -1,4 +1,4 @@
-"""Kafka's side of the dialect interface: questions as messages, answers as values.
+"""Kafka's side of the dialect interface: questions as messages, responses as values.
 
 Pure. Nothing outside this module sees the special values of the protocol (-1 latest, -2 earliest,
 -1 nothing). A fetch uses topic ids if all requested partitions have one; otherwise its version
@@ -16,15 +16,15 @@ from rangeland.dialects.cluster_values import (
     ClusterView,
     LeaderQuery,
     NoReply,
-    OffsetAnswer,
+    OffsetResult,
     Search,
     TopicView,
 )
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
-    FetchAnswer,
     FetchedPartition,
     FetchOptions,
+    FetchResult,
     PartitionFetch,
 )
 from rangeland.dialects.kafka import messages as m
@@ -62,19 +62,19 @@ def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
 ) -> Search:
     """The first seed that answers is believed: any broker knows the whole cluster."""
-    answers = yield LeaderQuery(tuple(seeds), (ask_cluster(topics),))
-    if isinstance(answers, NoReply):
-        raise answers.as_error()
-    answer: m.MetadataResponse = answers[0]
-    code = judge(answer.error_code)
-    if code.meaning is not ErrorMeaning.OK or not answer.brokers:
+    responses = yield LeaderQuery(tuple(seeds), (ask_cluster(topics),))
+    if isinstance(responses, NoReply):
+        raise responses.as_error()
+    response: m.MetadataResponse = responses[0]
+    code = judge(response.error_code)
+    if code.meaning is not ErrorMeaning.OK or not response.brokers:
         # A broker that has just started may know nothing of its cluster, not even itself.
         raise Unreachable(
             "the broker that was asked does not describe its cluster",
-            why=f"{code.name}: {code.description}" if answer.error_code else "it names no broker",
+            why=f"{code.name}: {code.description}" if response.error_code else "it names no broker",
             do="try again in a moment",
         )
-    return _picked(read_cluster(answer), topics)
+    return _picked(read_cluster(response), topics)
 
 
 def ask_cluster(topics: Sequence[str] | None) -> Question:
@@ -96,10 +96,10 @@ def _picked(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
     return replace(view, topics=found)
 
 
-def read_cluster(answer: m.MetadataResponse) -> ClusterView:
-    nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+def read_cluster(response: m.MetadataResponse) -> ClusterView:
+    nodes = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
     topics = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         if topic.name is None:
             continue
         code = judge(topic.error_code)
@@ -114,7 +114,7 @@ def read_cluster(answer: m.MetadataResponse) -> ClusterView:
             },
             is_unknown=code.number in UNKNOWN_TOPIC,
         )
-    return ClusterView(tuple(nodes.values()), topics, cluster_id=answer.cluster_id or "")
+    return ClusterView(tuple(nodes.values()), topics, cluster_id=response.cluster_id or "")
 
 
 def _leader(
@@ -160,26 +160,26 @@ def ask_offsets(
     return [Question(m.ListOffsetsRequest(isolation_level=_level(isolation), topics=topics))]
 
 
-def read_offsets(answers: Sequence[m.ListOffsetsResponse]) -> dict[Partition, OffsetAnswer]:
+def read_offsets(responses: Sequence[m.ListOffsetsResponse]) -> dict[Partition, OffsetResult]:
     found = {}
-    for topic in (topic for answer in answers for topic in answer.topics):
+    for topic in (topic for response in responses for topic in response.topics):
         for part in topic.partitions:
-            found[Partition(topic.name, part.partition_index)] = _offset_answer(part)
+            found[Partition(topic.name, part.partition_index)] = _offset_response(part)
     return found
 
 
-def _offset_answer(part: m.ListOffsetsPartitionResponse) -> OffsetAnswer:
+def _offset_response(part: m.ListOffsetsPartitionResponse) -> OffsetResult:
     """Version 0 returns the beginning of the last segment that was not written to after the
     requested time. If it returns nothing, only the log's beginning is certain. It is exact only
     for the end and the beginning of the log."""
     code = judge(part.error_code)
     if code.meaning is not ErrorMeaning.OK:
-        return OffsetAnswer(code.meaning, code.name, None)
+        return OffsetResult(code.meaning, code.name, None)
     if part.old_style_offsets is not None:
         borders = tuple(sorted(part.old_style_offsets))
         offset = borders[-1] if borders else 0
-        return OffsetAnswer(code.meaning, code.name, offset, is_exact=False, borders=borders)
-    return OffsetAnswer(code.meaning, code.name, part.offset if part.offset >= 0 else None)
+        return OffsetResult(code.meaning, code.name, offset, is_exact=False, borders=borders)
+    return OffsetResult(code.meaning, code.name, part.offset if part.offset >= 0 else None)
 
 
 def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
@@ -190,10 +190,10 @@ def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
     return [Question(m.DescribeLogDirsRequest(topics=topics))]
 
 
-def read_sizes(answers: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, int]:
+def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, int]:
     """Bytes on this broker's disks; empty if the broker does not say."""
     sizes: dict[Partition, int] = {}
-    for directory in (directory for answer in answers for directory in answer.results):
+    for directory in (directory for response in responses for directory in response.results):
         for topic in directory.topics:
             for part in topic.partitions:
                 if not part.is_future_key:
@@ -232,15 +232,15 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
 
 
 def read_records(
-    answers: Sequence[m.FetchResponse], asked: Sequence[PartitionFetch], isolation: Isolation
-) -> FetchAnswer:
-    """Parts in the order of the answer. Topics that have only an id get their names."""
-    (answer,) = answers
+    responses: Sequence[m.FetchResponse], asked: Sequence[PartitionFetch], isolation: Isolation
+) -> FetchResult:
+    """Parts in the order of the response. Topics that have only an id get their names."""
+    (response,) = responses
     names = {a.topic_id: a.partition.topic for a in asked if a.topic_id}
-    whole = judge(answer.error_code)
-    nodes = {node.node_id: Address(node.host, node.port) for node in answer.node_endpoints}
+    whole = judge(response.error_code)
+    nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
     parts = []
-    for topic in answer.responses:
+    for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id or "", "")
         for part in topic.partitions:
             code = judge(part.error_code)
@@ -261,7 +261,7 @@ def read_records(
                     leader_hint=_leader_hint(part.current_leader, nodes),
                 )
             )
-    return FetchAnswer(whole.meaning, whole.name, tuple(parts), answer.throttle_time_ms)
+    return FetchResult(whole.meaning, whole.name, tuple(parts), response.throttle_time_ms)
 
 
 def _leader_hint(named: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]) -> Leader | None:

@@ -1,4 +1,4 @@
-"""Authentication by SASL PLAIN, SCRAM, OAUTHBEARER and GSSAPI, as questions and answers.
+"""Authentication by SASL PLAIN, SCRAM, OAUTHBEARER and GSSAPI, as requests and responses.
 
 Pure except for the nonce of SCRAM, which `scramp` generates. That package is imported on use, so it
 is needed only for SCRAM. The broker is verified, too: its SCRAM signature must be right, and its
@@ -79,9 +79,9 @@ def ask_mechanisms() -> list[Question]:
     return [Question(m.SaslHandshakeRequest(mechanism="PLAIN"))]
 
 
-def read_mechanisms(answers: Sequence[m.SaslHandshakeResponse]) -> tuple[str, ...] | None:
-    (answer,) = answers
-    return tuple(answer.mechanisms) if answer.error_code in (0, NO_SUCH_MECHANISM) else None
+def read_mechanisms(responses: Sequence[m.SaslHandshakeResponse]) -> tuple[str, ...] | None:
+    (response,) = responses
+    return tuple(response.mechanisms) if response.error_code in (0, NO_SUCH_MECHANISM) else None
 
 
 @dataclass
@@ -96,14 +96,14 @@ class _Exchange:
         self.step += 1
         if not self.is_bare:
             try:
-                answer: m.SaslAuthenticateResponse
-                answer = yield Question(m.SaslAuthenticateRequest(auth_bytes=token))
-                return answer
+                response: m.SaslAuthenticateResponse
+                response = yield Question(m.SaslAuthenticateRequest(auth_bytes=token))
+                return response
             except NoCommonVersion:
                 self.is_bare = True  # a broker before 1.0 does not know the request
         try:
-            answer = yield Question(m.BareToken(token))
-            return answer
+            response = yield Question(m.BareToken(token))
+            return response
         except Unreachable as error:
             if not error.closed:
                 raise
@@ -118,10 +118,10 @@ class _Exchange:
 def _plain(exchange: _Exchange, credentials: Credentials) -> Saying:
     exchange.who = f"user {credentials.username}"
     token = f"\0{credentials.username}\0{credentials.password}".encode()
-    answer = yield from exchange.say(token)
-    if answer.error_code:
-        raise _refused(credentials, answer)
-    return answer
+    response = yield from exchange.say(token)
+    if response.error_code:
+        raise _refused(credentials, response)
+    return response
 
 
 def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
@@ -141,21 +141,21 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
             why=str(error),
             do="correct source.security.sasl.username",
         ) from None
-    answer = yield from exchange.say(first.encode())
-    if answer.error_code:
-        raise _refused(credentials, answer)
-    challenge = _text(answer.auth_bytes)
+    response = yield from exchange.say(first.encode())
+    if response.error_code:
+        raise _refused(credentials, response)
+    challenge = _text(response.auth_bytes)
     _check_iterations(challenge)
     _heard(scramp, lambda: client.set_server_first(challenge))
     proof: str = _heard(scramp, client.get_client_final)
-    answer = yield from exchange.say(proof.encode())
-    if answer.error_code:
-        raise _refused(credentials, answer)
-    final = _text(answer.auth_bytes)
+    response = yield from exchange.say(proof.encode())
+    if response.error_code:
+        raise _refused(credentials, response)
+    final = _text(response.auth_bytes)
     if final.startswith("e="):
-        raise _refused(credentials, answer, final)
+        raise _refused(credentials, response, final)
     _heard(scramp, lambda: client.set_server_final(final))
-    return answer
+    return response
 
 
 def _library() -> Any:
@@ -200,16 +200,16 @@ def _bearer(exchange: _Exchange, credentials: Credentials) -> Saying:
     exchange.who = "the bearer of the token"
     pairs = [("auth", f"Bearer {credentials.token}"), *credentials.extensions]
     said = "".join(f"{key}={value}\x01" for key, value in pairs)
-    answer = yield from exchange.say(f"n,,\x01{said}\x01".encode())
-    if not answer.error_code and answer.auth_bytes:
+    response = yield from exchange.say(f"n,,\x01{said}\x01".encode())
+    if not response.error_code and response.auth_bytes:
         # A refusal has two steps: the reason as JSON, then the error, after an acknowledgement.
-        reason = _text(answer.auth_bytes)
+        reason = _text(response.auth_bytes)
         with suppress(JobFileError):  # a broker before 1.0 closes the connection
-            answer = yield from exchange.say(b"\x01")
-        raise _token_refused(reason, answer, credentials)
-    if answer.error_code:
-        raise _token_refused("", answer, credentials)
-    return answer
+            response = yield from exchange.say(b"\x01")
+        raise _token_refused(reason, response, credentials)
+    if response.error_code:
+        raise _token_refused("", response, credentials)
+    return response
 
 
 def _gssapi(exchange: _Exchange, credentials: Credentials) -> Saying:
@@ -217,30 +217,30 @@ def _gssapi(exchange: _Exchange, credentials: Credentials) -> Saying:
     if kerberos is None:
         raise LocalProtocolError("a login with GSSAPI has no Kerberos context")
     exchange.who = kerberos.who
-    answer = yield from _accepted(exchange, kerberos.first_token)
+    response = yield from _accepted(exchange, kerberos.first_token)
     while not kerberos.is_complete:
-        answer = yield from _accepted(exchange, kerberos.step(bytes(answer.auth_bytes)))
-    layers = kerberos.unwrap(bytes(answer.auth_bytes))
+        response = yield from _accepted(exchange, kerberos.step(bytes(response.auth_bytes)))
+    layers = kerberos.unwrap(bytes(response.auth_bytes))
     if len(layers) != 4 or not layers[0] & _NO_LAYER:
         raise RemoteProtocolError(
             "the broker wants SASL to sign or encrypt what follows the login",
             why=f"it offers the layers {layers[:1].hex()}, and Kafka's own clients use none",
             do="check that host and port are those of a Kafka broker",
         )
-    answer = yield from _accepted(exchange, kerberos.wrap(bytes([_NO_LAYER, 0, 0, 0])))
-    return answer
+    response = yield from _accepted(exchange, kerberos.wrap(bytes([_NO_LAYER, 0, 0, 0])))
+    return response
 
 
 def _accepted(exchange: _Exchange, token: bytes) -> Saying:
-    answer = yield from exchange.say(token)
-    if not answer.error_code:
-        return answer
+    response = yield from exchange.say(token)
+    if not response.error_code:
+        return response
     raise JobFileError(
         f"the broker refused {exchange.who}",
-        why=answer.error_message or judge(answer.error_code).name,
+        why=response.error_message or judge(response.error_code).name,
         do="check source.security.sasl.kerberos, and the broker's log: its keytab must have the "
         "principal SERVICE_NAME/HOST for the host by which it is reached",
-        code=answer.error_code,
+        code=response.error_code,
     )
 
 
@@ -269,27 +269,27 @@ def _no_mechanism(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileErr
 
 
 def _refused(
-    credentials: Credentials, answer: m.SaslAuthenticateResponse, said: str = ""
+    credentials: Credentials, response: m.SaslAuthenticateResponse, said: str = ""
 ) -> JobFileError:
     return JobFileError(
         f"the broker refused user {credentials.username}",
-        why=_hidden(said or answer.error_message or "", credentials.password)
-        or judge(answer.error_code).name,
+        why=_hidden(said or response.error_message or "", credentials.password)
+        or judge(response.error_code).name,
         do="check source.security.sasl: the user name, where its password comes from, and that "
         f"the user is there for {credentials.mechanism}",
-        code=answer.error_code,
+        code=response.error_code,
     )
 
 
 def _token_refused(
-    reason: str, answer: m.SaslAuthenticateResponse, credentials: Credentials
+    reason: str, response: m.SaslAuthenticateResponse, credentials: Credentials
 ) -> JobFileError:
-    texts = [_hidden(text, credentials.token) for text in (_status(reason), answer.error_message)]
+    texts = [_hidden(text, credentials.token) for text in (_status(reason), response.error_message)]
     return JobFileError(
         "the broker refused the token",
         why="; ".join(dict.fromkeys(part for part in texts if part)) or judge(FAILED).name,
         do="check source.security.sasl.token: its audience, scope and expiry",
-        code=answer.error_code or FAILED,
+        code=response.error_code or FAILED,
     )
 
 

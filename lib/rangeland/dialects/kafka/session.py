@@ -1,10 +1,10 @@
 """One connection's state as a value: versions, correlation ids, unanswered requests.
 
 Bytes in, bytes out; the owner of the socket sends the returned frames. Versions are negotiated
-first: send the frame of ``open``, pass the answer to ``negotiated``, and repeat this with the frame
-that it returns until it returns None. After that come ``encode`` and ``decode``. A broker that is
-too old for ApiVersions (0.8 closes the connection, 0.9 does not answer) is assumed to support
-``WITHOUT_API_VERSIONS``.
+first: send the frame of ``open``, pass the response to ``negotiated``, and repeat this with the
+frame that it returns until it returns None. After that come ``encode`` and ``decode``. A broker
+that is too old for ApiVersions (0.8 closes the connection, 0.9 does not answer) is assumed to
+support ``WITHOUT_API_VERSIONS``.
 
 A request is sent in the highest version that both sides support. Kafka 4 lists Produce from
 version 0 on, but closes the connection when it gets versions 0 to 2. The declared versions begin
@@ -72,8 +72,8 @@ class _Pending:
 
 
 class KafkaSession(ProtocolSession):
-    """Not for several threads at once. Answers may come in any order. A new connection needs a new
-    session."""
+    """Not for several threads at once. Responses may come in any order. A new connection needs a
+    new session."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -90,26 +90,26 @@ class KafkaSession(ProtocolSession):
 
     @property
     def unanswered(self) -> int:
-        """The number of requests that have no answer yet."""
+        """The number of requests that have no response yet."""
         return len(self._pending)
 
     def open(self) -> bytes:
         """The first frame: it asks which versions the broker supports."""
         return self._ask_versions(FIRST_ASKED)
 
-    def negotiated(self, answer: memoryview) -> bytes | None:
-        """Takes the answer to the last such frame. Returns the next one, or None when the versions
-        are known.
+    def negotiated(self, response: memoryview) -> bytes | None:
+        """Takes the response to the last such frame. Returns the next one, or None when the
+        versions are known.
 
         A broker that does not support the version of the request itself answers with error 35, in
         version 0, and may list the versions that it supports. Then it is asked again."""
-        correlation_id, pending, start = self._match(answer)
+        correlation_id, pending, start = self._match(response)
         if pending.request is not ApiVersionsRequest:
-            raise LocalProtocolError("the answer to another request was passed to `negotiated`")
+            raise LocalProtocolError("the response to another request was passed to `negotiated`")
         # The code comes first in every version, and 35 means that the rest is in version 0.
-        refused = bytes(answer[start : start + 2]) == UNSUPPORTED_VERSION.to_bytes(2, "big")
+        refused = bytes(response[start : start + 2]) == UNSUPPORTED_VERSION.to_bytes(2, "big")
         version = 0 if refused else pending.version
-        value = decode(ApiVersionsResponse, version, answer, start)
+        value = decode(ApiVersionsResponse, version, response, start)
         del self._pending[correlation_id]
         listed = {v.api_key: (v.min_version, v.max_version) for v in value.api_keys}
         if refused and pending.version > 0:
@@ -139,16 +139,16 @@ class KafkaSession(ProtocolSession):
         version: they return the metadata of all topics, in version 0."""
         return self._encode(MetadataRequest(topics=()), 1)[1]
 
-    def is_too_old(self, answer: memoryview) -> bool:
-        """Judged by the version of the answer, which can be decoded in no other version."""
-        correlation_id, pending, start = self._match(answer)
+    def is_too_old(self, response: memoryview) -> bool:
+        """Judged by the version of the response, which can be decoded in no other version."""
+        correlation_id, pending, start = self._match(response)
         if pending.request is not MetadataRequest:
-            raise LocalProtocolError("the answer to another request was passed to `is_too_old`")
+            raise LocalProtocolError("the response to another request was passed to `is_too_old`")
         del self._pending[correlation_id]
         try:
-            decode(MetadataResponse, 1, answer, start)
+            decode(MetadataResponse, 1, response, start)
         except RemoteProtocolError:
-            decode(MetadataResponse, 0, answer, start)
+            decode(MetadataResponse, 0, response, start)
             return True
         return False
 
@@ -190,21 +190,21 @@ class KafkaSession(ProtocolSession):
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """The correlation id of the request, and its frame in the version that ``choose`` returns.
 
-        An answer is expected from now on, so a Produce with acks=0 must not be sent."""
+        A response is expected from now on, so a Produce with acks=0 must not be sent."""
         if isinstance(request, BareToken):
             self._bare_id, self._next_id = self._next_id, self._next_id + 1
             return self._bare_id, frame(request.auth_bytes)
         version = self.choose(type(request), max_version)
         return self._encode(fitted(request, version), version)
 
-    def decode(self, answer: memoryview) -> tuple[int, Any]:
+    def decode(self, response: memoryview) -> tuple[int, Any]:
         """The correlation id and the value of a complete frame. Its ``Records`` are slices of the
-        frame. Raises ``RemoteProtocolError`` for an unexpected answer."""
+        frame. Raises ``RemoteProtocolError`` for an unexpected response."""
         if self._bare_id is not None:
             bare_id, self._bare_id = self._bare_id, None
-            return bare_id, SaslAuthenticateResponse(error_code=0, auth_bytes=bytes(answer))
-        correlation_id, pending, start = self._match(answer)
-        value: Any = decode(_answer_of(pending.request), pending.version, answer, start)
+            return bare_id, SaslAuthenticateResponse(error_code=0, auth_bytes=bytes(response))
+        correlation_id, pending, start = self._match(response)
+        value: Any = decode(_response_of(pending.request), pending.version, response, start)
         del self._pending[correlation_id]
         return correlation_id, value
 
@@ -230,9 +230,9 @@ class KafkaSession(ProtocolSession):
         self._pending[correlation_id] = _Pending(cls, version)
         return correlation_id, whole
 
-    def _match(self, answer: memoryview) -> tuple[int, _Pending, int]:
+    def _match(self, response: memoryview) -> tuple[int, _Pending, int]:
         """The correlation id, the request that this frame answers, and where its header ends."""
-        header, end = decode_from(ResponseHeader, 0, answer)
+        header, end = decode_from(ResponseHeader, 0, response)
         pending = self._pending.get(header.correlation_id)
         if pending is None:
             raise RemoteProtocolError(
@@ -244,12 +244,12 @@ class KafkaSession(ProtocolSession):
             )
         version = response_header_version(pending.request, pending.version)
         if version > 0:
-            _, end = decode_from(ResponseHeader, version, answer)
+            _, end = decode_from(ResponseHeader, version, response)
         return header.correlation_id, pending, end
 
 
-def _answer_of(request: type[Any]) -> type[Any]:
-    answer = spec_of(request).answer
-    if answer is None:
-        raise LocalProtocolError(f"no answer to {request.__name__} is declared")
-    return answer
+def _response_of(request: type[Any]) -> type[Any]:
+    response = spec_of(request).response
+    if response is None:
+        raise LocalProtocolError(f"no response to {request.__name__} is declared")
+    return response

@@ -31,8 +31,8 @@ def ask_cleanup(topic: str) -> list[Question]:
     return [Question(m.DescribeConfigsRequest(resources=(resource,)))]
 
 
-def read_cleanup(answers: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
-    found = next((one for answer in answers for one in answer.results), None)
+def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
+    found = next((one for response in responses for one in response.results), None)
     if found is None:
         return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
     code = judge(found.error_code)
@@ -46,12 +46,12 @@ def read_cleanup(answers: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
     return CleanupPolicy("compact" in words, f"its cleanup.policy is {policy}")
 
 
-def read_retention(answers: Sequence[m.DescribeConfigsResponse]) -> dict[str, Retention]:
+def read_retention(responses: Sequence[m.DescribeConfigsResponse]) -> dict[str, Retention]:
     """Without the topics that this client may not describe."""
     return {
         found.resource_name: _retention({c.name: c.value for c in found.configs})
-        for answer in answers
-        for found in answer.results
+        for response in responses
+        for found in response.results
         if judge(found.error_code).meaning is ErrorMeaning.OK
     }
 

@@ -24,7 +24,7 @@ from rangeland.wire.primitives import Part
 
 JSON_HEADER: Final = 0
 BINARY_HEADER: Final = 1
-ANSWER: Final = 1
+RESPONSE: Final = 1
 ONE_WAY: Final = 2
 PYTHON: Final = 3
 """The number of our language; servers only display it."""
@@ -45,8 +45,8 @@ NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Frame(NamedTuple):
-    """``code`` is the kind of the request, or the result in an answer. ``opaque`` is the number of
-    the request, which its answer repeats. ``remark`` is the server's text about the result."""
+    """``code`` is the kind of the request, or the result in a response. ``opaque`` is the number of
+    the request, which its response repeats. ``remark`` is the server's text about the result."""
 
     code: int
     opaque: int
@@ -56,8 +56,8 @@ class Frame(NamedTuple):
     body: Part = b""
 
     @property
-    def is_answer(self) -> bool:
-        return bool(self.flag & ANSWER)
+    def is_response(self) -> bool:
+        return bool(self.flag & RESPONSE)
 
 
 def write_frame(frame: Frame) -> list[Part]:
@@ -208,7 +208,7 @@ _MOST_BYTES: Final = 1 << 10
 
 
 class HeaderTemplate:
-    """The pattern of one connection's headers. Thousands of answers to pulls have headers that
+    """The pattern of one connection's headers. Thousands of responses to pulls have headers that
     differ in a few numbers only. So a header that was parsed as JSON becomes a pattern, and a
     header that matches the pattern is not parsed as JSON, which takes a third of the time and gives
     the same values."""

@@ -1,7 +1,7 @@
-"""RocketMQ's requests and answers: a code, named fields, and a body.
+"""RocketMQ's requests and responses: a code, named fields, and a body.
 
-Each request is made by a function of its name. An answer refers to its request, because it does not
-say what it is about. A pull returns only a few messages, so many pulls are sent together:
+Each request is made by a function of its name. A response refers to its request, because it does
+not say what it is about. A pull returns only a few messages, so many pulls are sent together:
 ``PullSeries`` is one request here, from which the session makes several pulls.
 
 Only this module and ``error_codes`` contain names and numbers of the protocol.
@@ -29,7 +29,7 @@ READER_GROUP: Final = "TOOLS_CONSUMER"
 from the start, for upstream's own tools."""
 
 MAX_PER_PULL: Final = 32
-"""The most messages that a broker returns in one answer, with its default settings."""
+"""The most messages that a broker returns in one response, with its default settings."""
 
 SUBSCRIPTION_INSIDE: Final = 4
 """The only flag of a pull that is set: the request contains its subscription. The flags for waiting
@@ -39,7 +39,7 @@ SUBSCRIPTION_INSIDE: Final = 4
 @dataclass(frozen=True, slots=True)
 class RemotingRequest:
     """``about`` is the queue that it concerns; it is not sent. ``is_one_way``: there is no
-    answer."""
+    response."""
 
     code: int
     fields: Mapping[str, str]
@@ -133,12 +133,12 @@ class RemotingResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeriesResponse:
-    """The answers to all pulls of a series, by offset. ``follow_ups``: those to what was asked
+    """The responses to all pulls of a series, by offset. ``follow_ups``: those to what was asked
     afterwards (see ``missing_messages``). ``is_compacted``: the broker has said that the topic
     is."""
 
     request: PullSeries
-    answers: tuple[RemotingResponse, ...]
+    responses: tuple[RemotingResponse, ...]
     follow_ups: tuple[RemotingResponse, ...] = ()
     is_compacted: bool = False
 

@@ -26,24 +26,24 @@ from rangeland.dialects.rocketmq.topic_types import COMPACTED, TopicTypes, has_a
 from rangeland.untrusted import Unreadable, decimal
 
 
-def found_at(answer: m.RemotingResponse) -> int | None:
+def found_at(response: m.RemotingResponse) -> int | None:
     """The offset of a pull's first message; the pull's own offset if a batch contains it. None if
     there is no message."""
-    return begins_at(answer.body, answer.pull.offset) if answer.code == SUCCESS else None
+    return begins_at(response.body, response.pull.offset) if response.code == SUCCESS else None
 
 
 def ask_follow_ups(
-    series: m.PullSeries, answers: Sequence[m.RemotingResponse], topics: TopicTypes
+    series: m.PullSeries, responses: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> list[m.RemotingRequest | m.Pull]:
-    """What else to ask once all pulls of a series have their ``answers``."""
-    topic, found = series.about.topic, found_at(answers[0])
+    """What else to ask once all pulls of a series have their ``responses``."""
+    topic, found = series.about.topic, found_at(responses[0])
     if found is None:
         return []
-    is_gap = _is_gap(answers[0], found)
-    by_tags = any(answer.pull.tags for answer in answers)
+    is_gap = _is_gap(responses[0], found)
+    by_tags = any(response.pull.tags for response in responses)
     if not (by_tags or is_gap):
         asks = series.tags and topics.asks_again(topic)
-        asks = asks or (topics.is_compacted(topic) is None and _leaves_out(answers))
+        asks = asks or (topics.is_compacted(topic) is None and _leaves_out(responses))
         return [m.topic_config(topic)] if asks else []
     asked: list[m.RemotingRequest | m.Pull] = [m.Pull(series.about, series.offset, 1)]
     if is_gap:
@@ -53,12 +53,12 @@ def ask_follow_ups(
     return asked
 
 
-def _leaves_out(answers: Sequence[m.RemotingResponse]) -> bool:
+def _leaves_out(responses: Sequence[m.RemotingResponse]) -> bool:
     """Whether a pull without tags has returned fewer messages than it accounts for offsets."""
-    found = [answer for answer in answers if answer.code == SUCCESS]
+    found = [response for response in responses if response.code == SUCCESS]
     return not all(
-        is_complete(answer.body, answer.pull.offset, number_of(answer, "nextBeginOffset"))
-        for answer in found
+        is_complete(response.body, response.pull.offset, number_of(response, "nextBeginOffset"))
+        for response in found
     )
 
 
@@ -66,7 +66,7 @@ def compacted_until(series: m.SeriesResponse) -> int | None:
     """The first message's offset, if those between the beginning of the series and it are
     compacted. None if that is uncertain or there is no gap. The offset stored in the message is
     not relied on: a pull of one message ends after it."""
-    found = found_at(series.answers[0])
+    found = found_at(series.responses[0])
     start = series.request.offset
     if found is None or found == start or len(series.follow_ups) != 3:
         return None
@@ -77,15 +77,17 @@ def compacted_until(series: m.SeriesResponse) -> int | None:
     return there if agrees and is_compacted else None
 
 
-def _is_gap(answer: m.RemotingResponse, found: int) -> bool:
+def _is_gap(response: m.RemotingResponse, found: int) -> bool:
     """Whether a pull has not returned the message at its own offset."""
-    at = answer.pull.offset
-    return found != at and not is_complete(answer.body, at, number_of(answer, "nextBeginOffset"))
+    at = response.pull.offset
+    return found != at and not is_complete(
+        response.body, at, number_of(response, "nextBeginOffset")
+    )
 
 
-def _begins_before(answer: m.RemotingResponse, offset: int) -> bool:
-    text = answer.fields.get("offset", "")
+def _begins_before(response: m.RemotingResponse, offset: int) -> bool:
+    text = response.fields.get("offset", "")
     try:
-        return answer.code == SUCCESS and decimal(text, "offset", 0) <= offset
+        return response.code == SUCCESS and decimal(text, "offset", 0) <= offset
     except Unreadable:
         return False

@@ -1,9 +1,9 @@
 """Whether messages are where the broker says they are.
 
 The offset stored in a message is covered by no checksum. But a broker looks messages up by an
-index of its own and says which offsets its answer accounts for. If an answer has
+index of its own and says which offsets its response accounts for. If a response has
 as many messages as it accounts for offsets, the offset of each is certain. If messages are missing
-(because of tags or compaction), the offsets must rise and stay within the answer.
+(because of tags or compaction), the offsets must rise and stay within the response.
 
 Pure functions of bytes. A wrong offset is a value here (``MisplacedMessage``); the reader of the
 messages raises the error.
@@ -106,7 +106,7 @@ def before_gap(body: Any, from_offset: int) -> tuple[int, int | None]:
     return (len(body), None) if fault else (_end(entries), max(expected, from_offset))
 
 
-# --- within one answer --------------------------------------------------------------------
+# --- within one response ------------------------------------------------------------------
 
 
 def _without_gaps(body: Any, span: AnsweredSpan) -> Iterator[MisplacedMessage]:
@@ -125,12 +125,14 @@ def _without_gaps(body: Any, span: AnsweredSpan) -> Iterator[MisplacedMessage]:
     if fault is not None:
         yield MisplacedMessage(_end(entries), len(body), offset, None, fault.reason, fault)
     elif not has_all:
-        why = f"its broker's answer goes on to offset {span.until_offset}, and has no more messages"
+        why = (
+            f"its broker's response goes on to offset {span.until_offset}, and has no more messages"
+        )
         yield MisplacedMessage(len(body), len(body), offset, None, why)
 
 
 def _with_gaps(body: Any, span: AnsweredSpan, *, is_exact: bool) -> Iterator[MisplacedMessage]:
-    """``is_exact``: the last message is the last offset that the answer accounts for."""
+    """``is_exact``: the last message is the last offset that the response accounts for."""
     if _fits(body, span, is_exact=is_exact):
         return
     entries, fault = _entries(body)
@@ -170,7 +172,7 @@ def _fits(body: Any, span: AnsweredSpan, *, is_exact: bool) -> bool:
 def _out_of_place(
     entries: list[QueueEntry], span: AnsweredSpan, *, is_exact: bool
 ) -> Iterator[int]:
-    """Indexes of entries that are not within the answer, or not after the previous entry. If two
+    """Indexes of entries that are not within the response, or not after the previous entry. If two
     contradict each other, either may be wrong."""
     fitting = []
     for index, entry in enumerate(entries):

@@ -1,8 +1,8 @@
 """What a fetch has returned: messages, and what is known about them without reading them.
 
-A broker finds messages by its own index and reports which offsets its answer accounts for. So if no
-offset is missing, the position of each message is certain, whatever offset is stored in it; if
-messages are missing, the others must still be within the answer. None of this is in the bytes of
+A broker finds messages by its own index and reports which offsets its response accounts for. So if
+no offset is missing, the position of each message is certain, whatever offset is stored in it; if
+messages are missing, the others must still be within the response. None of this is in the bytes of
 the messages, and no checksum covers their stored offsets (``offset_checks``).
 """
 

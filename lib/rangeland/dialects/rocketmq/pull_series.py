@@ -1,15 +1,15 @@
 """The pulls of a series: where each begins, and how many messages it asks for.
 
-How many messages a broker returns in one answer depends on it (32 from memory, 8 from disk, fewer
+How many messages a broker returns in one response depends on it (32 from memory, 8 from disk, fewer
 large ones), so it is learned. A pull is expected to return as many as the last ones did, and the
 last pull of those sent together asks for the maximum. A pull that returns fewer leaves a gap, at
 which the reader of the series stops. With tags a pull returns what matches, so it is learned how
 many offsets a pull covers, and pulls may overlap.
 
-Batches that are stored as one message are returned whole, so only its answer shows where a pull
+Batches that are stored as one message are returned whole, so only its response shows where a pull
 ends: each pull is sent when the previous one is answered.
 
-Pure: offsets and answers in, pulls out. ``session`` sends them.
+Pure: offsets and responses in, pulls out. ``session`` sends them.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class SentPull:
     request: RemotingRequest | Pull
     end: int = 0
     owner: int | None = None
-    answer: RemotingResponse | None = None
+    response: RemotingResponse | None = None
     is_new: bool = True
 
     @property
     def is_good(self) -> bool:
-        """False if its answer has no messages: some may have arrived since."""
-        return self.answer is None or self.answer.code == SUCCESS
+        """False if its response has no messages: some may have arrived since."""
+        return self.response is None or self.response.code == SUCCESS
 
 
 @dataclass(slots=True)
 class PullPace:
-    """What is learned from one queue's answers. ``is_steady``: each of the last pulls has returned
-    what was expected, so it is worthwhile to send others ahead. ``has_batches``: at least some of
-    its entries are batches stored as one message."""
+    """What is learned from one queue's responses. ``is_steady``: each of the last pulls has
+    returned what was expected, so it is worthwhile to send others ahead. ``has_batches``: at least
+    some of its entries are batches stored as one message."""
 
     count: int = MAX_PER_PULL
     message_bytes: int = 0
@@ -96,7 +96,7 @@ class PullPace:
     def following(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull | None:
         """The next pull of a series of batches, once the last one is answered; None if the series
         is complete."""
-        last = sent[-1].answer
+        last = sent[-1].response
         if (
             not self.has_batches
             or len(sent) >= MAX_PULLS
@@ -104,25 +104,25 @@ class PullPace:
             or not offsets_covered(last)
         ):
             return None
-        size = sum(len(one.answer.body) for one in sent if one.answer is not None)
+        size = sum(len(one.response.body) for one in sent if one.response is not None)
         offset = number_of(last, "nextBeginOffset")
         if size >= series.max_bytes or offset >= series.until_offset or _is_end(last):
             return None
         return next(self.pulls(series, offset, 1), None)
 
     def learn(self, series: Sequence[SentPull]) -> None:
-        answers = [(sent.end, sent.answer) for sent in series if sent.answer is not None]
-        if any(answer.code == SUCCESS and is_batch(answer.body) for _, answer in answers):
+        responses = [(sent.end, sent.response) for sent in series if sent.response is not None]
+        if any(response.code == SUCCESS and is_batch(response.body) for _, response in responses):
             self.has_batches = True
         if self.has_batches:
             self.is_steady = False
             return
-        returned = [(end - a.pull.offset, offsets_covered(a), a) for end, a in answers]
+        returned = [(end - a.pull.offset, offsets_covered(a), a) for end, a in responses]
         if total := sum(number for _, number, _ in returned):
-            size = sum(len(answer.body) for _, _, answer in returned)
+            size = sum(len(response.body) for _, _, response in returned)
             self.message_bytes = max(1, size // total)
         self.is_steady = all(extent == number for extent, number, _ in returned)
-        short = [n for extent, n, answer in returned if 0 < n < extent and not _is_end(answer)]
+        short = [n for extent, n, response in returned if 0 < n < extent and not _is_end(response)]
         if short:
             self.count = min(short)
         elif grown := [n for _, n, _ in returned if n > self.count]:
@@ -131,18 +131,18 @@ class PullPace:
 
 @dataclass(slots=True)
 class PullStride:
-    """What is learned from one queue's answers with tags: how many offsets an answer covers at
+    """What is learned from one queue's responses with tags: how many offsets a response covers at
     least, and how large it is."""
 
     offsets: int = MAX_PER_PULL
-    answer_bytes: int = 0
+    response_bytes: int = 0
 
     def pulls(self, series: PullSeries) -> Iterator[SentPull]:
         """The first pull is for one message with any tag."""
         yield SentPull(Pull(series.about, series.offset, 1))
         most = FIRST_PULLS
-        if self.answer_bytes:
-            most = max(1, min(MAX_PULLS, series.max_bytes // self.answer_bytes))
+        if self.response_bytes:
+            most = max(1, min(MAX_PULLS, series.max_bytes // self.response_bytes))
         width = max(1, series.until_offset - series.offset)
         for index in range(min(most, -(-width // self.offsets))):
             at = series.offset + index * self.offsets
@@ -150,23 +150,23 @@ class PullStride:
             yield SentPull(Pull(series.about, at, count, tags=series.tags))
 
     def learn(self, series: Sequence[SentPull]) -> None:
-        answers = [sent.answer for sent in series[1:] if sent.answer is not None]
+        responses = [sent.response for sent in series[1:] if sent.response is not None]
         covered = [
             (number_of(a, "nextBeginOffset") - a.pull.offset, len(a.body))
-            for a in answers
+            for a in responses
             if (a.code == SUCCESS or a.remark == NO_MATCHED_MESSAGE)
             and a.pull.wanted == MAX_PER_PULL
         ]
         if covered:
             self.offsets = max(1, min(offsets for offsets, _ in covered))
-            self.answer_bytes = max(1, sum(size for _, size in covered) // len(covered))
+            self.response_bytes = max(1, sum(size for _, size in covered) // len(covered))
 
 
-def offsets_covered(answer: RemotingResponse) -> int:
-    """How many offsets a pull's answer covers."""
-    if answer.code != SUCCESS:
+def offsets_covered(response: RemotingResponse) -> int:
+    """How many offsets a pull's response covers."""
+    if response.code != SUCCESS:
         return 0
-    return max(0, number_of(answer, "nextBeginOffset") - answer.pull.offset)
+    return max(0, number_of(response, "nextBeginOffset") - response.pull.offset)
 
 
 def taken_over(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
@@ -180,9 +180,9 @@ def taken_over(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
     return found
 
 
-def _is_end(answer: RemotingResponse) -> bool:
-    has_end = "maxOffset" in answer.fields
-    return has_end and number_of(answer, "nextBeginOffset") >= number_of(answer, "maxOffset")
+def _is_end(response: RemotingResponse) -> bool:
+    has_end = "maxOffset" in response.fields
+    return has_end and number_of(response, "nextBeginOffset") >= number_of(response, "maxOffset")
 
 
 def number_of(of: RemotingResponse | RemotingRequest | Pull, name: str) -> int:
@@ -191,5 +191,5 @@ def number_of(of: RemotingResponse | RemotingRequest | Pull, name: str) -> int:
         return decimal(of.fields.get(name, ""), name)
     except Unreadable as error:
         raise RemoteProtocolError(
-            f"an answer lacks the number {name}", why=str(error), field=name
+            f"a response lacks the number {name}", why=str(error), field=name
         ) from None

@@ -4,7 +4,7 @@ All queues of a broker share one log, and nothing reports the share of each. A b
 average message size, but over all topics and only since it was started, which is useless for a
 topic of another kind or after a restart. Two pulls of a few messages, one from the middle of a
 queue and one from its end, where the next run reads, are better. They are sent together with those
-of all other queues, and the same answers contain the width of the queue.
+of all other queues, and the same responses contain the width of the queue.
 
 Short queues are not sampled: each is one slice, whatever its size.
 """
@@ -22,7 +22,7 @@ from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.model import Partition
 
 SAMPLE: Final = 8
-"""As many messages as a broker returns in one answer from disk."""
+"""As many messages as a broker returns in one response from disk."""
 FEW: Final = 64
 
 
@@ -35,23 +35,23 @@ def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
     ]
 
 
-def read_sizes(answers: Sequence[m.RemotingResponse]) -> dict[Partition, int]:
+def read_sizes(responses: Sequence[m.RemotingResponse]) -> dict[Partition, int]:
     """The size of each queue if all of its messages were like the sampled ones."""
     samples: dict[Partition, list[tuple[int, int]]] = {}
     widths: dict[Partition, int] = {}
-    for answer in answers:
-        queue = answer.request.about
-        if queue is None or answer.code != SUCCESS:
+    for response in responses:
+        queue = response.request.about
+        if queue is None or response.code != SUCCESS:
             continue
-        begins = first_offset(answer.body)
+        begins = first_offset(response.body)
         if begins is None:
             continue
         # A batch is returned whole, even for a pull from inside it.
-        begins = min(begins, answer.pull.offset)
-        count = number_of(answer, "nextBeginOffset") - begins
+        begins = min(begins, response.pull.offset)
+        count = number_of(response, "nextBeginOffset") - begins
         if count > 0:
-            samples.setdefault(queue, []).append((len(answer.body), count))
-            widths[queue] = number_of(answer, "maxOffset") - number_of(answer, "minOffset")
+            samples.setdefault(queue, []).append((len(response.body), count))
+            widths[queue] = number_of(response, "maxOffset") - number_of(response, "minOffset")
     return {
         queue: widths[queue] * sum(size for size, _ in found) // sum(count for _, count in found)
         for queue, found in samples.items()

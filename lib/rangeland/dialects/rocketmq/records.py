@@ -48,7 +48,7 @@ def decode_chunks(
     aborted: Sequence[tuple[int, int]],
     context: FetchContext = NO_CONTEXT,
 ) -> Iterator[DecodedChunk]:
-    """All of one answer; in chunks of bounded memory if messages are compressed. Each continues
+    """All of one response; in chunks of bounded memory if messages are compressed. Each continues
     where the previous one ends; the last ends at ``until_offset`` or after the last complete
     message. ``isolation`` and ``aborted`` are ignored.
 

@@ -1,4 +1,4 @@
-"""RocketMQ's side of the dialect interface: questions as requests, answers as values.
+"""RocketMQ's side of the dialect interface: questions as requests, responses as values.
 
 Pure. Name servers know which brokers have which queues. They are asked in turn, each for what the
 previous ones do not know, because one that has just started knows little. A broker answers 0 for a
@@ -19,17 +19,17 @@ from rangeland.dialects.cluster_values import (
     ClusterView,
     LeaderQuery,
     NoReply,
-    OffsetAnswer,
+    OffsetResult,
     Search,
     TopicView,
 )
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.fetch_values import (
     AnsweredSpan,
-    FetchAnswer,
     FetchContext,
     FetchedPartition,
     FetchOptions,
+    FetchResult,
     PartitionFetch,
 )
 from rangeland.dialects.protocol_session import Credentials, Question
@@ -109,43 +109,43 @@ def _ask_server(
 ) -> Generator[LeaderQuery, Any, dict[str, TopicView] | NoReply | None]:
     """None: it is a broker, not a name server."""
     if wanted is None:
-        answers = yield LeaderQuery((seed,), (Question(m.all_topics()),))
-        if isinstance(answers, NoReply):
-            return answers
-        if answers[0].code == REQUEST_NOT_SUPPORTED:
+        responses = yield LeaderQuery((seed,), (Question(m.all_topics()),))
+        if isinstance(responses, NoReply):
+            return responses
+        if responses[0].code == REQUEST_NOT_SUPPORTED:
             return None
-        wanted = [] if answers[0].code != SUCCESS else read_topics(answers[0].body)
+        wanted = [] if responses[0].code != SUCCESS else read_topics(responses[0].body)
         wanted = [name for name in wanted if not is_system_topic(name)]
     if not wanted:
         return {}
-    answers = yield LeaderQuery((seed,), tuple(Question(m.route(topic)) for topic in wanted))
-    if isinstance(answers, NoReply):
-        return answers
-    if all(answer.code == REQUEST_NOT_SUPPORTED for answer in answers):
+    responses = yield LeaderQuery((seed,), tuple(Question(m.route(topic)) for topic in wanted))
+    if isinstance(responses, NoReply):
+        return responses
+    if all(response.code == REQUEST_NOT_SUPPORTED for response in responses):
         return None
-    return {t: _view(t, answer) for t, answer in zip(wanted, answers, strict=True)}
+    return {t: _view(t, response) for t, response in zip(wanted, responses, strict=True)}
 
 
 def _ask_for_brokers(seed: Address) -> Generator[LeaderQuery, Any, frozenset[str] | None]:
     """None if the server does not say."""
-    answers = yield LeaderQuery((seed,), (Question(m.all_brokers()),))
-    if isinstance(answers, NoReply) or answers[0].code != SUCCESS:
+    responses = yield LeaderQuery((seed,), (Question(m.all_brokers()),))
+    if isinstance(responses, NoReply) or responses[0].code != SUCCESS:
         return None
-    return read_brokers(answers[0].body)
+    return read_brokers(responses[0].body)
 
 
-def _view(topic: str, answer: m.RemotingResponse) -> TopicView:
-    code = judge(answer.code)
-    if answer.code != SUCCESS:
+def _view(topic: str, response: m.RemotingResponse) -> TopicView:
+    code = judge(response.code)
+    if response.code != SUCCESS:
         return TopicView(
             topic,
             code.meaning,
-            f"{code.name}: {answer.remark}" if answer.remark else code.name,
+            f"{code.name}: {response.remark}" if response.remark else code.name,
             is_internal=is_system_topic(topic),
             leaders={},
-            is_unknown=answer.code == TOPIC_NOT_EXIST,
+            is_unknown=response.code == TOPIC_NOT_EXIST,
         )
-    route = read_route(answer.body)
+    route = read_route(response.body)
     return TopicView(topic, ErrorMeaning.OK, "", route.is_internal(topic), route.leaders(topic))
 
 
@@ -165,27 +165,29 @@ def ask_offsets(
             return [Question(m.TimeSearch(queue, max(time_ms, 0))) for queue in leaders]
 
 
-def read_offsets(answers: Sequence[m.RemotingResponse]) -> dict[Partition, OffsetAnswer]:
+def read_offsets(responses: Sequence[m.RemotingResponse]) -> dict[Partition, OffsetResult]:
     found = {}
-    for answer in answers:
-        assert answer.request.about is not None
-        code = judge(answer.code)
+    for response in responses:
+        assert response.request.about is not None
+        code = judge(response.code)
         # Without the code for success there is no offset.
-        offset = _offset_in(answer) if answer.code == SUCCESS else None
-        name = f"{code.name}: {answer.remark}" if answer.remark and offset is None else code.name
+        offset = _offset_in(response) if response.code == SUCCESS else None
+        name = (
+            f"{code.name}: {response.remark}" if response.remark and offset is None else code.name
+        )
         meaning = code.meaning
-        if offset is None and meaning is ErrorMeaning.OK and answer.code != SUCCESS:
+        if offset is None and meaning is ErrorMeaning.OK and response.code != SUCCESS:
             meaning = ErrorMeaning.UNKNOWN
-        found[answer.request.about] = OffsetAnswer(meaning, name, offset)
+        found[response.request.about] = OffsetResult(meaning, name, offset)
     return found
 
 
-def _offset_in(answer: m.RemotingResponse) -> int | None:
+def _offset_in(response: m.RemotingResponse) -> int | None:
     """An empty queue for batches answers -1: it begins at 0, and no entry is that late."""
-    offset = number_of(answer, "offset")
+    offset = number_of(response, "offset")
     if offset >= 0:
         return offset
-    return None if answer.request.code == m.SEARCH_OFFSET else 0
+    return None if response.request.code == m.SEARCH_OFFSET else 0
 
 
 # --- records ----------------------------------------------------------------------------
@@ -208,11 +210,11 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
 
 
 def read_records(
-    answers: Sequence[m.SeriesResponse], asked: Sequence[PartitionFetch], isolation: Isolation
-) -> FetchAnswer:
+    responses: Sequence[m.SeriesResponse], asked: Sequence[PartitionFetch], isolation: Isolation
+) -> FetchResult:
     """From each series, what was returned without a gap."""
-    parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(asked, answers, strict=True))
-    return FetchAnswer(ErrorMeaning.OK, "", parts)
+    parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(asked, responses, strict=True))
+    return FetchResult(ErrorMeaning.OK, "", parts)
 
 
 @dataclass(slots=True)
@@ -229,28 +231,28 @@ class _JoinedPulls:
     end: int = -1
     preferred: int | None = None
 
-    def note(self, answer: m.RemotingResponse) -> None:
-        if "maxOffset" in answer.fields:
-            self.end = max(self.end, number_of(answer, "maxOffset"))
-        if "suggestWhichBrokerId" in answer.fields:
-            self.preferred = number_of(answer, "suggestWhichBrokerId")
+    def note(self, response: m.RemotingResponse) -> None:
+        if "maxOffset" in response.fields:
+            self.end = max(self.end, number_of(response, "maxOffset"))
+        if "suggestWhichBrokerId" in response.fields:
+            self.preferred = number_of(response, "suggestWhichBrokerId")
 
-    def add(self, answer: m.RemotingResponse) -> bool:
+    def add(self, response: m.RemotingResponse) -> bool:
         """Adds what it has returned after the position. Pulls overlap with tags, and if a batch
         extends beyond the end of one. False: what follows cannot be joined."""
-        start, until = self.position, number_of(answer, "nextBeginOffset")
+        start, until = self.position, number_of(response, "nextBeginOffset")
         if until <= start:
             return True
-        body = answer.body if answer.code == SUCCESS else NOTHING
-        if answer.pull.offset < start:
-            if self._is_misplaced(body, answer.pull.offset, until):
+        body = response.body if response.code == SUCCESS else NOTHING
+        if response.pull.offset < start:
+            if self._is_misplaced(body, response.pull.offset, until):
                 return False  # pulled on its own, it will show what is wrong
             body = messages_from(body, start)
         if not self.has_gaps and not is_complete(body, start, until):
             # The missing offsets are pulled again, from the first of them.
             size, gap = before_gap(body, start)
             body, until = body[:size], until if gap is None else gap
-        is_whole = until == number_of(answer, "nextBeginOffset")
+        is_whole = until == number_of(response, "nextBeginOffset")
         if until > start:
             self._put(body, until)
         return is_whole
@@ -283,30 +285,30 @@ class _JoinedPulls:
 
 
 def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPartition:
-    """If nothing was returned without a gap, the first pull's answer says why."""
+    """If nothing was returned without a gap, the first pull's response says why."""
     start = series.request.offset
     compacted = compacted_until(series)
-    by_tags = any(answer.pull.tags for answer in series.answers)
-    firsts = [series.answers[0], *(series.follow_ups[:1] if by_tags else ())]
-    for answer in firsts:
-        first = _judge(answer, start, is_known=compacted is not None)
-        if first.meaning is not ErrorMeaning.OK or found_at(answer) != found_at(firsts[0]):
-            name = f"{first.name}: {answer.remark}" if answer.remark else first.name
+    by_tags = any(response.pull.tags for response in series.responses)
+    firsts = [series.responses[0], *(series.follow_ups[:1] if by_tags else ())]
+    for response in firsts:
+        first = _judge(response, start, is_known=compacted is not None)
+        if first.meaning is not ErrorMeaning.OK or found_at(response) != found_at(firsts[0]):
+            name = f"{first.name}: {response.remark}" if response.remark else first.name
             return FetchedPartition(partition, first.meaning, name, NOTHING)
     tags = tuple(tag.encode() for tag in series.request.tags)
     joined = _JoinedPulls(start, by_tags or series.is_compacted, tags)
-    joined.note(series.answers[0])
+    joined.note(series.responses[0])
     if by_tags:
         return _by_tags(partition, series, joined)
-    for answer in series.answers:
-        at = answer.pull.offset
+    for response in series.responses:
+        at = response.pull.offset
         if at > joined.position:
             break
         is_known = compacted is not None and at == start
-        if _judge(answer, at, is_known=is_known).meaning is not ErrorMeaning.OK:
+        if _judge(response, at, is_known=is_known).meaning is not ErrorMeaning.OK:
             break
-        joined.note(answer)
-        if answer.code != SUCCESS or not joined.add(answer):
+        joined.note(response)
+        if response.code != SUCCESS or not joined.add(response):
             break
     return joined.fetched(partition)
 
@@ -314,17 +316,17 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
 def _by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
-    """The first answer has shown that the log contains the offset, and the one after all others
+    """The first response has shown that the log contains the offset, and the one after all others
     that it still did. A broker searches beyond the last message it returns, and pulls may
     overlap."""
-    for answer in series.answers[1:]:
-        if answer.pull.offset > joined.position:
+    for response in series.responses[1:]:
+        if response.pull.offset > joined.position:
             break
-        is_found = answer.code == SUCCESS
-        if not is_found and answer.remark != NO_MATCHED_MESSAGE:
+        is_found = response.code == SUCCESS
+        if not is_found and response.remark != NO_MATCHED_MESSAGE:
             break
-        joined.note(answer)
-        if not joined.add(answer):
+        joined.note(response)
+        if not joined.add(response):
             break
     if not joined.spans:
         return _nothing_by_tags(partition, series, joined)
@@ -335,24 +337,24 @@ def _nothing_by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
     """The first pull with tags says why, unless it is because of the queue's end."""
-    answer = series.answers[1]
-    code = judge_pull(answer.code, answer.remark, joined.position)
+    response = series.responses[1]
+    code = judge_pull(response.code, response.remark, joined.position)
     if code.meaning is ErrorMeaning.OK:
         return joined.nothing(partition, code.name)
-    return FetchedPartition(partition, code.meaning, f"{code.name}: {answer.remark}", NOTHING)
+    return FetchedPartition(partition, code.meaning, f"{code.name}: {response.remark}", NOTHING)
 
 
-def _judge(answer: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:
+def _judge(response: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:
     """A broker that does not find the offset's message continues at the next one. The caller then
     asks whether the log's beginning has moved. ``is_known``: the offsets before the next message
     are known to be compacted."""
-    code = judge_pull(answer.code, answer.remark, offset)
-    found = found_at(answer)
+    code = judge_pull(response.code, response.remark, offset)
+    found = found_at(response)
     if found is None or found == offset or is_known:
         return code
-    # A complete answer has the offset's message, whatever offset is stored in it.
-    until = number_of(answer, "nextBeginOffset")
-    return code if is_complete(answer.body, offset, until) else MISSING
+    # A complete response has the offset's message, whatever offset is stored in it.
+    until = number_of(response, "nextBeginOffset")
+    return code if is_complete(response.body, offset, until) else MISSING
 
 
 # --- access -----------------------------------------------------------------------------
@@ -367,11 +369,11 @@ def login(credentials: Credentials) -> Generator[Question, Any, None]:
             why=f"{credentials.mechanism} was requested",
             do="set source.security.acl, and remove source.security.sasl",
         )
-    answer = yield Question(m.AclLogin(credentials))
-    code = judge(answer.code)
+    response = yield Question(m.AclLogin(credentials))
+    code = judge(response.code)
     if code.meaning is ErrorMeaning.REFUSED:
         raise JobFileError(
             f"the access key {credentials.username} was refused",
-            why=f"{code.name}: {answer.remark}",
+            why=f"{code.name}: {response.remark}",
             do="check the access key and where its secret key comes from",
         )

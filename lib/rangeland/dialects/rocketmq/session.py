@@ -1,13 +1,13 @@
-"""One connection's state as a value: unanswered requests, and how much each answer returns.
+"""One connection's state as a value: unanswered requests, and how much each response returns.
 
 Bytes in, bytes out. Nothing is negotiated. Every request has its own number, ``opaque``, and
-answers come in any order. A server may send requests, too; they are ignored. Name servers and
+responses come in any order. A server may send requests, too; they are ignored. Name servers and
 brokers have the same protocol.
 
 The pulls of a series are sent together, each beginning where the previous one is expected to end
-(``pull_series``). As many again are sent ahead, so that the broker works while the answers are
-decoded: the next series of the queue takes those over and only sends the pulls after them. Answers
-that no series takes over are ignored.
+(``pull_series``). As many again are sent ahead, so that the broker works while the responses are
+decoded: the next series of the queue takes those over and only sends the pulls after them.
+Responses that no series takes over are ignored.
 
 If a topic stores batches, or may do so, everything is pulled even if tags are requested.
 """
@@ -54,7 +54,8 @@ MAX_OPAQUE: Final = 2**31 - 1
 
 @dataclass(slots=True)
 class _OpenRequest:
-    """A question whose answer is incomplete. ``unanswered`` counts its requests without answers."""
+    """A question whose response is incomplete. ``unanswered`` counts its requests without
+    responses."""
 
     question: RemotingRequest | Pull | PullSeries | TimeSearch
     sent: list[SentPull]
@@ -83,7 +84,7 @@ class RocketmqSession(ProtocolSession):
 
     @property
     def unanswered(self) -> int:
-        """The number of requests that have no answer yet."""
+        """The number of requests that have no response yet."""
         return len(self._waiting)
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
@@ -105,7 +106,7 @@ class RocketmqSession(ProtocolSession):
         new = [one for one in (*sent, *ahead) if one.is_new]
         for one in sent:
             one.owner = question_id
-        unanswered = sum(one.answer is None for one in sent)
+        unanswered = sum(one.response is None for one in sent)
         self._open[question_id] = _OpenRequest(request, sent, unanswered)
         return question_id, b"".join(self._send(new))
 
@@ -123,8 +124,8 @@ class RocketmqSession(ProtocolSession):
         most = 2 * number if pace.is_steady else number
         start = sent[-1].end if sent else series.offset
         sent += pace.pulls(series, start, most - len(sent))
-        # At least one must be unanswered: an arriving answer is what completes a series.
-        first = next((n for n, one in enumerate(sent) if one.answer is None), None)
+        # At least one must be unanswered: an arriving response is what completes a series.
+        first = next((n for n, one in enumerate(sent) if one.response is None), None)
         if first is None:
             first = max(0, len(sent) - 1)
             sent[first:] = [pace.again(series, sent)]
@@ -161,12 +162,13 @@ class RocketmqSession(ProtocolSession):
         one = Frame(request.code, opaque, flag, fields=fields, body=request.body)
         return frame(*write_frame(one))
 
-    def decode(self, answer: memoryview) -> tuple[int, Any] | None:
-        """The id and the answer of the question that this frame completes: a ``RemotingResponse``,
-        or a ``SeriesResponse`` once all of its pulls are answered. None until then, and for a
-        frame that is not a response. Raises RemoteProtocolError for an unexpected response."""
-        read = self._reader.read(answer)
-        if not read.is_answer:
+    def decode(self, response: memoryview) -> tuple[int, Any] | None:
+        """The id and the response of the question that this frame completes: a
+        ``RemotingResponse``, or a ``SeriesResponse`` once all of its pulls are answered. None until
+        then, and for a frame that is not a response. Raises RemoteProtocolError for an unexpected
+        response."""
+        read = self._reader.read(response)
+        if not read.is_response:
             return None
         one = self._waiting.pop(read.opaque, None)
         if one is None:
@@ -177,10 +179,10 @@ class RocketmqSession(ProtocolSession):
                 opaque=read.opaque,
                 code=read.code,
             )
-        one.answer = RemotingResponse(one.request, read.code, read.remark, read.fields, read.body)
-        return None if one.owner is None else self._answered(one.owner, one.answer)
+        one.response = RemotingResponse(one.request, read.code, read.remark, read.fields, read.body)
+        return None if one.owner is None else self._answered(one.owner, one.response)
 
-    def _answered(self, question_id: int, answer: RemotingResponse) -> tuple[int, Any] | None:
+    def _answered(self, question_id: int, response: RemotingResponse) -> tuple[int, Any] | None:
         asked = self._open[question_id]
         asked.unanswered -= 1
         if asked.unanswered:
@@ -190,25 +192,25 @@ class RocketmqSession(ProtocolSession):
             return self._searched(question_id, asked, series)
         if not isinstance(series, PullSeries):
             del self._open[question_id]
-            return question_id, answer
+            return question_id, response
         if not asked.follow_ups and (
             self._follow(question_id, asked, series)
             or self._ask_follow_ups(question_id, asked, series)
         ):
             return None
         del self._open[question_id]
-        answers, follow_ups = answers_of(asked.sent), answers_of(asked.follow_ups)
+        responses, follow_ups = responses_of(asked.sent), responses_of(asked.follow_ups)
         topic = series.about.topic
         if series.tags or follow_ups:
-            self._topics.learn(topic, (*answers, *follow_ups))
-        if not any(answer.pull.tags for answer in answers):
+            self._topics.learn(topic, (*responses, *follow_ups))
+        if not any(response.pull.tags for response in responses):
             self._paces[series.about].learn(asked.sent)
         elif self._topics.is_for_batches(topic) is False:
             self._strides[series.about, series.tags].learn(asked.sent)
         else:
-            answers = answers[:1]  # what was returned by tags may be incomplete
+            responses = responses[:1]  # what was returned by tags may be incomplete
         is_compacted = self._topics.is_compacted(topic) is True
-        return question_id, SeriesResponse(series, answers, follow_ups, is_compacted)
+        return question_id, SeriesResponse(series, responses, follow_ups, is_compacted)
 
     def _follow(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
         """Sends another pull if the series needs one, now that all others are answered."""
@@ -221,14 +223,14 @@ class RocketmqSession(ProtocolSession):
     def _searched(
         self, question_id: int, asked: _OpenRequest, search: TimeSearch
     ) -> tuple[int, Any] | None:
-        answers = answers_of(asked.sent)
-        self._topics.learn(search.about.topic, answers)
-        request = ask_next(search, answers, self._topics)
+        responses = responses_of(asked.sent)
+        self._topics.learn(search.about.topic, responses)
+        request = ask_next(search, responses, self._topics)
         if request is not None:
             self._add(question_id, asked, SentPull(request))
             return None
         del self._open[question_id]
-        return question_id, settled(search, answers)
+        return question_id, settled(search, responses)
 
     def _add(self, question_id: int, asked: _OpenRequest, one: SentPull) -> None:
         """Sends one more request of a question; all earlier ones are answered."""
@@ -239,20 +241,20 @@ class RocketmqSession(ProtocolSession):
 
     def _ask_follow_ups(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
         """Asks what else is needed, now that all pulls are answered. False: nothing."""
-        requests = ask_follow_ups(series, answers_of(asked.sent), self._topics)
+        requests = ask_follow_ups(series, responses_of(asked.sent), self._topics)
         asked.follow_ups = [SentPull(each, owner=question_id) for each in requests]
         asked.unanswered = len(asked.follow_ups)
         self._due += self._send(asked.follow_ups)
         return bool(asked.follow_ups)
 
     def due(self) -> bytes:
-        """The requests that follow from the answers so far."""
+        """The requests that follow from the responses so far."""
         due, self._due = b"".join(self._due), []
         return due
 
 
-def answers_of(sent: Iterable[SentPull]) -> tuple[RemotingResponse, ...]:
-    return tuple(one.answer for one in sent if one.answer is not None)
+def responses_of(sent: Iterable[SentPull]) -> tuple[RemotingResponse, ...]:
+    return tuple(one.response for one in sent if one.response is not None)
 
 
 ACCESS_KEY = "AccessKey"

@@ -97,8 +97,9 @@ def cut_out(
     context: FetchContext = NO_CONTEXT,
 ) -> memoryview:
     """The raw bytes, for quarantine, of messages with offsets in ``[first, until)``, and of batches
-    that contain one of them, up to the first bytes that cannot be walked over. The broker's answer
-    or the messages contain the offsets; ``from_offset`` is for dialects whose bytes do not."""
+    that contain one of them, up to the first bytes that cannot be walked over. The broker's
+    response or the messages contain the offsets; ``from_offset`` is for dialects whose bytes do
+    not."""
     given = pull_result_of(records, context)
     if not context.spans:
         return _walked(given.messages, first, until)

@@ -3,8 +3,8 @@
 If all entries of such a topic are older than the time, a broker returns the last batch and not the
 queue's end. If that was believed, an interval that ends at the time would leave the batch out, and
 so would the next one, which begins after it. So the entry is pulled, unless the broker has said
-that the topic does not store batches: if it is older than the time, the answer is the queue's end.
-If it cannot be pulled now, the time has no answer yet.
+that the topic does not store batches: if it is older than the time, the response is the queue's
+end. If it cannot be pulled now, the time has no response yet.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from rangeland.dialects.rocketmq.topic_types import TopicTypes
 
 
 def ask_next(
-    search: m.TimeSearch, answers: Sequence[m.RemotingResponse], topics: TopicTypes
+    search: m.TimeSearch, responses: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> m.RemotingRequest | m.Pull | None:
     """The next request of the search; None if it is complete. ``topics`` has learned from
-    ``answers``."""
-    found, queue = answers[0], search.about
+    ``responses``."""
+    found, queue = responses[0], search.about
     if found.code != SUCCESS or number_of(found, "offset") < 0:
         return None
     if not topics.was_asked(queue.topic):
         return m.topic_config(queue.topic)
-    if topics.is_for_batches(queue.topic) is False or isinstance(answers[-1].request, m.Pull):
+    if topics.is_for_batches(queue.topic) is False or isinstance(responses[-1].request, m.Pull):
         return None
     return m.Pull(queue, number_of(found, "offset"), 1)
 
 
-def settled(search: m.TimeSearch, answers: Sequence[m.RemotingResponse]) -> m.RemotingResponse:
-    """The corrected answer to the search, or the reason why there is none."""
-    found, last = answers[0], answers[-1]
+def settled(search: m.TimeSearch, responses: Sequence[m.RemotingResponse]) -> m.RemotingResponse:
+    """The corrected response to the search, or the reason why there is none."""
+    found, last = responses[0], responses[-1]
     if not isinstance(last.request, m.Pull):
         return found
     if last.code != SUCCESS:

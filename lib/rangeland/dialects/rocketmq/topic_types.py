@@ -1,12 +1,12 @@
 """What one connection knows about the types of topics: normal, storing batches, or unknown.
 
-Brokers do not index the tags of messages inside batches that are stored as one message. So an
-answer by tags is complete only if a broker has said that the topic does not store batches. A broker
-that is busy, or that does not allow the question, has said nothing. Then everything is pulled, as
-for topics that store batches, and the decoder selects by tags, which costs only bandwidth. Such a
-broker is asked again from time to time, less and less often.
+Brokers do not index the tags of messages inside batches that are stored as one message. So a
+response by tags is complete only if a broker has said that the topic does not store batches. A
+broker that is busy, or that does not allow the question, has said nothing. Then everything is
+pulled, as for topics that store batches, and the decoder selects by tags, which costs only
+bandwidth. Such a broker is asked again from time to time, less and less often.
 
-It is never forgotten that a topic stores batches: one batch, or one answer, is enough to know.
+It is never forgotten that a topic stores batches: one batch, or one response, is enough to know.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOR_BATCHES: Final = ("queue.type", "BatchCQ")
 
 
 class TopicTypes:
-    """What the answers on one connection have shown."""
+    """What the responses on one connection have shown."""
 
     def __init__(self) -> None:
         self._for_batches: dict[str, bool | None] = {}
@@ -49,15 +49,15 @@ class TopicTypes:
         """Whether everything must be pulled, whatever the tags."""
         return self.was_asked(topic) and self.is_for_batches(topic) is not False
 
-    def learn(self, topic: str, answers: Sequence[m.RemotingResponse]) -> None:
-        """Learns from answers about the topic, including pulls."""
-        configs = [answer for answer in answers if answer.request.code == m.TOPIC_CONFIG]
+    def learn(self, topic: str, responses: Sequence[m.RemotingResponse]) -> None:
+        """Learns from responses about the topic, including pulls."""
+        configs = [response for response in responses if response.request.code == m.TOPIC_CONFIG]
         for config in configs:
             is_compacted = has_attribute(config, *COMPACTED)
             if is_compacted is not None:
                 self._compacted[topic] = is_compacted
-        found = [has_attribute(answer, *FOR_BATCHES) for answer in configs]
-        if any(found) or any(_has_batch(answer) for answer in answers):
+        found = [has_attribute(response, *FOR_BATCHES) for response in configs]
+        if any(found) or any(_has_batch(response) for response in responses):
             self._for_batches[topic] = True
         elif found and self._for_batches.get(topic) is None:
             self._for_batches[topic] = False if False in found else None
@@ -71,16 +71,20 @@ class TopicTypes:
         return self._series[topic].bit_count() == 1
 
 
-def has_attribute(answer: m.RemotingResponse, attribute: str, value: str) -> bool | None:
+def has_attribute(response: m.RemotingResponse, attribute: str, value: str) -> bool | None:
     """Whether the topic has the attribute; None if the broker does not say (busy, or forbidden)."""
-    if answer.code != SUCCESS:
+    if response.code != SUCCESS:
         return None
     try:
-        attributes = JsonFields.parse(answer.body).get("attributes")
+        attributes = JsonFields.parse(response.body).get("attributes")
     except Unreadable:
         return None
     return isinstance(attributes, dict) and attributes.get(attribute) == value
 
 
-def _has_batch(answer: m.RemotingResponse) -> bool:
-    return isinstance(answer.request, m.Pull) and answer.code == SUCCESS and is_batch(answer.body)
+def _has_batch(response: m.RemotingResponse) -> bool:
+    return (
+        isinstance(response.request, m.Pull)
+        and response.code == SUCCESS
+        and is_batch(response.body)
+    )

@@ -45,7 +45,7 @@ class CoordinatorClient:
         code_of: Callable[[Any], int],
         patience_ms: int,
     ) -> tuple[Any, ErrorCode]:
-        """The answer and its code, which is never one that may pass. Raises Unreachable if such
+        """The response and its code, which is never one that may pass. Raises Unreachable if such
         a code has not passed for ``patience_ms``."""
         return backend.ask_until_ready(
             self.edge, patience_ms, lambda: self._ask_once(group, question, code_of)
@@ -56,20 +56,20 @@ class CoordinatorClient:
     ) -> tuple[Any, ErrorCode]:
         try:
             address = self._find(group)
-            answer = self.edge.ask(address, question)
+            response = self.edge.ask(address, question)
         except Unreachable:
             self._known.pop(group, None)
             raise
-        code = judge(code_of(answer))
+        code = judge(code_of(response))
         if not code.meaning.may_pass:
-            return answer, code
+            return response, code
         if code.meaning is ErrorMeaning.FIND_LEADER:
             self._known.pop(group, None)
         who = f"the coordinator of group {group} at {address}"
         raise backend.not_ready(who, code, group=group, broker=str(address))
 
     def _find(self, group: str) -> Address:
-        """The known coordinator, or the one that the first seed with an answer names. Raises
+        """The known coordinator, or the one that the first seed with a response names. Raises
         Unreachable if none answers."""
         if group not in self._known:
             self._known[group] = self._look_up(group)
@@ -79,13 +79,13 @@ class CoordinatorClient:
         tried: dict[str, str] = {}
         for seed in self.edge.seeds:
             try:
-                answer = self.edge.ask(seed, ask_coordinator(group))
+                response = self.edge.ask(seed, ask_coordinator(group))
             except Unreachable as error:
                 tried[str(seed)] = error.why or error.what
                 continue
-            code = judge(answer.error_code)
+            code = judge(response.error_code)
             if code.meaning is ErrorMeaning.OK:
-                return Address(answer.host, answer.port)
+                return Address(response.host, response.port)
             if not code.meaning.may_pass:
                 raise refusal(code, group, "the coordinator was asked for")
             tried[str(seed)] = f"{code.name}: {code.description}"

@@ -86,10 +86,10 @@ class KafkaGroups:
             return {}
         question = ask_group_offsets(group, partitions)
         with self._lock:
-            answer, code = self._ask(group, question, code_of_group_offsets)
+            response, code = self._ask(group, question, code_of_group_offsets)
         if code.meaning is not ErrorMeaning.OK:
             raise refusal(code, group, "its offsets were asked for")
-        return dict.fromkeys(partitions) | read_group_offsets(answer)
+        return dict.fromkeys(partitions) | read_group_offsets(response)
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         if not offsets:
@@ -107,14 +107,14 @@ class KafkaGroups:
         with self._lock:
             question = Question(m.DescribeGroupsRequest(groups=(group,)))
             try:
-                answer, code = self._ask(group, question, _code_of)
+                response, code = self._ask(group, question, _code_of)
             except UnsupportedRequest:
                 return GroupView(ABSENT)  # before 0.9, coordinators kept offsets but no members
             if code.name == "GROUP_ID_NOT_FOUND":
                 return self._newer_view(group)
         if code.meaning is not ErrorMeaning.OK:
             raise refusal(code, group, "its members were asked for")
-        (found,) = answer.groups
+        (found,) = response.groups
         is_consumers = found.protocol_type == m.PROTOCOL_TYPE
         members = tuple(self._member(group, x, is_consumers) for x in found.members)
         return GroupView(_STATES.get(found.group_state, REBALANCING), members)
@@ -153,12 +153,12 @@ class KafkaGroups:
 
     def _newer_view(self, group: str) -> GroupView:
         question = Question(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
-        answer, code = self._ask(group, question, _code_of)
+        response, code = self._ask(group, question, _code_of)
         if code.name in _NO_SUCH_GROUP:
             return GroupView(ABSENT)
         if code.meaning is not ErrorMeaning.OK:
             raise refusal(code, group, "its members were asked for")
-        (found,) = answer.groups
+        (found,) = response.groups
         members = tuple(
             GroupMember(
                 member_id=x.member_id,
@@ -227,14 +227,14 @@ class KafkaGroups:
         )
 
 
-def _code_of(answer: m.DescribeGroupsResponse | m.ConsumerGroupDescribeResponse) -> int:
-    if len(answer.groups) != 1:
+def _code_of(response: m.DescribeGroupsResponse | m.ConsumerGroupDescribeResponse) -> int:
+    if len(response.groups) != 1:
         raise RemoteProtocolError(
             "the coordinator was asked about one group",
-            why=f"it described {len(answer.groups)}",
+            why=f"it described {len(response.groups)}",
             do="check that the servers are Kafka brokers, then try again",
         )
-    return answer.groups[0].error_code
+    return response.groups[0].error_code
 
 
 def _named(members: Sequence[GroupMember]) -> str:

@@ -37,7 +37,7 @@ from rangeland.model import Partition
 logger = logging.getLogger(__name__)
 
 JOIN_SLACK_MS: Final = 5_000
-"""How much later than the rebalance timeout the answer to a join may come."""
+"""How much later than the rebalance timeout the response to a join may come."""
 LONGEST_BEAT_MS: Final = 3_000
 """A joining member waits until the others learn of it with their next heartbeat."""
 BEATS_PER_SESSION: Final = 3
@@ -122,13 +122,13 @@ class KafkaMember:
             protocol_type=m.PROTOCOL_TYPE,
             protocols=(m.JoinGroupProtocol(name=joining.assignment, metadata=subscription),),
         )
-        answer, code = self._ask(request, joining.rebalance_ms, joining.rebalance_ms)
+        response, code = self._ask(request, joining.rebalance_ms, joining.rebalance_ms)
         if code.meaning is ErrorMeaning.OK:
-            self._member_id = answer.member_id
-            found: m.JoinGroupResponse = answer
+            self._member_id = response.member_id
+            found: m.JoinGroupResponse = response
             return found
         if code.name == "MEMBER_ID_REQUIRED":
-            self._member_id = answer.member_id
+            self._member_id = response.member_id
         else:
             self._rejoin_or_raise(code, "a member joined")
         return None
@@ -148,13 +148,13 @@ class KafkaMember:
                 for member, share in shares.items()
             ),
         )
-        answer, code = self._ask(request, self._joining.rebalance_ms, self._joining.rebalance_ms)
+        response, code = self._ask(request, self._joining.rebalance_ms, self._joining.rebalance_ms)
         if code.meaning is not ErrorMeaning.OK:
             self._rejoin_or_raise(code, "a member asked for its assignment")
             return False
         self._generation = joined.generation_id
         # If another client leads, it may assign partitions that the job leaves out.
-        self._held = read_assignment(answer.assignment) & frozenset(self._joining.partitions)
+        self._held = read_assignment(response.assignment) & frozenset(self._joining.partitions)
         self._holds = True
         logger.info("Joined the group", extra=self._log_fields(partitions=len(self._held)))
         return True
@@ -194,10 +194,10 @@ class KafkaMember:
         wanted = tuple(m.MetadataRequestTopic(name=topic) for topic in sorted(topics))
         question = Question(m.MetadataRequest(topics=wanted))
         group, patience_ms = self._joining.group, self._joining.rebalance_ms
-        answer, _ = self._coordinators.ask(group, question, lambda _: 0, patience_ms)
+        response, _ = self._coordinators.ask(group, question, lambda _: 0, patience_ms)
         return {
             Partition(topic.name, part.partition_index)
-            for topic in answer.topics
+            for topic in response.topics
             for part in topic.partitions
         }
 
@@ -260,7 +260,10 @@ class KafkaMember:
             question = Question(request, max_version=_LAST_WITH_ONE_MEMBER)
             try:
                 self._coordinators.ask(
-                    self._joining.group, question, lambda answer: answer.error_code, self.beat_ms
+                    self._joining.group,
+                    question,
+                    lambda response: response.error_code,
+                    self.beat_ms,
                 )
             except RangelandError:
                 return  # the session ends by itself
@@ -275,7 +278,7 @@ class KafkaMember:
         return self._coordinators.ask(
             self._joining.group,
             Question(request, wait_ms=wait_ms),
-            lambda answer: answer.error_code,
+            lambda response: response.error_code,
             patience_ms,
         )
 

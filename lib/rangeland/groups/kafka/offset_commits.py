@@ -1,4 +1,4 @@
-"""Requests that commit and fetch a group's offsets, and their answers.
+"""Requests that commit and fetch a group's offsets, and their responses.
 
 Pure. -1 on the wire means that there is no offset; it does not leave this module. The error
 codes of partitions are reduced to one: brokers repeat an error of the group for each partition.
@@ -37,8 +37,8 @@ def ask_commit(
     return Question(request)
 
 
-def code_of_commit(answer: m.OffsetCommitResponse) -> int:
-    return _deciding(part.error_code for topic in answer.topics for part in topic.partitions)
+def code_of_commit(response: m.OffsetCommitResponse) -> int:
+    return _deciding(part.error_code for topic in response.topics for part in topic.partitions)
 
 
 def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> Question:
@@ -57,18 +57,18 @@ def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> Question:
     return Question(request, max_version=LAST_BY_ONE_GROUP)
 
 
-def code_of_group_offsets(answer: m.OffsetFetchResponse) -> int:
-    parts = (part.error_code for topic in answer.topics for part in topic.partitions)
-    return answer.error_code or _deciding(parts)
+def code_of_group_offsets(response: m.OffsetFetchResponse) -> int:
+    parts = (part.error_code for topic in response.topics for part in topic.partitions)
+    return response.error_code or _deciding(parts)
 
 
-def read_group_offsets(answer: m.OffsetFetchResponse) -> dict[Partition, int | None]:
+def read_group_offsets(response: m.OffsetFetchResponse) -> dict[Partition, int | None]:
     """None: the group has no committed offset there."""
     return {
         Partition(topic.name, part.partition_index): (
             part.committed_offset if part.committed_offset >= 0 else None
         )
-        for topic in answer.topics
+        for topic in response.topics
         for part in topic.partitions
     }
 

@@ -1,4 +1,4 @@
-"""RocketMQ's requests about groups, and what their answers hold.
+"""RocketMQ's requests about groups, and what their responses hold.
 
 Brokers tie a client to the connection of its heartbeats, while locks belong to the client id
 that a request names: both facts are used.
@@ -105,9 +105,9 @@ def unregister(client: str, group: str) -> RemotingRequest:
     return RemotingRequest(UNREGISTER, fields_of(clientID=client, consumerGroup=group))
 
 
-def read_connections(answer: RemotingResponse) -> GroupConnections:
+def read_connections(response: RemotingResponse) -> GroupConnections:
     """Raises RemoteProtocolError."""
-    return _reading(answer, _connections)
+    return _reading(response, _connections)
 
 
 def _connections(found: JsonFields) -> GroupConnections:
@@ -144,9 +144,9 @@ def _locking(client: str, group: str, queues: Collection[Partition]) -> bytes:
     return _json({"clientId": client, "consumerGroup": group, "mqSet": listed})
 
 
-def read_locked(answer: RemotingResponse) -> frozenset[Partition]:
+def read_locked(response: RemotingResponse) -> frozenset[Partition]:
     """Raises RemoteProtocolError."""
-    return _reading(answer, _locked)
+    return _reading(response, _locked)
 
 
 def _locked(found: JsonFields) -> frozenset[Partition]:
@@ -163,13 +163,13 @@ def _json(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _reading(answer: RemotingResponse, read: Callable[[JsonFields], T]) -> T:
+def _reading(response: RemotingResponse, read: Callable[[JsonFields], T]) -> T:
     try:
-        return read(JsonFields.parse(answer.body))
+        return read(JsonFields.parse(response.body))
     except Unreadable as error:
         raise RemoteProtocolError(
-            f"the answer to request {answer.request.code} cannot be read",
+            f"the response to request {response.request.code} cannot be read",
             why=str(error),
-            size=len(answer.body),
-            code=answer.request.code,
+            size=len(response.body),
+            code=response.request.code,
         ) from None

@@ -38,8 +38,8 @@ class MasterBrokers:
     def ask(
         self, broker: str, topic: str, request: m.RemotingRequest, patience_ms: int = PATIENCE_MS
     ) -> tuple[m.RemotingResponse, ErrorCode]:
-        """The answer and its code, which is never one that may pass. ``topic``: any topic that the
-        broker has queues of. Raises Unreachable."""
+        """The response and its code, which is never one that may pass. ``topic``: any topic that
+        the broker has queues of. Raises Unreachable."""
         return backend.ask_until_ready(
             self.edge, patience_ms, lambda: self._ask_once(broker, topic, request)
         )
@@ -49,17 +49,17 @@ class MasterBrokers:
     ) -> tuple[m.RemotingResponse, ErrorCode]:
         try:
             address = self._master(broker, topic)
-            answer: m.RemotingResponse = self.edge.ask(address, Question(request))
+            response: m.RemotingResponse = self.edge.ask(address, Question(request))
         except Unreachable:
             self._addresses.pop(broker, None)
             raise
-        code = judge(answer.code)
+        code = judge(response.code)
         if not code.meaning.may_pass:
-            return answer, code
+            return response, code
         if code.meaning is ErrorMeaning.FIND_LEADER:
             self._addresses.pop(broker, None)
         who = f"the master of {broker} at {address}"
-        raise backend.not_ready(who, code, answer.remark, broker=broker, address=str(address))
+        raise backend.not_ready(who, code, response.remark, broker=broker, address=str(address))
 
     def ask_each(
         self, requests: Sequence[m.RemotingRequest]
@@ -71,14 +71,14 @@ class MasterBrokers:
             questions = [Question(requests[index]) for index in indexes]
             try:
                 address = self._master(broker, _queue(requests[indexes[0]]).topic)
-                answers: list[m.RemotingResponse] = self.edge.ask_all(address, questions)
+                responses: list[m.RemotingResponse] = self.edge.ask_all(address, questions)
             except Unreachable:
                 self._addresses.pop(broker, None)
                 continue
-            for index, answer in zip(indexes, answers, strict=True):
-                code = judge(answer.code)
+            for index, response in zip(indexes, responses, strict=True):
+                code = judge(response.code)
                 if not code.meaning.may_pass:
-                    settled[index] = answer, code
+                    settled[index] = response, code
         return [
             settled.get(index) or self._ask_alone(request, PATIENCE_MS)
             for index, request in enumerate(requests)
@@ -102,14 +102,14 @@ class MasterBrokers:
         is_unknown = False
         for seed in self.edge.seeds:
             try:
-                answer: m.RemotingResponse = self.edge.ask(seed, Question(m.route(topic)))
+                response: m.RemotingResponse = self.edge.ask(seed, Question(m.route(topic)))
             except Unreachable as error:
                 tried[str(seed)] = error.why or error.what
                 continue
-            if answer.code == SUCCESS:
-                return self._learned(read_route(answer.body))
-            is_unknown = is_unknown or answer.code == TOPIC_NOT_EXIST
-            tried[str(seed)] = f"{judge(answer.code).name}: {answer.remark}"
+            if response.code == SUCCESS:
+                return self._learned(read_route(response.body))
+            is_unknown = is_unknown or response.code == TOPIC_NOT_EXIST
+            tried[str(seed)] = f"{judge(response.code).name}: {response.remark}"
         if is_unknown:
             return None
         raise Unreachable(
@@ -159,12 +159,12 @@ def _by_broker(requests: Sequence[m.RemotingRequest]) -> dict[str, list[int]]:
 def read_offsets(
     masters: MasterBrokers, group: str, queues: Sequence[Partition]
 ) -> dict[Partition, int | None]:
-    answers = masters.ask_each([g.query_offset(group, queue) for queue in queues])
+    responses = masters.ask_each([g.query_offset(group, queue) for queue in queues])
     found: dict[Partition, int | None] = {}
-    for queue, (answer, code) in zip(queues, answers, strict=True):
-        if answer.code not in (SUCCESS, g.QUERY_NOT_FOUND):
-            raise refusal(code, answer.remark, group, f"its offset of {queue} was asked for")
-        found[queue] = number_of(answer, "offset") if answer.code == SUCCESS else None
+    for queue, (response, code) in zip(queues, responses, strict=True):
+        if response.code not in (SUCCESS, g.QUERY_NOT_FOUND):
+            raise refusal(code, response.remark, group, f"its offset of {queue} was asked for")
+        found[queue] = number_of(response, "offset") if response.code == SUCCESS else None
     return found
 
 
@@ -175,17 +175,17 @@ def write_offsets(
     another connection."""
     requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
     requests, later = _firsts(requests)
-    answers = _written(masters, group, requests)
-    asked = zip(requests, answers, strict=True)
-    if strange := [r for r, answer in asked if answer.code == g.GROUP_NOT_EXIST]:
+    responses = _written(masters, group, requests)
+    asked = zip(requests, responses, strict=True)
+    if strange := [r for r, response in asked if response.code == g.GROUP_NOT_EXIST]:
         # A broker creates an unknown group when a client unregisters from it, without anybody
         # having to join.
         for broker, indexes in _by_broker(strange).items():
             masters.ask(broker, _queue(strange[indexes[0]]).topic, g.unregister(me, group))
-        answers = _written(masters, group, strange)
-    for answer in (*answers, *_written(masters, group, later)):
-        if answer.code == g.GROUP_NOT_EXIST:
-            raise _not_written(answer, group)
+        responses = _written(masters, group, strange)
+    for response in (*responses, *_written(masters, group, later)):
+        if response.code == g.GROUP_NOT_EXIST:
+            raise _not_written(response, group)
 
 
 def _firsts(
@@ -206,17 +206,17 @@ def _firsts(
 def _written(
     masters: MasterBrokers, group: str, requests: Sequence[m.RemotingRequest]
 ) -> list[m.RemotingResponse]:
-    """The answers: success, or that there is no such group."""
-    answers = [answer for answer, _ in masters.ask_each(requests)]
-    for answer in answers:
-        if answer.code not in (SUCCESS, g.GROUP_NOT_EXIST):
-            raise _not_written(answer, group)
-    return answers
+    """The responses: success, or that there is no such group."""
+    responses = [response for response, _ in masters.ask_each(requests)]
+    for response in responses:
+        if response.code not in (SUCCESS, g.GROUP_NOT_EXIST):
+            raise _not_written(response, group)
+    return responses
 
 
-def _not_written(answer: m.RemotingResponse, group: str) -> RangelandError:
-    when = f"its offset of {_queue(answer.request)} was written"
-    return refusal(judge(answer.code), answer.remark, group, when)
+def _not_written(response: m.RemotingResponse, group: str) -> RangelandError:
+    when = f"its offset of {_queue(response.request)} was written"
+    return refusal(judge(response.code), response.remark, group, when)
 
 
 # --- errors -----------------------------------------------------------------------------

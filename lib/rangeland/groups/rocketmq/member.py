@@ -70,7 +70,7 @@ class RocketmqMember:
         self._locked: frozenset[Partition] = frozenset()  # what may have to be released
         self._locked_at_ms = 0
         self._drivers: set[str] = set()  # all drivers ever seen
-        self._silent: set[Address] = set()  # slaves without an answer
+        self._silent: set[Address] = set()  # slaves without a response
 
     @property
     def member_id(self) -> str:
@@ -267,10 +267,10 @@ class RocketmqMember:
     def _ask(
         self, broker: str, request: m.RemotingRequest, when: str, patience_ms: int
     ) -> m.RemotingResponse:
-        answer, code = self._masters.ask(broker, self._brokers[broker], request, patience_ms)
-        if answer.code != SUCCESS:
-            raise refusal(code, answer.remark, self._joining.group, when)
-        return answer
+        response, code = self._masters.ask(broker, self._brokers[broker], request, patience_ms)
+        if response.code != SUCCESS:
+            raise refusal(code, response.remark, self._joining.group, when)
+        return response
 
     def _send_best_effort(self, broker: str, request: m.RemotingRequest) -> None:
         try:

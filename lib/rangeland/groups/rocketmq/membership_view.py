@@ -64,11 +64,11 @@ def read_group(
     """``brokers``: each with one of its topics. Raises Unreachable."""
     seen: dict[str, g.GroupConnections] = {}
     for broker, topic in sorted(brokers.items()):
-        answer, code = masters.ask(broker, topic, g.connections(group), patience_ms)
-        if answer.code not in (SUCCESS, g.NOBODY_ONLINE):
-            raise refusal(code, answer.remark, group, "its members were asked for")
-        is_there = answer.code == SUCCESS
-        seen[broker] = g.read_connections(answer) if is_there else g.GroupConnections()
+        response, code = masters.ask(broker, topic, g.connections(group), patience_ms)
+        if response.code not in (SUCCESS, g.NOBODY_ONLINE):
+            raise refusal(code, response.remark, group, "its members were asked for")
+        is_there = response.code == SUCCESS
+        seen[broker] = g.read_connections(response) if is_there else g.GroupConnections()
     return RocketmqGroupView(seen)
 
 

@@ -222,7 +222,7 @@ class ZooKeeperMember:
             if zookeeper.apply(self._claiming(me, some)) is not None:
                 break
         nodes = zookeeper.read_all(map(self._owner_path, share))
-        # An answer may have been lost, so the nodes decide, not the answers.
+        # A response may have been lost, so the nodes decide, not the responses.
         claims = {p: n.created for p in share if (n := self._mine(me, p, nodes)) is not None}
         if len(claims) == len(share):
             return claims

@@ -52,7 +52,7 @@ class ApiVersionsResponse:
     zk_migration_ready: Bool = tagged(3, since=3, default=False, ignorable=True)
 
 
-@message(key=18, versions=(0, 4), flexible_from=3, answer=ApiVersionsResponse)
+@message(key=18, versions=(0, 4), flexible_from=3, response=ApiVersionsResponse)
 class ApiVersionsRequest:
     """Source: ApiVersionsRequest.json. Brokers refuse a software name that is empty or has
     characters other than letters, digits, hyphens and dots."""
@@ -119,7 +119,7 @@ class MetadataRequestTopic:
     name: String | None = since(0, default=None, nullable_from=10)
 
 
-@message(key=3, versions=(0, 13), flexible_from=9, answer=MetadataResponse)
+@message(key=3, versions=(0, 13), flexible_from=9, response=MetadataResponse)
 class MetadataRequest:
     """Source: MetadataRequest.json. ``topics`` None: all topics; in version 0 that is an empty
     array, which later means none.
@@ -148,7 +148,7 @@ class Coordinator:
 
 @struct
 class FindCoordinatorResponse:
-    """Source: FindCoordinatorResponse.json. Up to version 3 the answer is a single coordinator
+    """Source: FindCoordinatorResponse.json. Up to version 3 the response is a single coordinator
     in the message itself; from 4 on ``coordinators`` has one for every key."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
@@ -160,7 +160,7 @@ class FindCoordinatorResponse:
     coordinators: Array[Coordinator] = since(4, default=())
 
 
-@message(key=10, versions=(0, 6), flexible_from=3, answer=FindCoordinatorResponse)
+@message(key=10, versions=(0, 6), flexible_from=3, response=FindCoordinatorResponse)
 class FindCoordinatorRequest:
     """Source: FindCoordinatorRequest.json. ``key_type`` 0 group, 1 transaction, 2 share group."""
 
@@ -216,7 +216,7 @@ class DescribableLogDirTopic:
     partitions: Array[Int32]
 
 
-@message(key=35, versions=(0, 4), flexible_from=2, answer=DescribeLogDirsResponse)
+@message(key=35, versions=(0, 4), flexible_from=2, response=DescribeLogDirsResponse)
 class DescribeLogDirsRequest:
     """Source: DescribeLogDirsRequest.json. ``topics`` None: all topics on this broker."""
 

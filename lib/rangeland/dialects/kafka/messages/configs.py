@@ -59,7 +59,7 @@ class ConfigResource:
     configuration_keys: Array[String] | None
 
 
-@message(key=32, versions=(0, 4), flexible_from=4, answer=DescribeConfigsResponse)
+@message(key=32, versions=(0, 4), flexible_from=4, response=DescribeConfigsResponse)
 class DescribeConfigsRequest:
     """Source: DescribeConfigsRequest.json."""
 

@@ -126,7 +126,7 @@ class ReplicaState:
     replica_epoch: Int64 = -1
 
 
-@message(key=1, versions=(0, 18), flexible_from=12, answer=FetchResponse)
+@message(key=1, versions=(0, 18), flexible_from=12, response=FetchResponse)
 class FetchRequest:
     """Source: FetchRequest.json. The broker waits for ``min_bytes``, at most ``max_wait_ms``. It
     fills partitions in the order of the request, up to ``max_bytes``. ``replica_id`` -1: a client.

@@ -57,7 +57,7 @@ class JoinGroupProtocol:
     metadata: Bytes
 
 
-@message(key=11, versions=(0, 9), flexible_from=6, answer=JoinGroupResponse)
+@message(key=11, versions=(0, 9), flexible_from=6, response=JoinGroupResponse)
 class JoinGroupRequest:
     """Source: JoinGroupRequest.json. ``protocols`` are in the member's order of preference;
     the coordinator chooses one that all members have. It answers when all have joined, or after
@@ -93,7 +93,7 @@ class SyncGroupAssignment:
     assignment: Bytes
 
 
-@message(key=14, versions=(0, 5), flexible_from=4, answer=SyncGroupResponse)
+@message(key=14, versions=(0, 5), flexible_from=4, response=SyncGroupResponse)
 class SyncGroupRequest:
     """Source: SyncGroupRequest.json. Only the leader sends ``assignments``; the others are
     answered once it has. From version 5 on the type and name of the protocol must match."""
@@ -118,7 +118,7 @@ class HeartbeatResponse:
     error_code: Int16
 
 
-@message(key=12, versions=(0, 4), flexible_from=4, answer=HeartbeatResponse)
+@message(key=12, versions=(0, 4), flexible_from=4, response=HeartbeatResponse)
 class HeartbeatRequest:
     """Source: HeartbeatRequest.json."""
 
@@ -154,7 +154,7 @@ class LeavingMember:
     reason: String | None = since(5, default=None, ignorable=True)
 
 
-@message(key=13, versions=(0, 5), flexible_from=4, answer=LeaveGroupResponse)
+@message(key=13, versions=(0, 5), flexible_from=4, response=LeaveGroupResponse)
 class LeaveGroupRequest:
     """Source: LeaveGroupRequest.json. A single ``member_id`` up to version 2, ``members`` later."""
 
@@ -204,7 +204,7 @@ class CommitTopic:
     partitions: Array[CommitPartition]
 
 
-@message(key=8, versions=(0, 9), flexible_from=8, answer=OffsetCommitResponse)
+@message(key=8, versions=(0, 9), flexible_from=8, response=OffsetCommitResponse)
 class OffsetCommitRequest:
     """Source: OffsetCommitRequest.json. Version 0 writes to ZooKeeper, all others to the
     coordinator; version 10 only has topic ids and is not declared. Without generation and member id
@@ -257,7 +257,7 @@ class DescribeGroupsResponse:
     groups: Array[DescribedGroup]
 
 
-@message(key=15, versions=(0, 6), flexible_from=5, answer=DescribeGroupsResponse)
+@message(key=15, versions=(0, 6), flexible_from=5, response=DescribeGroupsResponse)
 class DescribeGroupsRequest:
     """Source: DescribeGroupsRequest.json."""
 
@@ -321,7 +321,7 @@ class ConsumerGroupDescribeResponse:
     groups: Array[ConsumerGroup]
 
 
-@message(key=69, versions=(0, 1), flexible_from=0, answer=ConsumerGroupDescribeResponse)
+@message(key=69, versions=(0, 1), flexible_from=0, response=ConsumerGroupDescribeResponse)
 class ConsumerGroupDescribeRequest:
     """Source: ConsumerGroupDescribeRequest.json. For groups of the newer kind, in which the
     coordinator assigns partitions; DescribeGroups does not show them."""

@@ -1,7 +1,7 @@
-"""The headers of requests and answers.
+"""The headers of requests and responses.
 
 Headers have their own versions, which follow from the version of the message: flexible messages
-have tagged fields in their headers, too. The exception is the answer to ApiVersions, which always
+have tagged fields in their headers, too. The exception is the response to ApiVersions, which always
 has the old header, because its reader does not know yet which versions the broker supports.
 Upstream: RequestHeader.json, ResponseHeader.json.
 """
@@ -35,7 +35,7 @@ def request_header_version(request: type[Any], version: int) -> int:
 
 
 def response_header_version(request: type[Any], version: int) -> int:
-    """The header version of the answer to ``request``."""
+    """The header version of the response to ``request``."""
     spec = spec_of(request)
     if spec.key == API_VERSIONS_KEY:
         return 0

@@ -52,7 +52,7 @@ class EpochTopic:
     partitions: Array[EpochPartition]
 
 
-@message(key=23, versions=(0, 4), flexible_from=4, answer=OffsetForLeaderEpochResponse)
+@message(key=23, versions=(0, 4), flexible_from=4, response=OffsetForLeaderEpochResponse)
 class OffsetForLeaderEpochRequest:
     """Source: OffsetForLeaderEpochRequest.json."""
 

@@ -1,7 +1,7 @@
 """ListOffsets and OffsetFetch: where a log begins and ends, and the offsets of a group.
 
 Upstream: ListOffsetsRequest.json, OffsetFetchRequest.json and their responses, as of Kafka 4.1.
-The dialect's answers do not contain the special values of these messages.
+The dialect's responses do not contain the special values of these messages.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ListOffsetsTopic:
     partitions: Array[ListOffsetsPartition]
 
 
-@message(key=2, versions=(0, 10), flexible_from=6, answer=ListOffsetsResponse)
+@message(key=2, versions=(0, 10), flexible_from=6, response=ListOffsetsResponse)
 class ListOffsetsRequest:
     """Source: ListOffsetsRequest.json. ``replica_id`` -1: a client. Isolation 1 cannot be sent
     before version 2."""
@@ -107,7 +107,7 @@ class OffsetFetchGroupResponse:
 
 @struct
 class OffsetFetchResponse:
-    """Source: OffsetFetchResponse.json. Up to version 7 the answer is the ``topics`` of a single
+    """Source: OffsetFetchResponse.json. Up to version 7 the response is the ``topics`` of a single
     group; from 8 on ``groups`` has one element for every requested group."""
 
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
@@ -132,7 +132,7 @@ class OffsetFetchGroup:
     topics: Array[OffsetFetchTopic] | None = None
 
 
-@message(key=9, versions=(0, 9), flexible_from=6, answer=OffsetFetchResponse)
+@message(key=9, versions=(0, 9), flexible_from=6, response=OffsetFetchResponse)
 class OffsetFetchRequest:
     """Source: OffsetFetchRequest.json. ``topics`` None: everything that the group has committed;
     from version 2 on. Version 0 reads offsets from ZooKeeper, all others from the group

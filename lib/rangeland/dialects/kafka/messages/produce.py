@@ -37,7 +37,7 @@ class ProducedTopic:
 
 @struct
 class ProduceResponse:
-    """Source: ProduceResponse.json. There is no answer to a request with ``acks`` 0."""
+    """Source: ProduceResponse.json. There is no response to a request with ``acks`` 0."""
 
     responses: Array[ProducedTopic]
     throttle_time_ms: Int32 = 0
@@ -57,7 +57,7 @@ class ProduceTopic:
     partition_data: Array[ProducePartition]
 
 
-@message(key=0, versions=(3, 9), flexible_from=9, answer=ProduceResponse)
+@message(key=0, versions=(3, 9), flexible_from=9, response=ProduceResponse)
 class ProduceRequest:
     """Source: ProduceRequest.json. ``acks`` -1: all in-sync replicas; 1: the leader."""
 

@@ -52,7 +52,7 @@ class DescribeProducersTopic:
     partition_indexes: Array[Int32]
 
 
-@message(key=61, versions=(0, 0), flexible_from=0, answer=DescribeProducersResponse)
+@message(key=61, versions=(0, 0), flexible_from=0, response=DescribeProducersResponse)
 class DescribeProducersRequest:
     """Source: DescribeProducersRequest.json. Sent to the leader of each partition."""
 

@@ -2,7 +2,7 @@
 
 Upstream: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses. Brokers
 before 1.0 only know version 0 of the handshake, which is followed by frames that consist of a
-token only: ``BareToken``, whose answer is decoded as a SaslAuthenticateResponse.
+token only: ``BareToken``, whose response is decoded as a SaslAuthenticateResponse.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class SaslHandshakeResponse:
     mechanisms: Array[String]
 
 
-@message(key=17, versions=(0, 1), answer=SaslHandshakeResponse)
+@message(key=17, versions=(0, 1), response=SaslHandshakeResponse)
 class SaslHandshakeRequest:
     """Source: SaslHandshakeRequest.json. With version 1 tokens are sent in SaslAuthenticate."""
 
@@ -38,7 +38,7 @@ class SaslAuthenticateResponse:
     session_lifetime_ms: Int64 = since(1, default=0, ignorable=True)
 
 
-@message(key=36, versions=(0, 2), flexible_from=2, answer=SaslAuthenticateResponse)
+@message(key=36, versions=(0, 2), flexible_from=2, response=SaslAuthenticateResponse)
 class SaslAuthenticateRequest:
     """Source: SaslAuthenticateRequest.json. ``auth_bytes`` must never be printed."""
 

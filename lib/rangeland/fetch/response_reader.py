@@ -1,4 +1,5 @@
-"""What the answer to a fetch holds for one slice: how far it can be read, and what it contradicts.
+"""What the response to a fetch holds for one slice: how far it can be read, and what it
+contradicts.
 
 Bytes are believed as far as nothing contradicts them. Where something does, the leader is asked
 again before it counts as damage: since it answered, its log may have grown or been replaced.
@@ -31,7 +32,7 @@ from rangeland.model import Address, Latest
 from rangeland.planning.policy import Action, LossKind
 
 
-class AnswerReader:
+class ResponseReader:
     """See the head of this file. Belongs to the thread that carries out ``loop``.
 
     ``floors``: up to where slices have been read already, by index.
@@ -88,7 +89,7 @@ class AnswerReader:
     def _readable(
         self, leader: Address, want: FetchTarget, part: FetchedPartition, context: FetchContext
     ) -> tuple[int, bool] | None:
-        """How far an answer can be decoded, and whether it is damaged. None if it cannot be; the
+        """How far a response can be decoded, and whether it is damaged. None if it cannot be; the
         loop knows why."""
         dialect = self._brokers.dialect
         try:

@@ -1,4 +1,4 @@
-"""What the ledger makes of a commit whose answer was lost, over a Kernel in a few lines."""
+"""What the ledger makes of a commit whose response was lost, over a Kernel in a few lines."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Version:
 
 
 class TableInMemory:
-    """Its log is a list. ``loses_answers``: a commit is made, its answer lost, and sent again
+    """Its log is a list. ``loses_responses``: a commit is made, its response lost, and sent again
     by a client below, which then finds itself in its own way."""
 
     def __init__(self) -> None:
         self.versions: list[Version] = []
-        self.loses_answers = False
+        self.loses_responses = False
 
     def as_sole_writer(self) -> TableInMemory:
         return self
@@ -86,7 +86,7 @@ class TableInMemory:
         after = {**newest.transactions, application: number}
         made = Version(newest.path, newest.version + 1, (*newest.added, *added), after)
         self.versions.append(made)
-        if self.loses_answers:
+        if self.loses_responses:
             return AlreadyCommitted(made.version, number)
         return Committed(made.version, cast(Any, made))
 
@@ -109,9 +109,9 @@ def test_a_commit_that_conflicts_with_itself_is_ours_and_keeps_its_file(
     table: TableInMemory, tmp_path: Path
 ) -> None:
     ledger = ledger_of(table, tmp_path).open_or_create()
-    table.loses_answers = True
+    table.loses_responses = True
     assert ledger.enter(plan(1, 0, 10), 0)
-    table.loses_answers = False
+    table.loses_responses = False
     (named,) = table.versions[-1].added
     assert (Path(ledger.path) / named.path).exists()
     assert ledger.entered() == 1

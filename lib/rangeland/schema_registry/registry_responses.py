@@ -1,4 +1,4 @@
-"""The answers of Confluent's API, read from JSON. Everything raises Unreadable for other JSON."""
+"""The responses of Confluent's API, read from JSON. Everything raises Unreadable for other JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, parse_json, typed
 
-MAX_ANSWER_BYTES = 16 << 20
+MAX_RESPONSE_BYTES = 16 << 20
 UNKNOWN_SUBJECT, UNKNOWN_VERSION, UNKNOWN_SCHEMA = 40401, 40402, 40403
 """``error_code`` beside status 404. A 404 with another code, or without one, comes from a server
 that is not a registry, or from a URL that lacks the path of its API."""
@@ -22,49 +22,49 @@ class SchemaReference:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaAnswer:
+class SchemaResponse:
     format: SchemaFormat
     text: str
     references: tuple[SchemaReference, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class VersionAnswer:
+class VersionResponse:
     """One version of a subject."""
 
     id: int
     at: SubjectVersion
-    schema: SchemaAnswer
+    schema: SchemaResponse
 
 
-def read_schema(body: bytes) -> SchemaAnswer:
+def read_schema(body: bytes) -> SchemaResponse:
     """Of ``GET /schemas/ids/{id}``."""
-    return _schema(JsonFields.parse(body, max_bytes=MAX_ANSWER_BYTES))
+    return _schema(JsonFields.parse(body, max_bytes=MAX_RESPONSE_BYTES))
 
 
-def read_version(body: bytes) -> VersionAnswer:
+def read_version(body: bytes) -> VersionResponse:
     """Of ``GET /subjects/{subject}/versions/{version}``."""
-    fields = JsonFields.parse(body, max_bytes=MAX_ANSWER_BYTES)
-    return VersionAnswer(
+    fields = JsonFields.parse(body, max_bytes=MAX_RESPONSE_BYTES)
+    return VersionResponse(
         fields.number("id", 0, MAX_INT32), _subject_version(fields), _schema(fields)
     )
 
 
 def read_versions(body: bytes) -> tuple[SubjectVersion, ...]:
     """Of ``GET /schemas/ids/{id}/versions``."""
-    found = typed(parse_json(body, max_bytes=MAX_ANSWER_BYTES), list, "the versions")
+    found = typed(parse_json(body, max_bytes=MAX_RESPONSE_BYTES), list, "the versions")
     return tuple(sorted(_subject_version(JsonFields(one)) for one in found))
 
 
 def read_error_code(body: bytes) -> int:
-    """The ``error_code`` of an answer that reports an error; 0 if it has none."""
+    """The ``error_code`` of a response that reports an error; 0 if it has none."""
     try:
-        return JsonFields.parse(body, max_bytes=MAX_ANSWER_BYTES).number("error_code", default=0)
+        return JsonFields.parse(body, max_bytes=MAX_RESPONSE_BYTES).number("error_code", default=0)
     except Unreadable:
         return 0
 
 
-def _schema(fields: JsonFields) -> SchemaAnswer:
+def _schema(fields: JsonFields) -> SchemaResponse:
     named = fields.text("schemaType", SchemaFormat.AVRO.value)
     try:
         kind = SchemaFormat(named)
@@ -74,7 +74,7 @@ def _schema(fields: JsonFields) -> SchemaAnswer:
         SchemaReference(one.text("name"), _subject_version(one))
         for one in fields.each("references", [])
     )
-    return SchemaAnswer(kind, fields.text("schema"), references)
+    return SchemaResponse(kind, fields.text("schema"), references)
 
 
 def _subject_version(fields: JsonFields) -> SubjectVersion:
