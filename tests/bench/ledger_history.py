@@ -41,6 +41,7 @@ from rangeland.delta.ledger.events import (
 from rangeland.delta.ledger.ledger_files import OUR_FILES
 from rangeland.delta.ledger.ledger_table import FOLDER, PLANS, Ledger
 from rangeland.delta.log_actions import add_lines
+from rangeland.delta.table_snapshot import CommitRequest
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
@@ -112,7 +113,9 @@ def fill(kernel: DeltaKernel, table: Path, history: History, *, commits: str) ->
         if commits == "many":
             _commit(folder, number, file, transaction, entry.written_at_ms)
     if commits == "one":
-        made = kernel.as_sole_writer().append(ledger.path, files, (PLANS, history.landings))
+        made = kernel.as_sole_writer().commit(
+            ledger.path, CommitRequest(PLANS, history.landings, files)
+        )
         assert made.version == 1, made
     _checkpoint(kernel, ledger.path)
 

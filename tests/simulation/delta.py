@@ -21,7 +21,6 @@ from rangeland.delta import java_errors
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.log_actions import added_file
 from rangeland.delta.store_access import StoreSettings
-from rangeland.delta.table_constraints import TableConstraint
 from rangeland.delta.table_metadata import (
     AddedFile,
     CommitMetadata,
@@ -30,7 +29,7 @@ from rangeland.delta.table_metadata import (
     TableMetadata,
 )
 from rangeland.delta.table_path import TablePath
-from rangeland.delta.table_snapshot import Committed, Snapshot
+from rangeland.delta.table_snapshot import CommitRequest, Committed, Snapshot
 from rangeland.errors import Conflict, StorageFailed
 from tests.simulation.world import Violation, World
 
@@ -277,16 +276,7 @@ class SimulatedKernel(DeltaKernel):
             raise StorageFailed(f"could not create the table {uri}", why="the response was lost")
         return self._snapshot(uri, version, is_own=True)
 
-    def _append(
-        self,
-        snapshot: Snapshot,
-        text: str,
-        transaction: tuple[str, int],
-        expected_version: int | None,
-        properties: Mapping[str, str],
-        schema: str,
-        checked: Sequence[TableConstraint],
-    ) -> Committed:
+    def _commit(self, snapshot: Snapshot, request: CommitRequest, text: str) -> Committed:
         found = self._refused("delta.commit", f"could not commit to {snapshot.path}")
         key = TablePath.parse(snapshot.path).key
         log = self._tables.logs.get(key)
@@ -297,19 +287,19 @@ class SimulatedKernel(DeltaKernel):
             raise StorageFailed(f"could not commit to {snapshot.path}", why="its log is gone")
         if self._tables.needs_lock:
             self._take_time(key, log)
-        self._check(log, snapshot, transaction, expected_version)
+        self._check(log, snapshot, request)
         actions = [json.loads(line) for line in text.splitlines() if line]
         adds = [added_file({"deletionVector": None, **a["add"]}) for a in actions if "add" in a]
         gone = frozenset(a["remove"]["path"] for a in actions if "remove" in a)
         self._check_removed(log, snapshot, gone)
-        application, sequence = transaction
+        application, sequence = request.application, request.sequence
         now = log.newest
         files = {path: file for path, file in now.files.items() if path not in gone}
         version = replace(
             now,
             number=now.number + 1,
-            configuration={**now.configuration, **properties},
-            schema_json=schema or now.schema_json,
+            configuration={**now.configuration, **request.properties},
+            schema_json=request.schema or now.schema_json,
             files=files | {file.path: file for file in adds},
             transactions={**now.transactions, application: sequence},
         )
@@ -317,13 +307,13 @@ class SimulatedKernel(DeltaKernel):
             version.number, self._world.clock_ms(), "WRITE", {application: sequence}
         )
         # Kernel writes no metadata for properties that are set already, as far as it has loaded.
-        is_set = properties.items() <= snapshot._java.version.configuration.items()
-        log.append(version, Commit(made, bool(schema) or not is_set, gone))
+        is_set = request.properties.items() <= snapshot._java.version.configuration.items()
+        log.append(version, Commit(made, bool(request.schema) or not is_set, gone))
         self._world.log(f"committed {application} {sequence} to {key}: {len(adds)} files")
         if found == "lost":
             raise StorageFailed(f"could not commit to {snapshot.path}", why="the response was lost")
         if found == "lost-then-tried-again":  # it finds its own commit at the second try
-            self._check(log, snapshot, transaction, expected_version)
+            self._check(log, snapshot, request)
         last = version.number == snapshot.version + 1
         own = self._snapshot(snapshot.path, version, is_own=True) if last else None
         return Committed(version.number, own)
@@ -336,18 +326,12 @@ class SimulatedKernel(DeltaKernel):
         if any(c.metadata.transactions for c in log.commits if c.metadata.version > seen):
             raise Violation("lock", f"two writers have made version {seen + 1} of {key}")
 
-    def _check(
-        self,
-        log: DeltaLog,
-        snapshot: Snapshot,
-        transaction: tuple[str, int],
-        expected_version: int | None,
-    ) -> None:
+    def _check(self, log: DeltaLog, snapshot: Snapshot, request: CommitRequest) -> None:
         """What Kernel checks of the snapshot, and then of each commit since, oldest first."""
         since = [c for c in log.commits if c.metadata.version > snapshot.version]
-        if since and expected_version is not None:
+        if since and request.expected_version is not None:
             raise Conflict(f"could not commit to {snapshot.path}", why="the table has moved on")
-        application, sequence = transaction
+        application, sequence = request.application, request.sequence
         known = snapshot.transaction_version(application)
         if known is not None and known >= sequence:
             raise java_errors.StaleTransaction(f"{application} {sequence}")

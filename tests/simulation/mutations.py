@@ -111,7 +111,7 @@ PLANS_AND_LEDGER = (
 TABLE = (
     Mutation(
         "prepared files are not checked before the commit",
-        Change("delta.table_commit:_append", "return not missing", "return True"),
+        Change("delta.table_commit:_commit", "return not missing", "return True"),
     ),
     Mutation(
         "an overwritten table is landed in",
@@ -294,7 +294,7 @@ DISPLACED = (
     ),
     Mutation(
         "commits need no lock",
-        Change("delta.delta_kernel:DeltaKernel.append", "with locked(where):", "if True:"),
+        Change("delta.delta_kernel:DeltaKernel.commit", "with locked(where):", "if True:"),
     ),
     Mutation(
         "another ledger will do",

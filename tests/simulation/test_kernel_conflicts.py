@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from rangeland.delta.table_commit import CommittedOutcome, land
+from rangeland.delta.table_snapshot import CommitRequest
 from rangeland.errors import Conflict
 from tests.simulation.delta import SimulatedKernel, Tables
 from tests.simulation.replaced import simulated
@@ -30,23 +31,23 @@ def test_a_plan_that_another_driver_landed_is_found_after_a_change_of_the_table(
 ) -> None:
     monkeypatch.setattr("rangeland.delta.table_commit.missing_files", lambda *_: ())
     old = kernel.create(PATH, SCHEMA)
-    kernel.append(PATH, [], ("people", 1), properties={"note": "x"})
-    assert land(kernel, PATH, JOB, 1, []) == CommittedOutcome(2, is_new=True)
-    assert land(kernel, old, JOB, 1, []) == CommittedOutcome(2, is_new=False)
+    kernel.commit(PATH, CommitRequest("people", 1, [], properties={"note": "x"}))
+    assert land(kernel, PATH, CommitRequest(JOB, 1, [])) == CommittedOutcome(2, is_new=True)
+    assert land(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(2, is_new=False)
     with pytest.raises(Conflict):
-        land(kernel, old, JOB, 2, [])
+        land(kernel, old, CommitRequest(JOB, 2, []))
 
 
 def test_what_was_landed_in_a_table_that_is_gone_is_not_landed(kernel: SimulatedKernel) -> None:
     kernel.create(PATH, SCHEMA)
-    kernel.append(PATH, [], (JOB, 1))
+    kernel.commit(PATH, CommitRequest(JOB, 1, []))
     held = kernel.load(PATH)
     assert held is not None
     kernel._tables.logs.clear()
     kernel.create(PATH, SCHEMA)
-    kernel.append(PATH, [], (JOB, 1))
+    kernel.commit(PATH, CommitRequest(JOB, 1, []))
     with pytest.raises(Conflict, match="dropped"):
-        land(kernel, held, JOB, 1, [])
+        land(kernel, held, CommitRequest(JOB, 1, []))
 
 
 def test_a_later_sequence_lands_on_a_version_before_the_earlier_one(
@@ -54,6 +55,6 @@ def test_a_later_sequence_lands_on_a_version_before_the_earlier_one(
 ) -> None:
     monkeypatch.setattr("rangeland.delta.table_commit.missing_files", lambda *_: ())
     old = kernel.create(PATH, SCHEMA)
-    assert land(kernel, old, JOB, 1, []) == CommittedOutcome(1, is_new=True)
-    assert land(kernel, old, JOB, 2, []) == CommittedOutcome(2, is_new=True)
-    assert land(kernel, old, JOB, 2, []) == CommittedOutcome(2, is_new=False)
+    assert land(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(1, is_new=True)
+    assert land(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=True)
+    assert land(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=False)

@@ -22,7 +22,13 @@ import pyarrow.parquet as pq
 
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
+from rangeland.delta.table_snapshot import (
+    AlreadyCommitted,
+    CommitRequest,
+    Committed,
+    NotReady,
+    Snapshot,
+)
 from rangeland.errors import RangelandError
 from rangeland.model import DataFile
 from rangeland.spark import replace_where
@@ -224,15 +230,17 @@ class KernelHistory:
         def act(kernel: DeltaKernel, path: str) -> Any:
             snapshot = pair.model if kernel is self._model else pair.real
             gone = [file for file in snapshot.files() if file.path in removed]
-            return kernel.append(
+            return kernel.commit(
                 snapshot,
-                files,
-                transaction,
-                expected,
-                removed=gone,
-                properties=properties,
-                is_ready=lambda: is_ready,
-                schema=schema,
+                CommitRequest(
+                    *transaction,
+                    files,
+                    expected_version=expected,
+                    removed=gone,
+                    properties=properties,
+                    schema=schema,
+                ),
+                lambda: is_ready,
             )
 
         self._keep(*self._both(what + f"ready: {is_ready}", act, _committed))

@@ -16,6 +16,7 @@ import pytest
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.table_commit import CommittedOutcome, FilesMissing, land
 from rangeland.delta.table_lock import locked
+from rangeland.delta.table_snapshot import CommitRequest
 from rangeland.errors import Conflict
 from rangeland.model import DataFile
 from rangeland.testing.processes import PATIENCE_S
@@ -109,7 +110,7 @@ def test_an_update_of_other_partitions_goes_through_beside_an_append(
     days: str, kernel: DeltaKernel, spark: Any, sql: Sql, tmp_path: Path, where: str, error: str
 ) -> None:
     update = Update(spark, days, where, tmp_path)
-    landed = land(kernel, days, APPLICATION, 1, [prepared(days, "tuesday")])
+    landed = land(kernel, days, CommitRequest(APPLICATION, 1, [prepared(days, "tuesday")]))
     found = update.end()
     assert isinstance(landed, CommittedOutcome)
     history = sql(f"DESCRIBE HISTORY delta.`{days}`")
@@ -129,7 +130,7 @@ def test_a_table_that_was_created_again_while_a_run_was_reading_takes_no_commit(
     assert before is not None
     sql(f"CREATE OR REPLACE TABLE delta.`{days}` USING delta AS SELECT * FROM delta.`{days}`")
     with pytest.raises(Conflict, match="created again"):
-        land(kernel, before, APPLICATION, 1, [prepared(days, "tuesday")])
+        land(kernel, before, CommitRequest(APPLICATION, 1, [prepared(days, "tuesday")]))
 
 
 def test_of_two_first_landings_at_once_both_land_and_one_names_the_ledger(
@@ -140,10 +141,14 @@ def test_of_two_first_landings_at_once_both_land_and_one_names_the_ledger(
     named = {"rangeland.ledger": "id"}
     for application in ("rangeland/a", "rangeland/b"):
         file = prepared(days, "tuesday")
-        landed = land(kernel, before, application, 1, [file], properties=named)
+        landed = land(kernel, before, CommitRequest(application, 1, [file], properties=named))
         assert isinstance(landed, CommittedOutcome)
         assert landed.is_new
-    again = land(kernel, before, "rangeland/a", 1, [prepared(days, "tuesday")], properties=named)
+    again = land(
+        kernel,
+        before,
+        CommitRequest("rangeland/a", 1, [prepared(days, "tuesday")], properties=named),
+    )
     assert again == CommittedOutcome(before.version + 1, is_new=False)
     after = kernel.load(days)
     assert after is not None

@@ -27,7 +27,7 @@ from rangeland.delta.table_commit import (
 from rangeland.delta.table_constraints import constraints_of
 from rangeland.delta.table_lock import LOCK_PATH
 from rangeland.delta.table_metadata import StoreKind, TableLayout
-from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, Snapshot
+from rangeland.delta.table_snapshot import AlreadyCommitted, CommitRequest, Committed, Snapshot
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 from rangeland.testing.processes import PATIENCE_S
@@ -67,7 +67,7 @@ def test_spark_reads_what_was_appended(kernel: DeltaKernel, table: str, spark: A
     assert snapshot.metadata.version == 0
     for codec in ("zstd", "snappy", "none"):
         files = write(table, layout, rows(0, 500), compression=codec)
-        done = kernel.append(table, files, (f"rangeland/{codec}", 1))
+        done = kernel.commit(table, CommitRequest(f"rangeland/{codec}", 1, files))
         assert isinstance(done, Committed)
         assert kernel.settle() == ()
     found = spark.read.format("delta").load(table).where("offset < 3").orderBy("offset").collect()
@@ -84,7 +84,7 @@ def test_spark_reads_what_was_appended(kernel: DeltaKernel, table: str, spark: A
 def test_the_files_are_listed_as_they_were_appended(kernel: DeltaKernel, table: str) -> None:
     _, layout = make(kernel, table, "hour(timestamp)")
     files = write(table, layout, rows(0, 130))
-    kernel.append(table, files, ("rangeland/a", 1))
+    kernel.commit(table, CommitRequest("rangeland/a", 1, files))
     snapshot = kernel.load(table)
     assert snapshot is not None
     listed = {f.path: f for f in snapshot.files()}
@@ -99,7 +99,9 @@ def test_the_files_are_listed_as_they_were_appended(kernel: DeltaKernel, table: 
 def test_statistics_let_spark_skip_files(kernel: DeltaKernel, table: str, spark: Any) -> None:
     _, layout = make(kernel, table)
     for i in range(4):
-        kernel.append(table, write(table, layout, rows(i * 100, 100)), ("rangeland/a", i))
+        kernel.commit(
+            table, CommitRequest("rangeland/a", i, write(table, layout, rows(i * 100, 100)))
+        )
     read = spark.read.format("delta").load(table)
     assert len(read.inputFiles()) == 4
     assert len(read.where("offset between 250 and 260").inputFiles()) == 1
@@ -115,7 +117,7 @@ def test_partitions_by_hour_and_day_are_read_back_in_any_time_zone(
     kernel: DeltaKernel, table: str, spark: Any, zone: str
 ) -> None:
     _, layout = make(kernel, table, "date(timestamp)", "hour(timestamp)")
-    kernel.append(table, write(table, layout, rows(0, 1500)), ("rangeland/a", 1))
+    kernel.commit(table, CommitRequest("rangeland/a", 1, write(table, layout, rows(0, 1500))))
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         read = spark.read.format("delta").load(table)
@@ -136,7 +138,7 @@ def test_odd_partition_values_are_read_back(kernel: DeltaKernel, table: str, spa
     kernel.create(table, new.schema_json, new.partition_columns)
     names = ["a b", "50%", "x=y/z", "ü😀", "q?#[]{}", None, "a:b\"c'"]
     batch = pa.record_batch([pa.array(range(len(names)), pa.int64()), names], schema=schema)
-    kernel.append(table, write(table, new.layout, batch), ("rangeland/a", 1))
+    kernel.commit(table, CommitRequest("rangeland/a", 1, write(table, new.layout, batch)))
     found = spark.read.format("delta").load(table).orderBy("offset").collect()
     assert [row["name"] for row in found] == names
 
@@ -157,12 +159,12 @@ def test_a_table_made_for_rows_fits_them(
 def test_a_transaction_is_committed_once(kernel: DeltaKernel, table: str, spark: Any) -> None:
     snapshot, layout = make(kernel, table)
     files = write(table, layout, rows(0, 10))
-    assert kernel.append(snapshot, files, ("rangeland/a", 5)) == Committed(1)
-    assert kernel.append(table, files, ("rangeland/a", 5)) == AlreadyCommitted(1, 5)
-    assert kernel.append(table, files, ("rangeland/a", 4)) == AlreadyCommitted(1, 5)
+    assert kernel.commit(snapshot, CommitRequest("rangeland/a", 5, files)) == Committed(1)
+    assert kernel.commit(table, CommitRequest("rangeland/a", 5, files)) == AlreadyCommitted(1, 5)
+    assert kernel.commit(table, CommitRequest("rangeland/a", 4, files)) == AlreadyCommitted(1, 5)
     # an old snapshot does not know of the commit: Kernel finds it on the way
-    assert kernel.append(snapshot, files, ("rangeland/a", 5)) == AlreadyCommitted(1, 5)
-    assert kernel.append(snapshot, [], ("rangeland/b", 1)) == Committed(2)
+    assert kernel.commit(snapshot, CommitRequest("rangeland/a", 5, files)) == AlreadyCommitted(1, 5)
+    assert kernel.commit(snapshot, CommitRequest("rangeland/b", 1, [])) == Committed(2)
     assert spark.read.format("delta").load(table).count() == 10
     newest = kernel.load(table)
     assert newest is not None
@@ -172,11 +174,14 @@ def test_a_transaction_is_committed_once(kernel: DeltaKernel, table: str, spark:
 
 def test_an_expected_version_that_has_passed_is_a_conflict(kernel: DeltaKernel, table: str) -> None:
     snapshot, layout = make(kernel, table)
-    kernel.append(snapshot, write(table, layout, rows(0, 1)), ("rangeland/a", 1), 0)
+    kernel.commit(
+        snapshot,
+        CommitRequest("rangeland/a", 1, write(table, layout, rows(0, 1)), expected_version=0),
+    )
     with pytest.raises(Conflict):
-        kernel.append(snapshot, [], ("rangeland/b", 1), 0)
+        kernel.commit(snapshot, CommitRequest("rangeland/b", 1, [], expected_version=0))
     with pytest.raises(Conflict, match="no longer at version 0"):
-        kernel.append(table, [], ("rangeland/b", 1), 0)
+        kernel.commit(table, CommitRequest("rangeland/b", 1, [], expected_version=0))
 
 
 def test_a_schema_changed_meanwhile_is_a_conflict(
@@ -186,14 +191,14 @@ def test_a_schema_changed_meanwhile_is_a_conflict(
     files = write(table, layout, rows(0, 1))
     sql(f"ALTER TABLE delta.`{table}` ADD COLUMNS (more STRING)")
     with pytest.raises(Conflict, match="schema or protocol"):
-        kernel.append(snapshot, files, ("rangeland/a", 1))
+        kernel.commit(snapshot, CommitRequest("rangeland/a", 1, files))
 
 
 def test_upkeep_makes_checkpoints_and_checksums(kernel: DeltaKernel, table: str) -> None:
     _, layout = make(kernel, table)
     files = write(table, layout, rows(0, 1))
     for i in range(11):
-        done = kernel.append(table, files, ("rangeland/a", i))
+        done = kernel.commit(table, CommitRequest("rangeland/a", i, files))
         assert done == Committed(i + 1)
     assert kernel.settle() == ()
     log = Path(table) / "_delta_log"
@@ -208,7 +213,7 @@ def test_upkeep_makes_checkpoints_and_checksums(kernel: DeltaKernel, table: str)
 
 def test_commits_name_their_writer(kernel: DeltaKernel, table: str, sql: Sql) -> None:
     snapshot, layout = make(kernel, table)
-    kernel.append(snapshot, write(table, layout, rows(0, 1)), ("rangeland/a", 1))
+    kernel.commit(snapshot, CommitRequest("rangeland/a", 1, write(table, layout, rows(0, 1))))
     newest = sql(f"DESCRIBE HISTORY delta.`{table}`")[0]
     assert newest.operation == "WRITE"
     assert newest.engineInfo.endswith("/rangeland")
@@ -272,7 +277,7 @@ def test_tables_with_harmless_features_take_rows(
     for i in range(12):  # past a checkpoint
         files = write(table, layout, rows(i * 10, 10))
         named = {"rangeland.ledger": "id"} if i == 0 else {}
-        done = kernel.append(table, files, ("rangeland/a", i), properties=named)
+        done = kernel.commit(table, CommitRequest("rangeland/a", i, files, properties=named))
         assert done == Committed(i + 1)
     (count,) = sql(f"SELECT count(*) AS n, max(offset) AS last FROM delta.`{table}`")
     assert (count.n, count.last) == (120, 119)
@@ -287,7 +292,7 @@ def test_clustered_tables_take_rows(kernel: DeltaKernel, table: str, sql: Sql) -
     snapshot = kernel.load(table)
     assert snapshot is not None
     files = write(table, row_layout(snapshot.metadata, ROWS).layout, rows(0, 100))
-    kernel.append(snapshot, files, ("rangeland/a", 1))
+    kernel.commit(snapshot, CommitRequest("rangeland/a", 1, files))
     sql(f"OPTIMIZE delta.`{table}`")
     assert sql(f"SELECT count(*) AS n FROM delta.`{table}`")[0].n == 100
 
@@ -345,18 +350,18 @@ def test_rows_that_were_not_checked_do_not_get_into_a_table_with_constraints(
     constraints = constraints_of(snapshot.metadata)
     assert [one.name for one in constraints] == ["positive"]
     with pytest.raises(TableRefused, match="could not commit to"):
-        kernel.append(snapshot, [], ("rangeland/a", 1))
-    done = kernel.append(snapshot, [], ("rangeland/a", 1), checked=constraints)
+        kernel.commit(snapshot, CommitRequest("rangeland/a", 1, []))
+    done = kernel.commit(snapshot, CommitRequest("rangeland/a", 1, [], checked=constraints))
     assert done == Committed(2)
-    assert kernel.append(snapshot, [], ("rangeland/a", 1), checked=constraints) == (
+    assert kernel.commit(snapshot, CommitRequest("rangeland/a", 1, [], checked=constraints)) == (
         AlreadyCommitted(2, 1)
     )
     # Another constraint came after the check.
     sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT small CHECK (offset < 9)")
     with pytest.raises(Conflict):
-        kernel.append(snapshot, [], ("rangeland/b", 1), checked=constraints)
+        kernel.commit(snapshot, CommitRequest("rangeland/b", 1, [], checked=constraints))
     with pytest.raises(TableRefused, match="could not commit to"):
-        kernel.append(table, [], ("rangeland/b", 1), checked=constraints)
+        kernel.commit(table, CommitRequest("rangeland/b", 1, [], checked=constraints))
 
 
 def test_not_null_columns_are_no_invariants(kernel: DeltaKernel, table: str, sql: Sql) -> None:
@@ -367,7 +372,7 @@ def test_not_null_columns_are_no_invariants(kernel: DeltaKernel, table: str, sql
     assert snapshot is not None
     layout = row_layout(snapshot.metadata, ROWS).layout
     assert layout.required == {"offset"}
-    kernel.append(snapshot, write(table, layout, rows(0, 5)), ("rangeland/a", 1))
+    kernel.commit(snapshot, CommitRequest("rangeland/a", 1, write(table, layout, rows(0, 5))))
     assert sql(f"SELECT count(*) AS n FROM delta.`{table}`")[0].n == 5
 
 
@@ -377,10 +382,16 @@ def test_not_null_columns_are_no_invariants(kernel: DeltaKernel, table: str, sql
 def test_landing_is_idempotent_and_finds_its_version(kernel: DeltaKernel, table: str) -> None:
     snapshot, layout = make(kernel, table)
     files = write(table, layout, rows(0, 10))
-    assert land(kernel, table, "rangeland/a", 1, files) == CommittedOutcome(1, is_new=True)
-    kernel.append(table, [], ("rangeland/b", 9))
-    assert land(kernel, table, "rangeland/a", 1, files) == CommittedOutcome(1, is_new=False)
-    assert land(kernel, snapshot, "rangeland/a", 1, files) == CommittedOutcome(1, is_new=False)
+    assert land(kernel, table, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
+        1, is_new=True
+    )
+    kernel.commit(table, CommitRequest("rangeland/b", 9, []))
+    assert land(kernel, table, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
+        1, is_new=False
+    )
+    assert land(kernel, snapshot, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
+        1, is_new=False
+    )
     assert landed_at(kernel, table, "rangeland/b", 9) == 2
     assert landed_at(kernel, table, "rangeland/b", 9, since=40) is None
 
@@ -391,7 +402,9 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(
     _, layout = make(kernel, table, "hour(timestamp)")
     files = write(table, layout, rows(0, 120))
     (Path(table) / files[0].path).unlink()
-    assert land(kernel, table, "rangeland/a", 1, files) == FilesMissing((files[0].path,))
+    assert land(kernel, table, CommitRequest("rangeland/a", 1, files)) == FilesMissing(
+        (files[0].path,)
+    )
     newest = kernel.load(table)
     assert newest is not None
     assert newest.metadata.version == 0
@@ -403,7 +416,7 @@ def test_a_restore_that_took_landings_away_is_noticed(
 ) -> None:
     _, layout = make(kernel, table)
     for i in range(1, 4):
-        land(kernel, table, "rangeland/a", i, write(table, layout, rows(i * 10, 10)))
+        land(kernel, table, CommitRequest("rangeland/a", i, write(table, layout, rows(i * 10, 10))))
     assert restored(kernel, table, since=0) is None
     sql(f"OPTIMIZE delta.`{table}`")
     assert restored(kernel, table, since=0) is None
@@ -421,7 +434,7 @@ from pathlib import Path
 sys.path[:0] = [{lib!r}, {root!r}]
 from tests.spark_sessions import open_session
 from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.table_snapshot import Committed
+from rangeland.delta.table_snapshot import CommitRequest, Committed
 from rangeland.model import DataFile
 from rangeland.testing.processes import PATIENCE_S
 
@@ -437,7 +450,8 @@ for i in range({rounds}):
         while not other.exists() and time.monotonic() < deadline:
             time.sleep(0.002)
         file = DataFile(f"f-{{me}}-{{i}}.parquet", 10, 1, '{{"numRecords":1}}', 1)
-        won.append(isinstance(kernel.append(table, [file], ("rangeland/a", i)), Committed))
+        done = kernel.commit(table, CommitRequest("rangeland/a", i, [file]))
+        won.append(isinstance(done, Committed))
 print("WON" + json.dumps(won))
 session.stop()
 """

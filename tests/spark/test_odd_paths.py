@@ -14,6 +14,7 @@ from rangeland import run
 from rangeland.delta.data_files import FileWriter
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.schema_compatibility import new_table
+from rangeland.delta.table_snapshot import CommitRequest
 from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
@@ -44,9 +45,11 @@ def test_tables_with_names_alike_stay_apart(
         kernel.create(kernel.resolve(table), made.schema_json, ())
         writer = FileWriter(kernel.storage(table), made.layout)
         writer.write(pa.record_batch({"name": [name], "offset": [number]}))
-        kernel.append(kernel.resolve(table), writer.close(), ("rangeland/odd", 1))
+        kernel.commit(kernel.resolve(table), CommitRequest("rangeland/odd", 1, writer.close()))
     for number in range(2, 12):  # until there is a checkpoint of the log
-        kernel.append(kernel.resolve(str(tmp_path / "x#y")), (), ("rangeland/odd", number))
+        kernel.commit(
+            kernel.resolve(str(tmp_path / "x#y")), CommitRequest("rangeland/odd", number, ())
+        )
     assert kernel.settle() == ()
     assert any(".checkpoint." in name for name in names_in(tmp_path / "x#y" / "_delta_log"))
     assert names_in(tmp_path) == set(NAMES)
@@ -95,7 +98,7 @@ def test_partition_values_keep_their_characters(
     kernel.create(kernel.resolve(table), made.schema_json, made.partition_columns)
     writer = FileWriter(kernel.storage(table), made.layout)
     writer.write(rows)
-    kernel.append(kernel.resolve(table), writer.close(), ("rangeland/odd", 1))
+    kernel.commit(kernel.resolve(table), CommitRequest("rangeland/odd", 1, writer.close()))
     found = {row["name"]: row["offset"] for row in table_of(spark, table).collect()}
     assert found == {name: number for number, name in enumerate(NAMES)}
     assert names_in(tmp_path) == {"by#name"}

@@ -17,7 +17,13 @@ import pytest
 
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.schema_compatibility import new_table
-from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
+from rangeland.delta.table_snapshot import (
+    AlreadyCommitted,
+    CommitRequest,
+    Committed,
+    NotReady,
+    Snapshot,
+)
 from rangeland.errors import StorageFailed, TableRefused
 from rangeland.model import DataFile
 from rangeland.testing.processes import PATIENCE_S
@@ -56,7 +62,7 @@ def file_of(driver: str, number: int) -> DataFile:
 
 
 def append(kernel: DeltaKernel, on: Snapshot, who: str, number: int, application: str) -> Any:
-    return kernel.append(on, [file_of(who, number)], (application, number))
+    return kernel.commit(on, CommitRequest(application, number, [file_of(who, number)]))
 
 
 def create(kernel: DeltaKernel, uri: str) -> Snapshot:
@@ -148,7 +154,9 @@ def test_a_commit_that_is_uploaded_in_parts_is_no_exception(spark: Any, bucket: 
         proxy.losses, proxy.share = (Loss.CUT,), 1.0
         for kernel, version, name in ((mine, 1, "mine"), (theirs, 2, "theirs")):
             many = [file_of(name, number) for number in range(60_000)]
-            assert kernel.append(base, many, (f"rangeland/{name}", 1)) == Committed(version)
+            assert kernel.commit(base, CommitRequest(f"rangeland/{name}", 1, many)) == Committed(
+                version
+            )
             kernel.settle()
         proxy.share = 0.0
         assert [who_committed(commit) for commit in entries(server, uri)[1:]] == ["mine", "theirs"]

@@ -10,7 +10,7 @@ import pytest
 from rangeland import run
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.table_commit import land
-from rangeland.delta.table_snapshot import Snapshot
+from rangeland.delta.table_snapshot import CommitRequest, Snapshot
 from rangeland.errors import (
     ALL_OR_NOTHING,
     CLUSTER_OPERATOR,
@@ -55,11 +55,15 @@ def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_throug
         def storage(self, path: str) -> str:
             return path
 
-        def append(self, *_: object, **__: object) -> Any:
+        def commit(self, *_: object, **__: object) -> Any:
             raise StorageFailed("could not commit", why="CommitStateUnknownException: no answer")
 
     with pytest.raises(StorageFailed) as caught:
-        land(cast(DeltaKernel, Kernel()), cast(Snapshot, table), "rangeland/orders", 4, ())
+        land(
+            cast(DeltaKernel, Kernel()),
+            cast(Snapshot, table),
+            CommitRequest("rangeland/orders", 4, ()),
+        )
     assert caught.value.data == ALL_OR_NOTHING
 
 

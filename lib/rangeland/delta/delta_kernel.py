@@ -1,4 +1,4 @@
-"""The only access to Delta: loads, creates and appends to tables through Delta Kernel.
+"""The only access to Delta: loads and creates tables, and commits to them, through Delta Kernel.
 
 It runs in the driver and calls Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing is
 decided here about rows, ranges or plans.
@@ -30,7 +30,7 @@ from rangeland.delta.log_actions import add_lines, added_file, remove_lines
 from rangeland.delta.log_maintenance import LogMaintenance
 from rangeland.delta.metadata_update import set_schema
 from rangeland.delta.store_access import StoreSettings
-from rangeland.delta.table_constraints import TableConstraint, constraints_of
+from rangeland.delta.table_constraints import constraints_of
 from rangeland.delta.table_history import TableHistory
 from rangeland.delta.table_lock import locked
 from rangeland.delta.table_metadata import (
@@ -39,10 +39,15 @@ from rangeland.delta.table_metadata import (
     StoreCapabilities,
     TableMetadata,
 )
-from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
+from rangeland.delta.table_snapshot import (
+    AlreadyCommitted,
+    CommitRequest,
+    Committed,
+    NotReady,
+    Snapshot,
+)
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.spark_jvm import jvm_of
-from rangeland.model import DataFile
 
 ENGINE = "rangeland"
 CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
@@ -202,67 +207,40 @@ class DeltaKernel:
             made.put(key, value)
         return made
 
-    def append(
-        self,
-        table: str | Snapshot,
-        files: Sequence[DataFile],
-        transaction: tuple[str, int],
-        expected_version: int | None = None,
-        *,
-        removed: Sequence[AddedFile] = (),
-        properties: Mapping[str, str] | None = None,
-        is_ready: Callable[[], bool] = _always,
-        schema: str = "",
-        checked: Sequence[TableConstraint] = (),
-        moves_rows: bool = False,
+    def commit(
+        self, table: str | Snapshot, request: CommitRequest, is_ready: Callable[[], bool] = _always
     ) -> Committed | AlreadyCommitted | NotReady:
-        """One commit that adds ``files``, removes ``removed``, whose rows nobody can read any more,
-        and sets the transaction (application, version) and these table properties.
-        ``moves_rows``: the files hold the same rows as the removed ones, so the actions are written
-        with dataChange=false. The table has ``schema`` afterwards, if it is given. All rows of the
-        files meet the ``checked`` constraints; a table that has others is refused. ``is_ready`` is
-        called while the table is locked, so no writer that honours the lock can commit between
-        its response and this commit.
-
-        Concurrent commits of others are accepted, unless they changed schema or protocol, or
-        have this transaction. With ``expected_version`` any commit after it is a
-        ``Conflict``. Passing a Snapshot saves loading one; it may be old."""
+        """One commit. ``is_ready`` is called while the table is locked, so no writer that honours
+        the lock can commit between its answer and this commit. Passing a Snapshot saves loading
+        one; it may be old."""
         snapshot = self._loaded(table)
-        where, (application, version) = snapshot.path, transaction
-        if expected_version is not None and snapshot.version != expected_version:
-            raise _moved(where, expected_version)
+        where, application, sequence = snapshot.path, request.application, request.sequence
+        _refuse_moved(snapshot, request)
         newest = snapshot.transaction_version(application)
-        fields = {"table": where, "application": application, "sequence": version}
-        if newest is not None and newest >= version:
+        fields = {"table": where, "application": application, "sequence": sequence}
+        if newest is not None and newest >= sequence:
             logger.info("Found this transaction committed before", extra=fields)
             return AlreadyCommitted(snapshot.version, newest)
-        actions = _actions(snapshot, files, removed, moves_rows=moves_rows)
+        actions = _actions(snapshot, request)
         try:
             with locked(where):
                 if not is_ready():
                     return NotReady()
                 with translated(f"could not commit to {where}"):
-                    if removed:  # only a commit that removes nothing is a blind append
+                    if request.removed:  # only a commit that removes nothing is a blind append
                         snapshot = self._load(where, blind=False)
-                        if expected_version not in (None, snapshot.version):
-                            raise _moved(where, expected_version)
-                    done = self._append(
-                        snapshot,
-                        actions,
-                        transaction,
-                        expected_version,
-                        properties=properties or {},
-                        schema=schema,
-                        checked=checked,
-                    )
-            fields |= {"version": done.version, "files": len(files), "removed": len(removed)}
-            logger.info("Committed a transaction", extra=fields)
+                        _refuse_moved(snapshot, request)
+                    done = self._commit(snapshot, request, actions)
+            counts = {"files": len(request.files), "removed": len(request.removed)}
+            logger.info(
+                "Committed a transaction", extra=fields | counts | {"version": done.version}
+            )
             return done
         except java_errors.StaleTransaction:
             logger.info("Found this transaction committed by another driver", extra=fields)
             seen = self._loaded(where)
             found = seen.transaction_version(application)
-            return AlreadyCommitted(seen.version, version if found is None else found)
+            return AlreadyCommitted(seen.version, sequence if found is None else found)
 
     def _loaded(self, table: str | Snapshot) -> Snapshot:
         if isinstance(table, Snapshot):
@@ -272,41 +250,35 @@ class DeltaKernel:
             raise _no_table(f"could not commit to {table}")
         return snapshot
 
-    def _append(
-        self,
-        snapshot: Snapshot,
-        text: str,
-        transaction: tuple[str, int],
-        expected_version: int | None,
-        *,
-        properties: Mapping[str, str],
-        schema: str,
-        checked: Sequence[TableConstraint],
-    ) -> Committed:
+    def _commit(self, snapshot: Snapshot, request: CommitRequest, text: str) -> Committed:
+        """``text``: the lines of its actions on files."""
         if not snapshot.is_own:
             # What maintenance a commit needs depends on what the previous one has done.
             self._maintenance.wait_for(snapshot.path)
-        if checked and constraints_of(snapshot.metadata) == tuple(checked):
+        checked = tuple(request.checked)
+        if checked and constraints_of(snapshot.metadata) == checked:
             java = self._facade.transactionOfCheckedRows(
                 self.engine,
                 snapshot._java,
                 self._engine_info,
-                *transaction,
-                self._java_map(properties),
-                expected_version is None,
+                request.application,
+                request.sequence,
+                self._java_map(request.properties),
+                request.expected_version is None,
             )
         else:
             builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)
-            builder = builder.withTransactionId(*transaction)
-            if properties:
-                builder = builder.withTablePropertiesAdded(self._java_map(properties))
-            if expected_version is not None:
+            builder = builder.withTransactionId(request.application, request.sequence)
+            if request.properties:
+                properties = self._java_map(request.properties)
+                builder = builder.withTablePropertiesAdded(properties)
+            if request.expected_version is not None:
                 builder = builder.withMaxRetries(0)
             java = builder.build(self.engine)
-        if schema:
-            numbered = highest_id(schema)
+        if request.schema:
+            numbered = highest_id(request.schema)
             follow = {HIGHEST_ID_PROPERTY: str(numbered)} if numbered else {}
-            new = self._facade.schema(schema)
+            new = self._facade.schema(request.schema)
             set_schema(self._gateway, java, new, self._java_map(follow))
         actions = self._facade.actions(self.engine, text) if text else self._facade.noActions()
         result = java.commit(self.engine, actions)
@@ -345,21 +317,22 @@ def _no_table(what: str) -> TableRefused:
     )
 
 
-def _actions(
-    snapshot: Snapshot, files: Sequence[DataFile], removed: Sequence[AddedFile], *, moves_rows: bool
-) -> str:
+def _actions(snapshot: Snapshot, request: CommitRequest) -> str:
     """The lines of a commit that adds and removes these files."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms, is_change = time.time_ns() // 1_000_000, not request.moves_rows
+    added = add_lines(request.files, is_change=is_change)
     # Kernel refuses to add and remove rows in one commit of a table with a change data feed.
-    is_change = not removed or snapshot.property(CHANGE_FEED_PROPERTY) != "true"
-    gone = remove_lines(removed, now_ms, is_change=is_change and not moves_rows)
-    return "\n".join([add_lines(files, is_change=not moves_rows), gone]).strip()
+    if request.removed and snapshot.property(CHANGE_FEED_PROPERTY) == "true":
+        is_change = False
+    return "\n".join([added, remove_lines(request.removed, now_ms, is_change=is_change)]).strip()
 
 
-def _moved(where: str, expected: int | None) -> Conflict:
-    return Conflict(
-        f"could not commit to {where}",
-        why=f"the table is no longer at version {expected}",
-        do="Look at its history, then run again",
-        expected_version=expected,
-    )
+def _refuse_moved(snapshot: Snapshot, request: CommitRequest) -> None:
+    expected = request.expected_version
+    if expected not in (None, snapshot.version):
+        raise Conflict(
+            f"could not commit to {snapshot.path}",
+            why=f"the table is no longer at version {expected}",
+            do="Look at its history, then run again",
+            expected_version=expected,
+        )

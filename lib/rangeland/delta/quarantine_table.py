@@ -23,6 +23,7 @@ from rangeland.delta.schema_evolution import evolved
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_commit import missing_files
 from rangeland.delta.table_path import TablePath
+from rangeland.delta.table_snapshot import CommitRequest
 from rangeland.errors import StorageFailed
 from rangeland.model import Partition, QuarantinedBytes, Range
 
@@ -75,11 +76,12 @@ class Quarantine:
             stale = [f for f in made.files() if f.path.startswith(start) and f.path not in files]
         if not outcome.kept and not stale:
             return
-        transaction = (f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1)
         # A quarantine that an earlier version created lacks the newest columns.
         change = evolved(made.schema_json, schema_json(SCHEMA))
         schema = change.schema_json if change.is_any else ""
-        self._kernel.append(made, outcome.kept, transaction, removed=stale, schema=schema)
+        name, attempt = f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1
+        request = CommitRequest(name, attempt, outcome.kept, removed=stale, schema=schema)
+        self._kernel.commit(made, request)
 
     def batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
         """The batches that are wanted, a file at a time: the bytes in other files are not read.

@@ -8,7 +8,7 @@ an error, since the caller can write them again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow.fs as pafs
 
@@ -17,9 +17,14 @@ from rangeland.delta.data_files import store_error
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.schema_evolution import Misfit, SchemaChange, allows_widening, evolved
 from rangeland.delta.store_access import StoreSettings, open_store
-from rangeland.delta.table_constraints import TableConstraint
-from rangeland.delta.table_metadata import AddedFile, CommitMetadata
-from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
+from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.delta.table_snapshot import (
+    AlreadyCommitted,
+    CommitRequest,
+    Committed,
+    NotReady,
+    Snapshot,
+)
 from rangeland.errors import ALL_OR_NOTHING, Conflict, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
@@ -75,55 +80,32 @@ class Restored:
 
 
 def land(
-    kernel: DeltaKernel,
-    table: str | Snapshot,
-    application: str,
-    sequence: int,
-    files: Sequence[DataFile],
-    since: int = 0,
-    *,
-    removed: Sequence[AddedFile] = (),
-    properties: Mapping[str, str] | None = None,
-    columns: str = "",
-    checked: Sequence[TableConstraint] = (),
+    kernel: DeltaKernel, table: str | Snapshot, request: CommitRequest, since: int = 0
 ) -> CommittedOutcome | NotCommitted:
-    """Commits ``files`` with transaction (application, sequence), exactly once. If files are
-    ``removed`` in the same commit, a concurrent commit is a Conflict. The table has
-    ``properties`` afterwards, and the ``columns`` of the files, a schema: it follows them in the
-    same commit. ``checked`` are the constraints that hold for all rows of the files.
+    """Commits, exactly once. The ``schema`` of the request is that of its files: the table's
+    follows it in the same commit. Where files are removed, a concurrent commit is a Conflict.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the commit of an earlier call."""
     snapshot = _existing(kernel, table)
-    where = snapshot.path
-    to_set = _to_set(snapshot, properties or {})
-    change = change_of(snapshot, columns)
-    if change.misfits and (snapshot.transaction_version(application) or 0) < sequence:
+    change = change_of(snapshot, request.schema)
+    if change.misfits and not _has(snapshot, request):
         return FilesUnfit(change.misfits[0])
-    schema = change.schema_json if change.is_any else ""
-    transaction = (application, sequence)
+    new = replace(
+        request,
+        properties=_to_set(snapshot, request.properties),
+        schema=change.schema_json if change.is_any else "",
+        expected_version=snapshot.version if request.removed else None,
+    )
     try:
-        done = _append(kernel, snapshot, files, transaction, removed, to_set, schema, checked)
+        done = _commit(kernel, snapshot, new)
     except Conflict:
-        theirs = kernel.load(where)
-        may_evolve = bool(columns) and not removed
+        theirs = kernel.load(snapshot.path)
         if theirs is None or theirs.table_id != snapshot.table_id:
             raise
-        has_landed = (theirs.transaction_version(application) or 0) >= sequence
-        if not (has_landed or _may_try_again(theirs, snapshot, to_set, may_evolve=may_evolve)):
+        if not (_has(theirs, request) or _may_try_again(theirs, snapshot, request)):
             raise
-        return land(
-            kernel,
-            theirs,
-            application,
-            sequence,
-            files,
-            since,
-            removed=removed,
-            properties=properties,
-            columns=columns,
-            checked=checked,
-        )
+        return land(kernel, theirs, request, since)
     match done:
         case FilesMissing():
             return done
@@ -132,41 +114,23 @@ def land(
         case AlreadyCommitted():
             # Kernel reads the log that is at the path now, perhaps another table's.
             refuse_another(kernel, snapshot)
-            return CommittedOutcome(
-                landed_at(kernel, where, application, sequence, since), is_new=False
-            )
+            name = (request.application, request.sequence)
+            return CommittedOutcome(landed_at(kernel, snapshot.path, *name, since), is_new=False)
 
 
-def _append(
-    kernel: DeltaKernel,
-    snapshot: Snapshot,
-    files: Sequence[DataFile],
-    transaction: tuple[str, int],
-    removed: Sequence[AddedFile],
-    properties: Mapping[str, str],
-    schema: str,
-    checked: Sequence[TableConstraint],
+def _commit(
+    kernel: DeltaKernel, snapshot: Snapshot, request: CommitRequest
 ) -> Committed | AlreadyCommitted | FilesMissing:
     """One commit, if all files are there and the table is still the same one."""
     storage, missing = kernel.storage(snapshot.path), list[str]()
 
     def is_whole() -> bool:
         refuse_another(kernel, snapshot)
-        missing.extend(missing_files(storage, files))
+        missing.extend(missing_files(storage, request.files))
         return not missing
 
     try:
-        done = kernel.append(
-            snapshot,
-            files,
-            transaction,
-            snapshot.version if removed else None,
-            removed=removed,
-            properties=properties,
-            is_ready=is_whole,
-            schema=schema,
-            checked=checked,
-        )
+        done = kernel.commit(snapshot, request, is_whole)
     except StorageFailed as error:
         raise error.answering(data=ALL_OR_NOTHING) from error.__cause__
     return FilesMissing(tuple(missing)) if isinstance(done, NotReady) else done
@@ -183,14 +147,17 @@ def _existing(kernel: DeltaKernel, table: str | Snapshot) -> Snapshot:
     return snapshot
 
 
-def _may_try_again(
-    theirs: Snapshot, ours: Snapshot, to_set: Mapping[str, str], *, may_evolve: bool
-) -> bool:
+def _has(snapshot: Snapshot, request: CommitRequest) -> bool:
+    return (snapshot.transaction_version(request.application) or 0) >= request.sequence
+
+
+def _may_try_again(theirs: Snapshot, ours: Snapshot, request: CommitRequest) -> bool:
     """Whether a conflicting commit leaves a table for which this landing can be tried again. Of two
     first landings in a table, one sets the properties and the other tries again; the same goes for
     a schema that another commit has changed, if the files still fit it."""
+    to_set, may_evolve = _to_set(ours, request.properties), request.schema and not request.removed
     is_set = bool(to_set) and not _to_set(theirs, to_set)
-    is_evolved = may_evolve and theirs.schema_json != ours.schema_json
+    is_evolved = bool(may_evolve) and theirs.schema_json != ours.schema_json
     return is_set or is_evolved
 
 

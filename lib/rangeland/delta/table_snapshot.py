@@ -1,14 +1,17 @@
-"""One version of a table as Delta Kernel has loaded it, and what an attempt to commit returns."""
+"""One version of a table as Delta Kernel has loaded it, what is to be committed to it, and what an
+attempt to commit returns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rangeland.delta.java_calls import translated
+from rangeland.delta.table_constraints import TableConstraint
 from rangeland.delta.table_metadata import AddedFile, TableMetadata
+from rangeland.model import DataFile
 
 if TYPE_CHECKING:
     from rangeland.delta.delta_kernel import DeltaKernel
@@ -59,6 +62,30 @@ class Snapshot:
     def files(self) -> Iterator[AddedFile]:
         """The files this version holds, in no particular order, with their statistics."""
         return self._kernel.files_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """One commit: ``files`` are added with the transaction (application, sequence), which a table
+    takes once."""
+
+    application: str
+    sequence: int
+    files: Sequence[DataFile] = ()
+    removed: Sequence[AddedFile] = ()
+    """Files whose rows nobody can read any more, or which the commit replaces."""
+    moves_rows: bool = False
+    """The files hold the same rows as the removed ones, so the actions are written with
+    dataChange=false."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """The table has these afterwards."""
+    schema: str = ""
+    """The table has this schema afterwards; empty: the one that it has."""
+    checked: Sequence[TableConstraint] = ()
+    """All rows of the files meet these; a table that has others is refused."""
+    expected_version: int | None = None
+    """If given, any commit after this version is a ``Conflict``. Otherwise concurrent commits are
+    accepted, unless they changed schema or protocol, or have this transaction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from rangeland.delta.ledger.events import (
     RangeEntry,
 )
 from rangeland.delta.table_metadata import AddedFile
+from rangeland.delta.table_snapshot import CommitRequest
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.identity_check import LEDGER_PROPERTY, IdentityCheck
@@ -35,7 +36,7 @@ from rangeland.landing.loss_records import given_up, losses_of, regrown_losses, 
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.logging_setup import partition_fields
-from rangeland.model import DataFile, Partition
+from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
@@ -208,34 +209,29 @@ class LandingTarget:
         table's constraints; does nothing if it has landed already. ``dead`` are files that the
         table names and its store has lost: the commit removes them."""
         table = self.table.snapshot or self.table.there()
-        files: list[DataFile] = [entry.file for entry in outcome.files]
-        return table_commit.land(
-            self.table.kernel,
-            table,
+        request = CommitRequest(
             outcome.application,
             outcome.sequence,
-            files,
-            since=since or 0,
+            [entry.file for entry in outcome.files],
             removed=dead,
             properties={LEDGER_PROPERTY: self.ledger.opened().table_id},
-            columns=outcome.columns,
+            schema=outcome.columns,
             checked=self.table.constraints(),
         )
+        return table_commit.land(self.table.kernel, table, request, since or 0)
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
         snapshot, ledger_id = self.table.snapshot, self.ledger.opened().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
             return
-        table_commit.land(
-            self.table.kernel,
-            snapshot,
-            application=f"{LEDGER_PROPERTY}/{ledger_id}",
-            sequence=1,
-            files=(),
+        request = CommitRequest(
+            f"{LEDGER_PROPERTY}/{ledger_id}",
+            1,
             properties={LEDGER_PROPERTY: ledger_id},
             checked=self.table.constraints(),
         )
+        table_commit.land(self.table.kernel, snapshot, request)
         self.table.look_again()
 
     def _outcome(

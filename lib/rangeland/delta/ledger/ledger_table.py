@@ -44,7 +44,7 @@ from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_
 from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
 from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.delta.table_path import TablePath
-from rangeland.delta.table_snapshot import Committed, Snapshot
+from rangeland.delta.table_snapshot import CommitRequest, Committed, Snapshot
 from rangeland.errors import Bug, Conflict
 from rangeland.model import DataFile
 
@@ -302,7 +302,8 @@ class Ledger:
         groups = [own + of_losses] if alike else [own, of_losses]
         written = [(group[0], self._files.write(group)) for group in groups if group]
         files: list[DataFile] = [file for _, file in written]
-        done = self._kernel.append(view.snapshot, files, transaction)
+        name, number = transaction
+        done = self._kernel.commit(view.snapshot, CommitRequest(name, number, files))
         if isinstance(done, Committed):
             added = [key_of(to_row(first), file.path) for first, file in written]
             self._advance(view, done, added)
@@ -312,7 +313,6 @@ class Ledger:
             return True  # the conflict was with our own commit, whose response was lost
         for file in files:
             self._files.remove(file)
-        name, number = transaction
         fields = {"ledger": self.path, "application": name, "sequence": number}
         logger.info("Found this ledger entry written by another driver", extra=fields)
         return False
@@ -342,13 +342,16 @@ class Ledger:
             raise self._files.broken(f"{len(old)} of its files have {made.rows} rows")
         number = (snapshot.transaction_version(COMPACTIONS) or 0) + 1
         try:
-            self._kernel.append(
+            self._kernel.commit(
                 snapshot,
-                [made],
-                (COMPACTIONS, number),
-                snapshot.version,
-                removed=old,
-                moves_rows=True,
+                CommitRequest(
+                    COMPACTIONS,
+                    number,
+                    [made],
+                    removed=old,
+                    moves_rows=True,
+                    expected_version=snapshot.version,
+                ),
             )
         except Conflict:
             logger.info("Did not compact the ledger: another driver came first")
