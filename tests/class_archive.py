@@ -72,7 +72,7 @@ def make_archive() -> Path:
 
 def train(folder: Path) -> None:
     """Loads the classes of an ordinary landing and of those who judge it."""
-    from rangeland.delta.delta_kernel import DeltaKernel
+    from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
     from tests.spark_sessions import open_session
 
     # Without the options of other tests' sessions: an archive is of no use to a JVM that verifies

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.delta.quarantine_table import QuarantinedBatch
+from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.groups.backend import GroupMember
 from rangeland.model import Partition, Range
 from rangeland.planning.log_reach import PartitionReach

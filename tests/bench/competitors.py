@@ -25,7 +25,7 @@ from rangeland import run
 from rangeland.api import plan
 from rangeland.dataframe.reader import freeze
 from rangeland.decode.columns import row_schema
-from rangeland.delta.schema_compatibility import new_table
+from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.job import Job
 from rangeland.planning.task_packing import pack
 from rangeland.progress_events import NoProgress, Progress

@@ -27,7 +27,6 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.compaction import MANY
 from rangeland.delta.ledger.event_rows import SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import (
@@ -40,8 +39,9 @@ from rangeland.delta.ledger.events import (
 )
 from rangeland.delta.ledger.ledger_files import OUR_FILES
 from rangeland.delta.ledger.ledger_table import FOLDER, PLANS, Ledger
-from rangeland.delta.log_actions import add_lines
-from rangeland.delta.table_snapshot import CommitRequest
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.log_actions import add_lines
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.delta_kernel_loader import JARS_SETTING
+from rangeland.delta.java_bridge.delta_kernel_loader import JARS_SETTING
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import create_topic
 from tests.chaos.invariants import add_records, write_job

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from rangeland.connection.tokens import _answered
 from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.delta.ledger.event_rows import from_row
-from rangeland.delta.log_actions import commit_metadata
+from rangeland.delta.transaction_log.log_actions import commit_metadata
 from rangeland.dialects.kafka.sasl_login import _status
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
@@ -282,11 +282,11 @@ def test_what_a_commit_says_of_itself_is_taken_as_it_comes(row: Any) -> None:
 # Those that read what this process has just made, or what Delta Kernel gives.
 OWN = {
     "decode/payload/json_parser.py": "json.loads(",  # payloads have rules of their own
-    "delta/table_features.py": "json.loads(metadata.schema_json)",
-    "delta/schema_compatibility.py": "json.loads(metadata.schema_json)",
-    "delta/table_history.py": "json.loads(line)",
-    "delta/arrow_schema.py": "json.loads(schema_text)",
-    "delta/column_mapping.py": "json.loads(schema_text)",
+    "delta/table_schema/table_features.py": "json.loads(metadata.schema_json)",
+    "delta/table_schema/schema_compatibility.py": "json.loads(metadata.schema_json)",
+    "delta/transaction_log/table_history.py": "json.loads(line)",
+    "delta/table_schema/arrow_schema.py": "json.loads(schema_text)",
+    "delta/table_schema/column_mapping.py": "json.loads(schema_text)",
     "landing/target_table.py": "json.loads(made.schema_json)",
     "landing/plan_file.py": "json.loads(json.dumps(",
 }

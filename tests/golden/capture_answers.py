@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.delta.quarantine_table import QuarantinedBatch
+from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.groups.backend import GroupMember
 from rangeland.groups.mirror_command import MirroredPartition, MirrorResult
 from rangeland.job.located_values import parse_job_text

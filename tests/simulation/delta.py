@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rangeland.delta import java_errors
-from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.log_actions import added_file
-from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.java_bridge import java_errors
+from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_metadata import (
     AddedFile,
     CommitMetadata,
@@ -28,8 +27,9 @@ from rangeland.delta.table_metadata import (
     StoreKind,
     TableMetadata,
 )
-from rangeland.delta.table_path import TablePath
-from rangeland.delta.table_snapshot import CommitRequest, Committed, Snapshot
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.log_actions import added_file
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Committed, Snapshot
 from rangeland.errors import Conflict, StorageFailed
 from tests.simulation.world import Violation, World
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import (
     BadRecord,
     Bug,

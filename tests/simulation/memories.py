@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rangeland.delta import quarantine_table
-from rangeland.delta.arrow_schema import schema_json
 from rangeland.delta.ledger import ledger_table
 from rangeland.delta.ledger.event_rows import from_row
-from rangeland.delta.schema_compatibility import new_table
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.quarantine import quarantine_table
+from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.dialects.kafka import session
 from rangeland.job import Job
 from rangeland.landing import target_table

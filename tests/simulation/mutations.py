@@ -111,7 +111,7 @@ PLANS_AND_LEDGER = (
 TABLE = (
     Mutation(
         "prepared files are not checked before the commit",
-        Change("delta.table_commit:_commit", "return not missing", "return True"),
+        Change("delta.transaction_log.table_commit:_commit", "return not missing", "return True"),
     ),
     Mutation(
         "an overwritten table is landed in",
@@ -287,14 +287,18 @@ DISPLACED = (
     Mutation(
         "a table that was created again meanwhile is landed in",
         Change(
-            "delta.table_commit:refuse_another",
+            "delta.transaction_log.table_commit:refuse_another",
             "if now is None or now.table_id != snapshot.table_id:",
             "if False:",
         ),
     ),
     Mutation(
         "commits need no lock",
-        Change("delta.delta_kernel:DeltaKernel.commit", "with locked(where):", "if True:"),
+        Change(
+            "delta.transaction_log.delta_kernel:DeltaKernel.commit",
+            "with locked(where):",
+            "if True:",
+        ),
     ),
     Mutation(
         "another ledger will do",

@@ -21,8 +21,8 @@ from rangeland.connection import broker_connection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta import data_files, delta_kernel, quarantine_table, quarantine_writer
 from rangeland.delta.ledger import compaction, ledger_files
-from rangeland.delta.store_access import StoreSettings
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.fetch import fetch_thread
 from rangeland.landing import (
     adoption,

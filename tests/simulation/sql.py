@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
-from rangeland.delta.table_path import TablePath
 from rangeland.errors import Conflict, StorageFailed
 from rangeland.model import DataFile, Partition
 from rangeland.planning.table_audit import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.arrow_schema import delta_type
+from rangeland.delta.table_schema.arrow_schema import delta_type
 from rangeland.errors import TableRefused
 from rangeland.job import Job
 from rangeland.planning.plan import PlanKind

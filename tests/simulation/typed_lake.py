@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.planning.plan import PlanKind

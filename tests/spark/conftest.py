@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.spark import omitted_records
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster

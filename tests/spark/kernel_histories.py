@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.delta.table_snapshot import (
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
     CommitRequest,
     Committed,

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.table_commit import CommittedOutcome, FilesMissing, land
-from rangeland.delta.table_lock import locked
-from rangeland.delta.table_snapshot import CommitRequest
+from rangeland.delta.stores.table_lock import locked
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesMissing, land
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Conflict
 from rangeland.model import DataFile
 from rangeland.testing.processes import PATIENCE_S

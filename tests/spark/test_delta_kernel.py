@@ -13,10 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.data_files import FileWriter
-from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.schema_compatibility import new_table, row_layout
-from rangeland.delta.table_commit import (
+from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.stores.table_lock import LOCK_PATH
+from rangeland.delta.table_metadata import StoreKind, TableLayout
+from rangeland.delta.table_schema.schema_compatibility import new_table, row_layout
+from rangeland.delta.table_schema.table_constraints import constraints_of
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesMissing,
     Restored,
@@ -24,10 +27,12 @@ from rangeland.delta.table_commit import (
     landed_at,
     restored,
 )
-from rangeland.delta.table_constraints import constraints_of
-from rangeland.delta.table_lock import LOCK_PATH
-from rangeland.delta.table_metadata import StoreKind, TableLayout
-from rangeland.delta.table_snapshot import AlreadyCommitted, CommitRequest, Committed, Snapshot
+from rangeland.delta.transaction_log.table_snapshot import (
+    AlreadyCommitted,
+    CommitRequest,
+    Committed,
+    Snapshot,
+)
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 from rangeland.testing.processes import PATIENCE_S
@@ -433,8 +438,8 @@ import json, os, sys, time
 from pathlib import Path
 sys.path[:0] = [{lib!r}, {root!r}]
 from tests.spark_sessions import open_session
-from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.table_snapshot import CommitRequest, Committed
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Committed
 from rangeland.model import DataFile
 from rangeland.testing.processes import PATIENCE_S
 

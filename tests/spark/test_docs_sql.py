@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.job import Job
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.policy import Loss, LossKind

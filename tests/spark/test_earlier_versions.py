@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import LossEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation
 from rangeland.planning.plan import Plan

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import UsageError
 from rangeland.jvm.java import find_java, java_version
 from rangeland.model import Partition

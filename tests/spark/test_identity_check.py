@@ -13,7 +13,7 @@ import pytest
 
 import rangeland
 from rangeland import run
-from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget

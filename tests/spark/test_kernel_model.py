@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from tests.spark.kernel_histories import KernelHistory
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger import compaction
 from rangeland.delta.ledger.events import (
     FileEntry,
@@ -22,6 +21,7 @@ from rangeland.delta.ledger.events import (
     RangeEntry,
 )
 from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Bug
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.slice_receipt import Receipt

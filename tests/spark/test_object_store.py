@@ -20,11 +20,11 @@ import pyarrow as pa
 import pytest
 
 import rangeland
-from rangeland.delta.data_files import FileWriter
-from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.s3_access import S3Keys, S3Settings
-from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.stores.s3_access import S3Keys, S3Settings
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.planning.plan import Plan
@@ -113,7 +113,7 @@ WRITER = """
 import pickle, sys, time
 import pyarrow as pa
 from rangeland.delta.table_metadata import TableLayout
-from rangeland.delta.data_files import FileWriter
+from rangeland.delta.parquet_files.data_files import FileWriter
 table = pickle.load(sys.stdin.buffer)
 rows = pa.schema([pa.field("value", pa.binary())])
 writer = FileWriter(table, TableLayout(rows), compression="none", row_group_bytes=1 << 20)

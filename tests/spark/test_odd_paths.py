@@ -11,10 +11,10 @@ import pytest
 
 import rangeland
 from rangeland import run
-from rangeland.delta.data_files import FileWriter
-from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.schema_compatibility import new_table
-from rangeland.delta.table_snapshot import CommitRequest
+from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.table_schema.schema_compatibility import new_table
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress

@@ -17,9 +17,9 @@ import pytest
 
 import rangeland
 from rangeland import run
-from rangeland.delta.arrow_schema import schema_json
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.event_rows import SCHEMA
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.job import Job
 from rangeland.job.located_values import parse_job_text

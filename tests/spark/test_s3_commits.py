@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.schema_compatibility import new_table
-from rangeland.delta.table_snapshot import (
+from rangeland.delta.table_schema.schema_compatibility import new_table
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
     CommitRequest,
     Committed,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.groups import lease, shared_plan
 from rangeland.groups.backend import JoinRequest

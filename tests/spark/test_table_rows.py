@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rangeland.decode.columns import PLAIN_COLUMNS
-from rangeland.delta import local_scan
-from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.parquet_files import local_scan
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import TableRefused
 from rangeland.landing.table_rows import DriverRows, SparkRows, table_rows
 from rangeland.model import Partition, Range

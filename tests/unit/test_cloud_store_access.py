@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
-from rangeland.delta.azure_access import AzureSettings
-from rangeland.delta.data_files import store_error
-from rangeland.delta.google_access import GoogleSettings
-from rangeland.delta.hadoop_settings import HadoopSettings
-from rangeland.delta.hdfs_access import HdfsSettings
-from rangeland.delta.s3_access import S3Keys
-from rangeland.delta.store_access import Service, StoreSettings, has_folders, store_settings
+from rangeland.delta.stores.azure_access import AzureSettings
+from rangeland.delta.stores.google_access import GoogleSettings
+from rangeland.delta.stores.hadoop_settings import HadoopSettings
+from rangeland.delta.stores.hdfs_access import HdfsSettings
+from rangeland.delta.stores.s3_access import S3Keys
+from rangeland.delta.stores.store_access import Service, StoreSettings, has_folders, store_settings
+from rangeland.delta.stores.store_errors import store_error
 from rangeland.errors import JobFileError, StorageFailed, TableRefused, UsageError
 
 HOST = "acme.dfs.core.windows.net"

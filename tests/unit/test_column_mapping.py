@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rangeland.delta.arrow_schema import schema_json
-from rangeland.delta.column_mapping import (
+from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.delta.table_schema.column_mapping import (
     HIGHEST_ID_PROPERTY,
     ID,
     NESTED_IDS,
@@ -22,10 +24,8 @@ from rangeland.delta.column_mapping import (
     stored_column,
     stored_schema,
 )
-from rangeland.delta.data_files import FileWriter
-from rangeland.delta.schema_compatibility import row_layout
-from rangeland.delta.schema_evolution import Evolution, evolved, follow
-from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.schema_compatibility import row_layout
+from rangeland.delta.table_schema.schema_evolution import Evolution, evolved, follow
 from tests.unit.test_delta_files import ROWS, rows
 
 NAME = {"delta.columnMapping.mode": "name", HIGHEST_ID_PROPERTY: "40"}

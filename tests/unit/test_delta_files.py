@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from rangeland.delta import data_files as files_module
-from rangeland.delta.data_files import FileWriter
-from rangeland.delta.file_statistics import StatsCollector, upper_prefix
 from rangeland.delta.ledger.events import FileEntry
-from rangeland.delta.partition_values import escape, folder
+from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.parquet_files.file_statistics import StatsCollector, upper_prefix
+from rangeland.delta.parquet_files.partition_values import escape, folder
 from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout
 from rangeland.errors import StorageFailed, TableRefused
 from rangeland.landing.committer import without_time
@@ -293,7 +293,7 @@ def test_a_folder_that_is_a_file_is_said_so(tmp_path: Path) -> None:
 
 def test_the_executors_side_imports_neither_spark_nor_py4j() -> None:
     code = (
-        "import sys, rangeland.delta.data_files, rangeland.delta.table_metadata; "
+        "import sys, rangeland.delta.parquet_files.data_files, rangeland.delta.table_metadata; "
         "print([m for m in sys.modules if m.split('.')[0] in ('py4j', 'pyspark', 'pydantic')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -23,7 +23,7 @@ from rangeland.delta.ledger.events import (
 )
 from rangeland.delta.ledger.landed_offsets import merge_spans, with_ranges
 from rangeland.delta.ledger.ledger_files import LedgerFiles
-from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.errors import Conflict, StorageFailed
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import merge

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from rangeland.delta.data_files import foreign_entries
-from rangeland.delta.store_access import open_store
-from rangeland.delta.table_lock import locked
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.parquet_files.data_files import foreign_entries
+from rangeland.delta.stores.store_access import open_store
+from rangeland.delta.stores.table_lock import locked
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import JobFileError, StorageFailed, TableRefused
 
 

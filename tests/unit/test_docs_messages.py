@@ -13,10 +13,10 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
-from rangeland.delta import table_commit
-from rangeland.delta.data_files import store_error
-from rangeland.delta.schema_compatibility import new_table, row_layout
+from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.schema_compatibility import new_table, row_layout
+from rangeland.delta.transaction_log import table_commit
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_messages import bad_batch
 from rangeland.dialects.kafka.requests import CAPABILITIES

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from rangeland import run
-from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.table_commit import land
-from rangeland.delta.table_snapshot import CommitRequest, Snapshot
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_commit import land
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Snapshot
 from rangeland.errors import (
     ALL_OR_NOTHING,
     CLUSTER_OPERATOR,

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
-from rangeland.delta import store_probe
-from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.stores import store_probe
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.errors import JobFileError, TableRefused
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.delta.file_statistics import may_hold
+from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.errors import Conflict
 from rangeland.landing.identity_check import SeenLanding

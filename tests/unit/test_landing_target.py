@@ -11,8 +11,8 @@ import pytest
 
 from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
 from rangeland.delta.ledger.events import FileEntry
-from rangeland.delta.table_constraints import RecordPlace, TableConstraint
-from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady
+from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
+from rangeland.delta.transaction_log.table_snapshot import AlreadyCommitted, Committed, NotReady
 from rangeland.errors import BadRecord, Conflict, RangeLost, TableRefused
 from rangeland.job import Job
 from rangeland.landing import constraint_check

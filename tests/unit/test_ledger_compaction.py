@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from rangeland.delta.arrow_schema import schema_json
 from rangeland.delta.ledger import compaction
 from rangeland.delta.ledger.compaction import to_compact
 from rangeland.delta.ledger.event_rows import SCHEMA, is_complete
 from rangeland.delta.table_metadata import AddedFile
+from rangeland.delta.table_schema.arrow_schema import schema_json
 
 
 def file(name: str, rows: int = 1, at_ms: int = 0, size_bytes: int = 1_000) -> AddedFile:

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.arrow_schema import schema_json
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.event_rows import SCHEMA
 from rangeland.delta.ledger.events import PlanEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_metadata import AddedFile
-from rangeland.delta.table_snapshot import AlreadyCommitted, Committed
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import AlreadyCommitted, Committed
 from rangeland.model import DataFile, Partition, Range
 
 P0 = Partition("orders", 0)

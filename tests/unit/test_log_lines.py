@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.log_maintenance import LogMaintenance
-from rangeland.delta.table_lock import LOCK_PATH, locked
+from rangeland.delta.stores.table_lock import LOCK_PATH, locked
+from rangeland.delta.transaction_log.log_maintenance import LogMaintenance
 from rangeland.errors import Unreachable
 from rangeland.model import Partition, Slice
 from rangeland.spark.executor_tasks import logged_reading

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.delta.quarantine_table import QuarantinedBatch
+from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.landing.redrive import QuarantinedRange, RedriveResult
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
 from rangeland.planning.policy import Action, Loss, LossKind

@@ -9,12 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.arrow_schema import arrow_type, delta_type, schema_json
-from rangeland.delta.java_errors import NoTable, StaleTransaction, translate
-from rangeland.delta.schema_compatibility import new_table, parse_partition_by, row_layout
-from rangeland.delta.store_kinds import is_passed_over, store_capabilities
-from rangeland.delta.table_features import features_page
+from rangeland.delta.java_bridge.java_errors import NoTable, StaleTransaction, translate
+from rangeland.delta.stores.store_kinds import is_passed_over, store_capabilities
 from rangeland.delta.table_metadata import Function, PartitionColumn, StoreKind, TableMetadata
+from rangeland.delta.table_schema.arrow_schema import arrow_type, delta_type, schema_json
+from rangeland.delta.table_schema.schema_compatibility import (
+    new_table,
+    parse_partition_by,
+    row_layout,
+)
+from rangeland.delta.table_schema.table_features import features_page
 from rangeland.errors import (
     Bug,
     Conflict,

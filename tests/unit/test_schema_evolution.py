@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.arrow_schema import schema_json
-from rangeland.delta.schema_compatibility import row_layout
-from rangeland.delta.schema_evolution import (
+from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.delta.table_schema.schema_compatibility import row_layout
+from rangeland.delta.table_schema.schema_evolution import (
     WIDENING_PROPERTY,
     Evolution,
     Misfit,
@@ -19,7 +20,6 @@ from rangeland.delta.schema_evolution import (
     follow,
     takes,
 )
-from rangeland.delta.table_metadata import TableMetadata
 from rangeland.errors import TableRefused
 
 WIDENING = {WIDENING_PROPERTY: "true"}

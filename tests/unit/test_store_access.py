@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from rangeland.delta.data_files import store_error
-from rangeland.delta.hadoop_settings import HadoopSettings
-from rangeland.delta.java_errors import translate
-from rangeland.delta.s3_access import S3Keys, S3Settings
-from rangeland.delta.store_access import StoreSettings, open_store, store_settings
+from rangeland.delta.java_bridge.java_errors import translate
+from rangeland.delta.stores.hadoop_settings import HadoopSettings
+from rangeland.delta.stores.s3_access import S3Keys, S3Settings
+from rangeland.delta.stores.store_access import StoreSettings, open_store, store_settings
+from rangeland.delta.stores.store_errors import store_error
 from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused, UsageError
 
 TABLE = "s3a://lake/orders"

@@ -13,7 +13,7 @@ import pytest
 from rangeland import run
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dataframe import reader
-from rangeland.delta.quarantine_table import QuarantinedBatch
+from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.job import Job
 from rangeland.landing import plan_survey, planner, redrive
 from rangeland.landing.job_history import UnfinishedPlan

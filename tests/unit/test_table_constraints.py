@@ -7,8 +7,8 @@ import json
 import pytest
 
 from rangeland.decode.columns import LogColumns
-from rangeland.delta.table_constraints import RecordPlace, constraints_of, violated
 from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.table_constraints import RecordPlace, constraints_of, violated
 from rangeland.errors import TableRefused
 
 

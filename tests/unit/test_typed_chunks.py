@@ -21,9 +21,9 @@ from rangeland.decode.payload.payload_decoder import (
 )
 from rangeland.decode.payload.row_format import RESCUED, RowFormat
 from rangeland.decode.payload.string_format import StringFormat
-from rangeland.delta import quarantine_table
-from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
-from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.quarantine import quarantine_table
+from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import UndecodablePayload
 from rangeland.fetch import typed_chunks

@@ -14,7 +14,7 @@ from rangeland.decode.payload.avro_format import AvroFormat
 from rangeland.decode.payload.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
-from rangeland.delta.data_files import FileWriter
+from rangeland.delta.parquet_files.data_files import FileWriter
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.fetch.receipt_builder import ReceiptBuilder

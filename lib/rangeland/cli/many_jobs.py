@@ -168,7 +168,7 @@ def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
 
 def _session(output: CommandOutput, many: ManyJobs) -> Any:
     """One session for all, in which the Spark jobs of different tables share the cores fairly."""
-    from rangeland.delta.store_kinds import S3_SCHEMES, scheme_of
+    from rangeland.delta.stores.store_kinds import S3_SCHEMES, scheme_of
     from rangeland.spark.spark_session import open_deferred
 
     output.progress().step("starting Spark")

@@ -123,7 +123,7 @@ def submit(
     """
     output.writes = run
 
-    from rangeland.delta.delta_kernel_loader import KERNEL_JARS
+    from rangeland.delta.java_bridge.delta_kernel_loader import KERNEL_JARS
     from rangeland.job.overrides import load_job
     from rangeland.jvm.jars import fetch_jars
     from rangeland.spark.supported_versions import installed_spark
@@ -191,7 +191,7 @@ def _shipped(
     entry: Path | None,
     only: list[str] | None,
 ) -> ShippedFiles:
-    from rangeland.delta.delta_kernel_loader import KERNEL_JARS
+    from rangeland.delta.java_bridge.delta_kernel_loader import KERNEL_JARS
     from rangeland.job.connection_settings import tls_files
     from rangeland.jvm.jars import jar_files
     from rangeland.submit import packed_environment, shipped_files

@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+INDEXED_COLUMNS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
@@ -150,3 +152,9 @@ class TableLayout:
             computed = _COMPUTED.get(column.function)
             given = self.schema.field(column.source)
             yield given if computed is None else pa.field(column.name, computed)
+
+
+def indexed_columns(schema: pa.Schema, limit: int = INDEXED_COLUMNS) -> frozenset[str]:
+    """The first columns, by default as many as Delta indexes; -1 means all."""
+    names = schema.names
+    return frozenset(names if limit < 0 else names[:limit])

@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.ledger_table import FOLDER as LEDGER_FOLDER
-from rangeland.delta.store_access import open_store
+from rangeland.delta.stores.store_access import open_store
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import RangelandError, StorageFailed
 from rangeland.job import Job
 from rangeland.job.connection_settings import wanted_of

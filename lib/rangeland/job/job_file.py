@@ -16,8 +16,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.decode.payload.row_format import FLAT_COLUMNS
-from rangeland.delta.schema_evolution import Evolution
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_schema.schema_evolution import Evolution
 from rangeland.dialects.dialect import load_dialect
 from rangeland.job.decode_section import Decode
 from rangeland.job.extends import read_job_text

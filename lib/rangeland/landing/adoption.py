@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.delta.table_commit import CommittedOutcome
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Conflict
 from rangeland.job import Job

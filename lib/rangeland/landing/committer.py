@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
-from rangeland.delta.partition_values import NULL_FOLDER
-from rangeland.delta.table_commit import (
+from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
+from rangeland.delta.table_metadata import AddedFile, Function, TableLayout
+from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesMissing,
     FilesUnfit,
@@ -21,7 +22,6 @@ from rangeland.delta.table_commit import (
     RowsRefused,
     landed_at,
 )
-from rangeland.delta.table_metadata import AddedFile, Function, TableLayout
 from rangeland.errors import (
     PLAN_STAYS,
     BadRecord,

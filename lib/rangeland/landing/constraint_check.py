@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rangeland.delta.table_constraints import TableConstraint, violated
+from rangeland.delta.table_schema.table_constraints import TableConstraint, violated
 from rangeland.errors import TableRefused
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import DataFile

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rangeland.delta.column_mapping import stored_column
-from rangeland.delta.file_statistics import may_hold
 from rangeland.delta.ledger.events import PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.parquet_files.file_statistics import may_hold
+from rangeland.delta.table_schema.column_mapping import stored_column
 from rangeland.errors import Conflict
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import RETENTION_PROPERTY, TargetTable

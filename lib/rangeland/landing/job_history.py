@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from rangeland.delta import table_commit
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.identity_check import IdentityCheck

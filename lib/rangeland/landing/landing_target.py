@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.delta import table_commit
 from rangeland.delta.ledger.events import (
     FileEntry,
     LossEvent,
@@ -27,7 +26,8 @@ from rangeland.delta.ledger.events import (
     RangeEntry,
 )
 from rangeland.delta.table_metadata import AddedFile
-from rangeland.delta.table_snapshot import CommitRequest
+from rangeland.delta.transaction_log import table_commit
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.identity_check import LEDGER_PROPERTY, IdentityCheck

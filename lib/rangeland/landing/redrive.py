@@ -18,7 +18,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.confluent_framing import count_schema_ids
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_catalogue import LONG_AGO, TopicField
-from rangeland.delta.quarantine_table import QuarantinedBatch
+from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, Conflict
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.fetch.typed_chunks import decodable

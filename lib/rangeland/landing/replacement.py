@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rangeland.delta import table_commit
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
-from rangeland.delta.schema_evolution import SchemaChange
-from rangeland.delta.table_lock import locked
+from rangeland.delta.stores.table_lock import locked
+from rangeland.delta.table_schema.schema_evolution import SchemaChange
+from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import RangeLost, TableRefused
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.planning.loss_errors import range_lost

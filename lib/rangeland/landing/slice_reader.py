@@ -18,8 +18,8 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
-from rangeland.delta.table_commit import missing_files
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.transaction_log.table_commit import missing_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
 from rangeland.fetch.throttle import shared_rates
 from rangeland.job.connection_settings import cluster_settings, login_packages, with_cleanup

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangeland.decode.columns import LogColumns
-from rangeland.delta.arrow_schema import fields_of
-from rangeland.delta.local_scan import FILE, small_table
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.parquet_files.local_scan import FILE, small_table
+from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_schema.arrow_schema import fields_of
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from rangeland.delta.ledger.ledger_table import Ledger
-from rangeland.delta.table_lock import locked
+from rangeland.delta.stores.table_lock import locked
 from rangeland.errors import Bug, Conflict, RangelandError
 from rangeland.landing.target_table import TargetTable
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path

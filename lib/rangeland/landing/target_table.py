@@ -14,21 +14,26 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.decode.columns import LogColumns
-from rangeland.delta import table_commit
-from rangeland.delta.arrow_schema import schema_json
-from rangeland.delta.column_mapping import mapped
-from rangeland.delta.data_files import foreign_entries
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.quarantine_table import Quarantine, QuarantinedBatch, Wanted
-from rangeland.delta.quarantine_writer import QuarantineWriterSettings
-from rangeland.delta.schema_compatibility import RowLayout, new_table, row_layout
-from rangeland.delta.schema_evolution import Evolution, SchemaChange, as_written, follow
-from rangeland.delta.store_access import StoreSettings
-from rangeland.delta.store_probe import try_store
-from rangeland.delta.table_constraints import TableConstraint, constraints_of
+from rangeland.delta.parquet_files.data_files import foreign_entries
+from rangeland.delta.quarantine.quarantine_table import Quarantine, QuarantinedBatch, Wanted
+from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSettings
+from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.delta.stores.store_probe import try_store
 from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
-from rangeland.delta.table_snapshot import Snapshot
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.delta.table_schema.column_mapping import mapped
+from rangeland.delta.table_schema.schema_compatibility import RowLayout, new_table, row_layout
+from rangeland.delta.table_schema.schema_evolution import (
+    Evolution,
+    SchemaChange,
+    as_written,
+    follow,
+)
+from rangeland.delta.table_schema.table_constraints import TableConstraint, constraints_of
+from rangeland.delta.transaction_log import table_commit
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import Snapshot
 from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job

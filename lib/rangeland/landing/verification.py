@@ -12,7 +12,7 @@ from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, RangeEntry
 from rangeland.delta.ledger.landed_offsets import without_still_to_come
-from rangeland.delta.table_commit import landing_commit
+from rangeland.delta.transaction_log.table_commit import landing_commit
 from rangeland.errors import Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget

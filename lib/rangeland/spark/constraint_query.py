@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rangeland.decode.columns import LogColumns
-from rangeland.delta.table_constraints import RecordPlace, TableConstraint
+from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
 from rangeland.errors import StorageFailed, TableRefused
 
 _WHICH = "_constraint_number"

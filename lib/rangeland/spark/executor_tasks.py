@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
-from rangeland.delta.data_files import FileWriter
-from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
-from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices

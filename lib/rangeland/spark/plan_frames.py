@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.delta.quarantine_writer import QuarantineWriterSettings
+from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSettings
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.simple_consumer import read_slices

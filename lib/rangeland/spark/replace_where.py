@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
-from rangeland.delta.column_mapping import shown_schema, stored_schema
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_schema.column_mapping import shown_schema, stored_schema
 from rangeland.errors import ALL_OR_NOTHING, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
 from rangeland.planning.table_audit import ReplacedRange

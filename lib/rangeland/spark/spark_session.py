@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rangeland.delta.store_kinds import AZURE_SCHEMES, S3_SCHEMES, scheme_of
+from rangeland.delta.stores.store_kinds import AZURE_SCHEMES, S3_SCHEMES, scheme_of
 from rangeland.errors import RangelandError, StorageFailed, Unreachable, UsageError
 from rangeland.jvm.class_archive import MAKING, ClassArchive
 from rangeland.jvm.jar_sets import JAR_SETS

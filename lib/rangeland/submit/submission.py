@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rangeland.delta.delta_kernel_loader import JARS_SETTING, KERNEL_JARS
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.java_bridge.delta_kernel_loader import JARS_SETTING, KERNEL_JARS
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import UsageError
 from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages, tls_files

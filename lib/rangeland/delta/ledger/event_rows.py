@@ -19,7 +19,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.delta.arrow_schema import UTC_MICROS, checked_schema, fields_of, schema_json
 from rangeland.delta.ledger.events import (
     LOSS,
     OUTCOME,
@@ -32,6 +31,12 @@ from rangeland.delta.ledger.events import (
     PartEvent,
     PlanEvent,
     RangeEntry,
+)
+from rangeland.delta.table_schema.arrow_schema import (
+    UTC_MICROS,
+    checked_schema,
+    fields_of,
+    schema_json,
 )
 from rangeland.errors import Conflict
 from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition

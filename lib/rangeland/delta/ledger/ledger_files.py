@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
-from rangeland.delta.data_files import store_error, sync_file
 from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, stats_of, stats_of_rows, to_row
 from rangeland.delta.ledger.events import PLAN, Entry
-from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.stores.store_access import StoreSettings, open_store, sync_file
+from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile

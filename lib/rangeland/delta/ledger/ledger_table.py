@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rangeland.delta.arrow_schema import names_in, schema_json
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.compaction import is_due, rows_in, to_compact
 from rangeland.delta.ledger.event_rows import (
     SCHEMA,
@@ -43,8 +41,10 @@ from rangeland.delta.ledger.events import (
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
 from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
 from rangeland.delta.ledger.ledger_view import LedgerView
-from rangeland.delta.table_path import TablePath
-from rangeland.delta.table_snapshot import CommitRequest, Committed, Snapshot
+from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_schema.arrow_schema import names_in, schema_json
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Committed, Snapshot
 from rangeland.errors import Bug, Conflict
 from rangeland.model import DataFile
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from rangeland.delta.ledger.events import OUTCOME, PLAN
 from rangeland.delta.ledger.ledger_files import EventKey
-from rangeland.delta.table_snapshot import Snapshot
+from rangeland.delta.transaction_log.table_snapshot import Snapshot
 
 
 @dataclass(frozen=True)

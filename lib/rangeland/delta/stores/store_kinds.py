@@ -9,8 +9,8 @@ Hadoop uses it, so local commits take a lock.
 
 from __future__ import annotations
 
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_metadata import StoreCapabilities, StoreKind
-from rangeland.delta.table_path import TablePath
 
 _SAFE_SCHEMES = frozenset(
     ["hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs", "oss", "cosn"]

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from rangeland.delta.arrow_schema import fields_of
 from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.arrow_schema import fields_of
 
 MODE_PROPERTY = "delta.columnMapping.mode"
 HIGHEST_ID_PROPERTY = "delta.columnMapping.maxColumnId"

@@ -21,25 +21,24 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from rangeland.delta import java_errors
-from rangeland.delta.column_mapping import HIGHEST_ID_PROPERTY, highest_id
-from rangeland.delta.delta_kernel_loader import load_delta_kernel
-from rangeland.delta.hadoop_configuration import HadoopConf
-from rangeland.delta.java_calls import translated
-from rangeland.delta.log_actions import add_lines, added_file, remove_lines
-from rangeland.delta.log_maintenance import LogMaintenance
-from rangeland.delta.metadata_update import set_schema
-from rangeland.delta.store_access import StoreSettings
-from rangeland.delta.table_constraints import constraints_of
-from rangeland.delta.table_history import TableHistory
-from rangeland.delta.table_lock import locked
+from rangeland.delta.java_bridge import java_errors
+from rangeland.delta.java_bridge.delta_kernel_loader import load_delta_kernel
+from rangeland.delta.java_bridge.hadoop_configuration import HadoopConf
+from rangeland.delta.java_bridge.java_errors import translated
+from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.delta.stores.table_lock import locked
 from rangeland.delta.table_metadata import (
     AddedFile,
     CommitMetadata,
     StoreCapabilities,
     TableMetadata,
 )
-from rangeland.delta.table_snapshot import (
+from rangeland.delta.table_schema.column_mapping import HIGHEST_ID_PROPERTY, highest_id
+from rangeland.delta.table_schema.table_constraints import constraints_of
+from rangeland.delta.transaction_log.log_actions import add_lines, added_file, remove_lines
+from rangeland.delta.transaction_log.log_maintenance import LogMaintenance
+from rangeland.delta.transaction_log.table_history import TableHistory
+from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
     CommitRequest,
     Committed,
@@ -279,7 +278,7 @@ class DeltaKernel:
             numbered = highest_id(request.schema)
             follow = {HIGHEST_ID_PROPERTY: str(numbered)} if numbered else {}
             new = self._facade.schema(request.schema)
-            set_schema(self._gateway, java, new, self._java_map(follow))
+            _set_schema(self._gateway, java, new, self._java_map(follow))
         actions = self._facade.actions(self.engine, text) if text else self._facade.noActions()
         result = java.commit(self.engine, actions)
         self._maintenance.start(snapshot.path, lambda: self._run_hooks(result))
@@ -309,6 +308,28 @@ class DeltaKernel:
             except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
                 warnings.append(str(error))
         return warnings
+
+
+def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) -> None:
+    """Gives a transaction of Kernel that was just built another schema, a StructType of Kernel, and
+    the properties that follow from it, a map of Java.
+
+    Kernel itself changes the schema only of tables with column mapping, which older readers cannot
+    read. Delta's protocol allows it for all: added columns are null in the files that lack them. So
+    the method by which the transaction takes any other change of metadata is called by reflection;
+    commit, conflicts, checksum and the resulting snapshot then follow by themselves."""
+    jvm = gateway.jvm
+    kind = transaction.getClass()
+    current = kind.getDeclaredField("metadata")
+    current.setAccessible(True)
+    metadata = current.get(transaction)
+    signature = gateway.new_array(jvm.java.lang.Class, 1)
+    signature[0] = metadata.getClass()
+    update = kind.getDeclaredMethod("updateMetadata", signature)
+    update.setAccessible(True)
+    arguments = gateway.new_array(jvm.java.lang.Object, 1)
+    arguments[0] = metadata.withNewSchema(schema).withMergedConfiguration(properties)
+    update.invoke(transaction, arguments)
 
 
 def _no_table(what: str) -> TableRefused:

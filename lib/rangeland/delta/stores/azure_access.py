@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.hadoop_settings import HadoopSettings, untranslatable
-from rangeland.delta.process_environment import environment_of
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.hadoop_settings import HadoopSettings, untranslatable
+from rangeland.delta.stores.process_environment import environment_of
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import JobFileError, TableRefused, UsageError
 
 _AUTH = "fs.azure.account.auth.type"

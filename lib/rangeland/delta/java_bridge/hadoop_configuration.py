@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangeland.delta.hadoop_settings import HadoopSettings
-from rangeland.delta.s3_access import S3Keys
-from rangeland.delta.store_access import StoreSettings, store_settings
-from rangeland.delta.store_kinds import S3_SCHEMES, is_passed_over, scheme_of, store_capabilities
+from rangeland.delta.stores.hadoop_settings import HadoopSettings
+from rangeland.delta.stores.s3_access import S3Keys
+from rangeland.delta.stores.store_access import StoreSettings, store_settings
+from rangeland.delta.stores.store_kinds import (
+    S3_SCHEMES,
+    is_passed_over,
+    scheme_of,
+    store_capabilities,
+)
 from rangeland.delta.table_metadata import StoreCapabilities
 from rangeland.errors import UsageError
 from rangeland.jvm.spark_jvm import SparkJvm

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rangeland.decode.columns import HEADER
-from rangeland.delta.arrow_schema import UTC_MICROS
-from rangeland.delta.data_files import store_error, sync_file
-from rangeland.delta.store_access import StoreSettings, has_folders, open_store
+from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store, sync_file
+from rangeland.delta.stores.store_errors import store_error
+from rangeland.delta.table_schema.arrow_schema import UTC_MICROS
 from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile, QuarantinedBytes, Range
 from rangeland.planning.slice_receipt import Receipt

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rangeland.delta.java_calls import translated
-from rangeland.delta.table_constraints import TableConstraint
+from rangeland.delta.java_bridge.java_errors import translated
 from rangeland.delta.table_metadata import AddedFile, TableMetadata
+from rangeland.delta.table_schema.table_constraints import TableConstraint
 from rangeland.model import DataFile
 
 if TYPE_CHECKING:
-    from rangeland.delta.delta_kernel import DeltaKernel
+    from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from rangeland.delta.table_metadata import AddedFile
+from rangeland.delta.table_metadata import AddedFile, indexed_columns
 from rangeland.untrusted import JsonFields, Unreadable
 
 STRING_PREFIX = 32
-INDEXED_COLUMNS = 32
 
 _ASCII_MAX = "\x7f"
 _UNICODE_MAX = "\U0010ffff"
@@ -42,12 +41,6 @@ def has_bounds(kind: pa.DataType) -> bool:
         or pt.is_string(kind)
         or pt.is_large_string(kind)
     )
-
-
-def indexed_columns(schema: pa.Schema, limit: int = INDEXED_COLUMNS) -> frozenset[str]:
-    """The first columns, by default as many as Delta indexes; -1 means all."""
-    names = schema.names
-    return frozenset(names if limit < 0 else names[:limit])
 
 
 def may_hold(file: AddedFile, column: str, value: str) -> bool:

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from rangeland.delta.arrow_schema import schema_json
-from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.quarantine_writer import RECORD, SCHEMA, prefix_of, size_of
-from rangeland.delta.schema_evolution import evolved
-from rangeland.delta.store_access import StoreSettings, open_store
-from rangeland.delta.table_commit import missing_files
-from rangeland.delta.table_path import TablePath
-from rangeland.delta.table_snapshot import CommitRequest
+from rangeland.delta.quarantine.quarantine_writer import RECORD, SCHEMA, prefix_of, size_of
+from rangeland.delta.stores.store_access import StoreSettings, open_store
+from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.delta.table_schema.schema_evolution import evolved
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_commit import missing_files
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import StorageFailed
 from rangeland.model import Partition, QuarantinedBytes, Range
 

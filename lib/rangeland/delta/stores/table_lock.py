@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from rangeland.delta.data_files import NO_FOLDER, impossible_path, store_error
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.store_errors import NO_FOLDER, impossible_path, store_error
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import RangelandError, TableRefused
 
 LOCK_PATH = "_rangeland/commit.lock"

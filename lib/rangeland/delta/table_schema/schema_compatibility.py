@@ -18,7 +18,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from rangeland.delta.arrow_schema import (
+from rangeland.delta.table_metadata import (
+    INDEXED_COLUMNS,
+    Function,
+    PartitionColumn,
+    TableLayout,
+    TableMetadata,
+    indexed_columns,
+)
+from rangeland.delta.table_schema.arrow_schema import (
     UTC_MICROS,
     arrow_type,
     delta_field,
@@ -26,11 +34,9 @@ from rangeland.delta.arrow_schema import (
     schema_json,
     sql_type,
 )
-from rangeland.delta.column_mapping import mapping_mode, stored_name
-from rangeland.delta.file_statistics import INDEXED_COLUMNS, indexed_columns
-from rangeland.delta.schema_evolution import WIDENING_PROPERTY, Misfit, compared
-from rangeland.delta.table_features import KEEP_PARTITIONS, check_features
-from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout, TableMetadata
+from rangeland.delta.table_schema.column_mapping import mapping_mode, stored_name
+from rangeland.delta.table_schema.schema_evolution import WIDENING_PROPERTY, Misfit, compared
+from rangeland.delta.table_schema.table_features import KEEP_PARTITIONS, check_features
 from rangeland.errors import JobFileError, TableRefused
 
 _CALL = re.compile(r"(date|hour)\(\s*([^()\s]+)\s*\)")

@@ -12,13 +12,18 @@ from dataclasses import dataclass, replace
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.column_mapping import HIGHEST_ID_PROPERTY
-from rangeland.delta.data_files import store_error
-from rangeland.delta.delta_kernel import DeltaKernel
-from rangeland.delta.schema_evolution import Misfit, SchemaChange, allows_widening, evolved
-from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.stores.store_access import StoreSettings, open_store
+from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.delta.table_snapshot import (
+from rangeland.delta.table_schema.column_mapping import HIGHEST_ID_PROPERTY
+from rangeland.delta.table_schema.schema_evolution import (
+    Misfit,
+    SchemaChange,
+    allows_widening,
+    evolved,
+)
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
     CommitRequest,
     Committed,

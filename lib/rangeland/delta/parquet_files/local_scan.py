@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from rangeland.delta.column_mapping import mapping_mode, stored_column
-from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.stores.store_access import StoreSettings, open_store
 from rangeland.delta.table_metadata import AddedFile
-from rangeland.delta.table_snapshot import Snapshot
+from rangeland.delta.table_schema.column_mapping import mapping_mode, stored_column
 from rangeland.untrusted import JsonFields, Unreadable
+
+if TYPE_CHECKING:
+    from rangeland.delta.transaction_log.table_snapshot import Snapshot
 
 MOST_FILES = 200
 MOST_ROWS = 2_000_000

@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.hadoop_settings import HadoopSettings, untranslatable
-from rangeland.delta.process_environment import environment_of
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.hadoop_settings import HadoopSettings, untranslatable
+from rangeland.delta.stores.process_environment import environment_of
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import TableRefused
 from rangeland.untrusted import Unreadable, parse_json
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.azure_access import AzureSettings, azure_settings
-from rangeland.delta.google_access import GoogleSettings, google_settings
-from rangeland.delta.hadoop_settings import HadoopSettings
-from rangeland.delta.hdfs_access import HdfsSettings, hdfs_settings
-from rangeland.delta.s3_access import S3Keys, S3Settings, s3_settings
-from rangeland.delta.store_kinds import AZURE_SCHEMES, HDFS_SCHEMES, S3_SCHEMES
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.azure_access import AzureSettings, azure_settings
+from rangeland.delta.stores.google_access import GoogleSettings, google_settings
+from rangeland.delta.stores.hadoop_settings import HadoopSettings
+from rangeland.delta.stores.hdfs_access import HdfsSettings, hdfs_settings
+from rangeland.delta.stores.s3_access import S3Keys, S3Settings, s3_settings
+from rangeland.delta.stores.store_kinds import AZURE_SCHEMES, HDFS_SCHEMES, S3_SCHEMES
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import StorageFailed, TableRefused
 
 Service = S3Settings | AzureSettings | GoogleSettings | HdfsSettings
@@ -87,3 +87,15 @@ def store_settings(uri: str, conf: HadoopSettings, resolve: Callable[[], S3Keys]
         do="Put the table on a local or shared disk, s3a, abfss, gs or hdfs"
         + ("; the same container has an abfss:// address" if where.scheme[:4] == "wasb" else ""),
     )
+
+
+def sync_file(store: pafs.FileSystem, path: str) -> None:
+    """Flushes a local file or folder to disk: after a power cut no commit may name files that
+    are gone. Other stores keep what they have acknowledged."""
+    if not isinstance(store, pafs.LocalFileSystem):
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -7,8 +7,8 @@ import os
 import tempfile
 from typing import Any
 
-from rangeland.delta.log_actions import commit_metadata
 from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.delta.transaction_log.log_actions import commit_metadata
 
 
 class TableHistory:

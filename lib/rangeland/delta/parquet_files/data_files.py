@@ -11,10 +11,7 @@ Offsets and timestamps rise slowly, so they are stored as deltas.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
-import re
 import time
 import uuid
 from collections.abc import Collection
@@ -27,39 +24,21 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
-from rangeland.delta.column_mapping import relabelled, stored_fields
-from rangeland.delta.file_statistics import StatsCollector, has_bounds
-from rangeland.delta.partition_values import Values, folder, split, with_computed
-from rangeland.delta.store_access import StoreSettings, has_folders, open_store
-from rangeland.delta.table_constraints import refuse_nulls
+from rangeland.delta.parquet_files.file_statistics import StatsCollector, has_bounds
+from rangeland.delta.parquet_files.partition_values import Values, folder, split, with_computed
+from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store, sync_file
+from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import TableLayout
-from rangeland.errors import (
-    WITH_ROOM,
-    JobFileError,
-    RangelandError,
-    StorageFailed,
-    TableRefused,
-)
+from rangeland.delta.table_schema.column_mapping import relabelled, stored_fields
+from rangeland.delta.table_schema.table_constraints import refuse_nulls
+from rangeland.errors import TableRefused
 from rangeland.model import DataFile
 
 ROW_GROUP_BYTES = 64 << 20
 MAX_OPEN_FILES = 16
 PAGE_BYTES = 1 << 20
 
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
-# Arrow gives the errors of object stores no number, only their names.
-_DENIED_BY_S3 = re.compile(
-    r"\b(ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_(ACCESS_KEY_ID|CLIENT_TOKEN_ID|SIGNATURE)"
-    r"|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 403)\b"
-)
-_DENIED_ELSEWHERE = re.compile(
-    r"Azure Error: \[(Authentication|Authorization)\w*\]|\b(PERMISSION_DENIED|UNAUTHENTICATED)\b"
-)
-_NO_BUCKET = "NO_SUCH_BUCKET"
-_NO_CONTAINER = "ContainerNotFound"
 logger = logging.getLogger(__name__)
-NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
-"""A file is in the way, or a name is too long."""
 
 
 def foreign_entries(table: StoreSettings | str) -> list[str]:
@@ -308,46 +287,6 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
         ) from error
 
 
-def impossible_path(error: OSError, path: str) -> JobFileError:
-    """For a path at which there can never be a table, however often it is tried."""
-    do = "name a folder in sink.table that a table can be made in"
-    if error.errno == errno.ENAMETOOLONG:
-        do += ", and in sink.partition_by no column with values too long for the name of a folder"
-    return JobFileError(f"{path} cannot be written", why=str(error), do=do)
-
-
-def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
-    """The error to raise when a store fails to write ``size_bytes`` to ``path``."""
-    what = f"could not write {path}"
-    facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
-    if error.errno in NO_FOLDER:
-        return impossible_path(error, path)
-    if error.errno in _DENIED:
-        return TableRefused(
-            what, why=str(error), do="Grant write permission on the table's folder", **facts
-        )
-    reason = str(error)
-    if _DENIED_BY_S3.search(reason):
-        do = "Check that the keys in fs.s3a.* are right and may read and write the table's folder"
-        return TableRefused(what, why=reason, do=do, **facts)
-    if _DENIED_ELSEWHERE.search(reason):
-        do = "Check that the credentials in fs.azure.* or fs.gs.* are right and may read and write "
-        return TableRefused(what, why=reason, do=do + "the table's folder", **facts)
-    if _NO_CONTAINER in reason:
-        do = "Check the container's name, and create it if there is none"
-        return TableRefused(what, why=reason, do=do, **facts)
-    if _NO_BUCKET in reason:
-        do = "Check that the bucket exists and that fs.s3a.endpoint is its store"
-        return TableRefused(what, why=reason, do=do, **facts)
-    if error.errno == errno.ENOSPC:
-        why = f"no room for the next {size_bytes} bytes on the table's store"
-        full = StorageFailed(what, why=why, do="Make room and run again", **facts)
-        return full.answering(retry=WITH_ROOM)
-    return StorageFailed(
-        what, why=str(error), do="Check that the table's store is up, then run again", **facts
-    )
-
-
 def _encodings(schema: pa.Schema, headers: Collection[str]) -> dict[str, Any]:
     """By leaf column: a dictionary for repeating values, deltas for rising numbers. ``headers`` are
     columns of a record's headers, whose keys repeat."""
@@ -368,18 +307,6 @@ def _encodings(schema: pa.Schema, headers: Collection[str]) -> dict[str, Any]:
         "column_encoding": deltas or None,
         "write_statistics": statistics or False,
     }
-
-
-def sync_file(store: pafs.FileSystem, path: str) -> None:
-    """Flushes a local file or folder to disk: after a power cut no commit may name files that
-    are gone. Other stores keep what they have acknowledged."""
-    if not isinstance(store, pafs.LocalFileSystem):
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _close_quietly(parquet: pq.ParquetWriter | None, sink: Any) -> None:

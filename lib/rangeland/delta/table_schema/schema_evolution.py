@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from rangeland.delta.arrow_schema import decimal_of, fields_of, schema_json
-from rangeland.delta.column_mapping import PARTS, identity_of, mapped
 from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.arrow_schema import decimal_of, fields_of, schema_json
+from rangeland.delta.table_schema.column_mapping import PARTS, identity_of, mapped
 
 Fields = Sequence[Mapping[str, Any]]
 WIDENING_PROPERTY = "delta.enableTypeWidening"

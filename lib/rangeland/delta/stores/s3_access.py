@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.hadoop_settings import HadoopSettings, Lookup
-from rangeland.delta.table_path import TablePath
+from rangeland.delta.stores.hadoop_settings import HadoopSettings, Lookup
+from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import TableRefused
 
 CONNECT_SECONDS = 10

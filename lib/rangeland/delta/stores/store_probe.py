@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.store_access import StoreSettings, has_folders
-from rangeland.delta.table_lock import LOCK_PATH, folder_error
+from rangeland.delta.stores.store_access import StoreSettings, has_folders
+from rangeland.delta.stores.table_lock import LOCK_PATH, folder_error
 from rangeland.errors import StorageFailed
 
 FOLDERS = ("", "_delta_log", "_rangeland", "_rangeland/ledger", "_rangeland/ledger/_delta_log")

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangeland.decode.columns import LogColumns
-from rangeland.delta.arrow_schema import fields_of
 from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.arrow_schema import fields_of
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
 from rangeland.untrusted import Unreadable, parse_json

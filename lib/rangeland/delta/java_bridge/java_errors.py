@@ -1,4 +1,4 @@
-"""Turns a Java exception into an error of this library, by class names and messages. Pure.
+"""Turns Java exceptions of calls over py4j into errors, by class names and messages.
 
 The chain of causes comes as (class name, message) pairs, outermost first. The order of the
 checks matters: a full disk or a missing permission deep in the chain says more than the
@@ -7,7 +7,11 @@ wrapper that Kernel puts around it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from rangeland.errors import (
     WITH_ROOM,
@@ -20,6 +24,7 @@ from rangeland.errors import (
 )
 
 Chain = Sequence[tuple[str, str]]
+MAX_CAUSES = 12
 
 _FULL = ("no space left on device", "disk quota exceeded", "file too large")
 _DENIED = (
@@ -58,6 +63,30 @@ class StaleTransaction(Exception):
 
 
 Raised = RangelandError | NoTable | TableExists | StaleTransaction
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """``what`` says what did not work if the block raises; the error begins with it."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise translate(what, _chain(error.java_exception)) from None
+    except Py4JError as error:
+        raise Bug(what, why=str(error).strip().splitlines()[0]) from None
+    except Exception as error:
+        origin = getattr(error, "_origin", None)  # Spark wraps some of Java's exceptions
+        if origin is None:
+            raise
+        raise translate(what, _chain(origin)) from None
+
+
+def _chain(java: Any) -> Chain:
+    chain: list[tuple[str, str]] = []
+    while java is not None and len(chain) < MAX_CAUSES:
+        chain.append((str(java.getClass().getName()), str(java.getMessage() or "")))
+        java = java.getCause()
+    return chain
 
 
 def innermost_message(chain: Chain) -> str:
