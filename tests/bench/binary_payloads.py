@@ -19,9 +19,9 @@ import fastavro
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from rangeland.decode.payload.avro_format import AvroFormat
+from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.payload_decoder import PayloadDecoder
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.schema_registry.proto_compiler import compile_proto
 
 ITEM = {

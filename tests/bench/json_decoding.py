@@ -21,7 +21,7 @@ import pyarrow.json as arrow_json
 from rich.console import Console
 from rich.table import Table
 
-from rangeland.decode.payload.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 
 SCHEMA = parse_ddl(

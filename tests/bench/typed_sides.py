@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rangeland.decode.payload.confluent_framing import FRAME_BYTES
+from rangeland.decode.payload.schema_ids.confluent_framing import FRAME_BYTES
 from tests.bench.competitors import Ground, Side, land, rows_of_table, spark_frame
 from tests.bench.typed_orders import AVRO, DDL
 

@@ -19,8 +19,8 @@ import pytest
 
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.decode.payload.avro_format import AvroFormat
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.avro.avro_format import AvroFormat
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     LONG_AGO,
     ReferencedSchema,
     RegisteredSchema,

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.connection.tokens import _answered
-from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersion
+from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.delta.ledger.event_rows import from_row
 from rangeland.delta.transaction_log.log_actions import commit_metadata
 from rangeland.dialects.kafka.sasl_login import _status
@@ -281,7 +281,7 @@ def test_what_a_commit_says_of_itself_is_taken_as_it_comes(row: Any) -> None:
 
 # Those that read what this process has just made, or what Delta Kernel gives.
 OWN = {
-    "decode/payload/json_parser.py": "json.loads(",  # payloads have rules of their own
+    "decode/payload/json/json_parser.py": "json.loads(",  # payloads have rules of their own
     "delta/table_schema/table_features.py": "json.loads(metadata.schema_json)",
     "delta/table_schema/schema_compatibility.py": "json.loads(metadata.schema_json)",
     "delta/transaction_log/table_history.py": "json.loads(line)",

@@ -11,13 +11,13 @@ from typing import Any
 import fastavro
 
 from rangeland.decode.native import native_library
-from rangeland.decode.payload import json_kernel
-from rangeland.decode.payload.avro_resolution import AvroCompiler
-from rangeland.decode.payload.avro_schema import parse_avro_schema
-from rangeland.decode.payload.json_kernel import JsonKernel
+from rangeland.decode.payload.avro.avro_resolution import AvroCompiler
+from rangeland.decode.payload.avro.avro_schema import parse_avro_schema
+from rangeland.decode.payload.json import json_kernel
+from rangeland.decode.payload.json.json_kernel import JsonKernel
 from rangeland.decode.payload.payload_decoder import UnknownFields
-from rangeland.decode.payload.protobuf_columns import ProtobufCompiler
-from rangeland.decode.payload.protobuf_descriptors import parse_descriptor_set
+from rangeland.decode.payload.protobuf.protobuf_columns import ProtobufCompiler
+from rangeland.decode.payload.protobuf.protobuf_descriptors import parse_descriptor_set
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from tests.unit.test_protobuf_decoder import OPTIONAL, REPEATED, F, descriptors, message
 

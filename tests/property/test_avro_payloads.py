@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode.payload import avro_format
-from rangeland.decode.payload.avro_format import AvroFormat, unreadable_fields
+from rangeland.decode.payload.avro import avro_format
+from rangeland.decode.payload.avro.avro_format import AvroFormat, unreadable_fields
 from rangeland.decode.payload.payload_decoder import DecodedPayloads
 from rangeland.decode.payload.payload_kernel import PayloadKernel
 from tests.avro_values import as_row, encoded, later_versions, records, schemas, sorted_maps, values

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode.payload.json_kernel import JsonKernel
+from rangeland.decode.payload.json.json_kernel import JsonKernel
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, UnknownFields
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from tests.property.json_strategies import HOSTILE, SCALARS, payloads, schemas

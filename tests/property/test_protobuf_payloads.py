@@ -12,10 +12,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode.payload import protobuf_format
 from rangeland.decode.payload.payload_decoder import DecodedPayloads
 from rangeland.decode.payload.payload_kernel import PayloadKernel
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.protobuf import protobuf_format
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from tests.property.sanitizers import kernel_library, run_under_sanitizers
 from tests.protobuf_values import (
     as_row,

@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.decode.payload.json_parser import (
+from rangeland.decode.payload.json.json_parser import (
     JsonMismatch,
     JsonNumber,
     JsonObject,
     parse_payload,
 )
-from rangeland.decode.payload.json_rules import cells_of, children_of, most_cells
-from rangeland.decode.payload.json_scalars import read_scalar
+from rangeland.decode.payload.json.json_rules import cells_of, children_of, most_cells
+from rangeland.decode.payload.json.json_scalars import read_scalar
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
     PayloadArray,

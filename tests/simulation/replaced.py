@@ -19,10 +19,12 @@ from typing import Any
 import rangeland.run as product
 from rangeland.connection import broker_connection
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.delta import data_files, delta_kernel, quarantine_table, quarantine_writer
 from rangeland.delta.ledger import compaction, ledger_files
+from rangeland.delta.parquet_files import data_files
+from rangeland.delta.quarantine import quarantine_table, quarantine_writer
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.transaction_log import delta_kernel
 from rangeland.fetch import fetch_thread
 from rangeland.landing import (
     adoption,

@@ -16,7 +16,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersion
+from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.errors import RangelandError, UndecodablePayload, Unreachable
 from rangeland.job import Job, payload_formats
 from rangeland.progress_events import NoProgress

@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 import rangeland
 from rangeland import run
-from rangeland.decode.payload.schema_catalogue import LONG_AGO
+from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.errors import JobFileError, TableRefused, UndecodablePayload, Unreachable
 from rangeland.job import Job
 from rangeland.landing import slice_reader

@@ -13,9 +13,9 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from rangeland.decode.payload.avro_format import AvroFormat, unreadable_fields
+from rangeland.decode.payload.avro.avro_format import AvroFormat, unreadable_fields
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, PayloadSchemaError
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
     UnusableSchema,

@@ -15,19 +15,19 @@ import pytest
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf import struct_pb2
 
-from rangeland.decode.payload.avro_format import AvroFormat
-from rangeland.decode.payload.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json_format import JsonFormat
-from rangeland.decode.payload.json_schema import parse_json_schema
+from rangeland.decode.payload.avro.avro_format import AvroFormat
+from rangeland.decode.payload.json.framed_json import FramedJsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import PayloadFormat, PayloadSchemaError
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.schema_ddl import parse_ddl
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
     UnusableSchema,
 )
-from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.typed_chunks import TypedChunks

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.decode.payload.confluent_framing import (
+from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
+from rangeland.decode.payload.payload_faults import PayloadFault
+from rangeland.decode.payload.schema_ids.confluent_framing import (
     count_schema_ids,
     encode_indexes,
     read_schema_ids,
     skip_message_indexes,
 )
-from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
-from rangeland.decode.payload.payload_faults import PayloadFault
 
 
 def framed(schema_id: int, body: bytes = b"") -> bytes:

@@ -10,20 +10,21 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2 as pb
 
-from rangeland.decode.payload import column_buffers, json_columns, json_kernel, payload_kernel
-from rangeland.decode.payload.avro_format import AvroFormat
-from rangeland.decode.payload.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json_format import JsonFormat
+from rangeland.decode.payload import column_buffers, payload_kernel
+from rangeland.decode.payload.avro.avro_format import AvroFormat
+from rangeland.decode.payload.json import json_columns, json_kernel
+from rangeland.decode.payload.json.framed_json import FramedJsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.payload_decoder import (
     MAX_DECODED_BYTES,
     DecodedPayloads,
     PayloadFormat,
     UnknownFields,
 )
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import RegisteredSchema, SchemaFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
+from rangeland.decode.payload.schema_ids.schema_catalogue import RegisteredSchema, SchemaFormat
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.model import Counts

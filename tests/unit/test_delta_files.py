@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta import data_files as files_module
 from rangeland.delta.ledger.events import FileEntry
+from rangeland.delta.parquet_files import data_files as files_module
 from rangeland.delta.parquet_files.data_files import FileWriter
 from rangeland.delta.parquet_files.file_statistics import StatsCollector, upper_prefix
 from rangeland.delta.parquet_files.partition_values import escape, folder

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta import delta_kernel_loader as loader
+from rangeland.delta.java_bridge import delta_kernel_loader as loader
 from rangeland.jvm.spark_jvm import SparkJvm
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode.payload.json_format import JsonFormat
-from rangeland.decode.payload.json_inference import InferredSchema, infer_json_schema
+from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_inference import InferredSchema, infer_json_schema
 from rangeland.decode.payload.schema_ddl import parse_ddl
 
 

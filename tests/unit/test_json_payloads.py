@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.decode.payload.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
     PayloadSchemaError,

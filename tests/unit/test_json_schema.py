@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.decode.payload.json_schema import parse_json_schema
+from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
 from rangeland.decode.payload.schema_ddl import print_ddl
 

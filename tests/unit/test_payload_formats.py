@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from rangeland.decode.payload.row_format import FLAT_COLUMNS
-from rangeland.decode.payload.schema_catalogue import TopicField
+from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
 from rangeland.job import Job

@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.cli.query_commands import write_schema
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.decode.payload.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.errors import UsageError

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.errors import UsageError
 from rangeland.schema_registry.proto_compiler import compile_proto
 

@@ -12,11 +12,11 @@ import pytest
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 
-from rangeland.decode.payload.confluent_framing import encode_indexes
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, PayloadSchemaError
-from rangeland.decode.payload.protobuf_descriptors import message_indexes
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.protobuf.protobuf_descriptors import message_indexes
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.schema_ids.confluent_framing import encode_indexes
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
     UnusableSchema,

@@ -14,8 +14,8 @@ import pytest
 
 from rangeland import run
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.delta import quarantine_table as quarantine_module
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
+from rangeland.delta.quarantine import quarantine_table as quarantine_module
 from rangeland.delta.quarantine.quarantine_table import Quarantine, QuarantinedBatch, Wanted
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel

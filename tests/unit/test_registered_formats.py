@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.decode.payload.avro_format import AvroFormat
-from rangeland.decode.payload.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json_format import JsonFormat
+from rangeland.decode.payload.avro.avro_format import AvroFormat
+from rangeland.decode.payload.json.framed_json import FramedJsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError, UnknownFields
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.schema_ddl import parse_ddl
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     ReferencedSchema,
     RegisteredSchema,
     SchemaFormat,
     UnusableSchema,
 )
-from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.schema_registry.table_formats import MAIN_FILE, registered_format
 
 AVRO, JSON, PROTOBUF = SchemaFormat

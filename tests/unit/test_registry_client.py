@@ -15,7 +15,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.http_client import HttpFailed, HttpLimits, http_get
-from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersion
+from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.schema_registry import registry_client
 from rangeland.schema_registry.registry_client import (

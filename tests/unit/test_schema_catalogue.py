@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rangeland.decode.payload.avro_schema import parse_avro_schema
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.avro.avro_schema import parse_avro_schema
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     ReferencedSchema,
     RegisteredSchema,
     SchemaCatalogue,

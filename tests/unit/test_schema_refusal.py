@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.subject_formats import SubjectFormats
+from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.schema_refusal import naming_schemas

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.decode.payload.avro_format import AvroDecoder
+from rangeland.decode.payload.avro.avro_format import AvroDecoder
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, Undecodable, UnknownFields
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     LatestSchema,
     RegisteredSchema,
     SchemaCatalogue,
@@ -24,7 +24,7 @@ from rangeland.decode.payload.schema_catalogue import (
     SubjectVersion,
     TopicField,
 )
-from rangeland.decode.payload.subject_formats import (
+from rangeland.decode.payload.schema_ids.subject_formats import (
     SubjectFormats,
     TypeConflict,
     fitted,

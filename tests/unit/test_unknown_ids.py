@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     LONG_AGO,
     SchemaFormat,
     UnusableSchema,

@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.decode.payload.payload_decoder import UnknownFields
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     LatestSchema,
     RegisteredSchema,
     SchemaCatalogue,

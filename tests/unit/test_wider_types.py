@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from rangeland.decode.payload.avro_format import AvroFormat, unreadable_fields
-from rangeland.decode.payload.json_format import JsonFormat
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.avro.avro_format import AvroFormat, unreadable_fields
+from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from tests.unit.test_avro_decoder import encode, record
 from tests.unit.test_protobuf_decoder import F, descriptors, message

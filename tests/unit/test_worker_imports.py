@@ -10,8 +10,8 @@ SCRIPT = """
 import json, sys
 import pyarrow as pa
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.decode.payload.avro_format import AvroFormat
-from rangeland.decode.payload.json_format import JsonFormat
+from rangeland.decode.payload.avro.avro_format import AvroFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.delta.parquet_files.data_files import FileWriter

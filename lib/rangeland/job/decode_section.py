@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
-from rangeland.decode.payload.schema_catalogue import RecordField
 from rangeland.decode.payload.schema_ddl import parse_ddl
+from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField
 from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.section import MisplacedKey, Section, UnneededKey
 

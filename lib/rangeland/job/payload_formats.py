@@ -13,19 +13,23 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
-from rangeland.decode.payload.avro_format import AvroFormat, WriterSchemas
-from rangeland.decode.payload.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json_format import JsonFormat
-from rangeland.decode.payload.json_schema import parse_json_schema
+from rangeland.decode.payload.avro.avro_format import AvroFormat
+from rangeland.decode.payload.json.framed_json import FramedJsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
     PayloadSchemaError,
     UnknownFields,
 )
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import RecordField, TopicField
 from rangeland.decode.payload.schema_ddl import parse_ddl
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    RecordField,
+    TopicField,
+    WriterSchemas,
+)
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError

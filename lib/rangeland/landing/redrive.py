@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.decode.payload.confluent_framing import count_schema_ids
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import LONG_AGO, TopicField
+from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
+from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, TopicField
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, Conflict
 from rangeland.fetch.simple_consumer import read_slices

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import SubjectVersion
-from rangeland.decode.payload.subject_formats import registered_as
+from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
+from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangelandError
 from rangeland.job import Job

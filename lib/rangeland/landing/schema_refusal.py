@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from rangeland.decode.payload.avro_format import AvroFormat
-from rangeland.decode.payload.avro_resolution import Mismatch
+from rangeland.decode.payload.avro.avro_format import AvroFormat
+from rangeland.decode.payload.avro.avro_resolution import Mismatch
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import RecordField, TopicField
-from rangeland.decode.payload.subject_formats import SubjectFormats
+from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField, TopicField
+from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Slice

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import WrittenBefore
+from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import missing_files

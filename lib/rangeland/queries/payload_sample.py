@@ -14,12 +14,12 @@ import pyarrow as pa
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import TOPIC, VALUE
-from rangeland.decode.payload.confluent_framing import count_schema_ids
-from rangeland.decode.payload.json_inference import InferredField, infer_json_schema
+from rangeland.decode.payload.json.json_inference import InferredField, infer_json_schema
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_catalogue import LONG_AGO, TopicField
 from rangeland.decode.payload.schema_ddl import print_ddl
-from rangeland.decode.payload.subject_formats import registered_as
+from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
+from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, TopicField
+from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings, wanted_of

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     LatestSchema,
     RecordField,
     RegisteredSchema,

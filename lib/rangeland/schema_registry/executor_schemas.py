@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaCatalogue,
     SubjectVersion,

@@ -20,7 +20,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.http_client import HttpFailed, HttpLimits, HttpResponse, http_get
 from rangeland.connection.tls import tls_context
-from rangeland.decode.payload.schema_catalogue import SubjectVersion
+from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.schema_registry.registry_responses import (
     MAX_RESPONSE_BYTES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rangeland.decode.payload.schema_catalogue import SchemaFormat, SubjectVersion
+from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, parse_json, typed
 
 MAX_RESPONSE_BYTES = 16 << 20

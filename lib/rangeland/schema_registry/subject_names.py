@@ -6,7 +6,11 @@ import re
 from enum import StrEnum
 from typing import Any, Final
 
-from rangeland.decode.payload.schema_catalogue import RegisteredSchema, SchemaFormat, TopicField
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    RegisteredSchema,
+    SchemaFormat,
+    TopicField,
+)
 from rangeland.untrusted import Unreadable, parse_json
 
 _NOT_CODE: Final = re.compile(

@@ -12,25 +12,26 @@ from typing import Final
 
 import pyarrow as pa
 
-from rangeland.decode.payload.avro_format import AvroFormat, WriterSchemas
-from rangeland.decode.payload.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json_format import JsonFormat
-from rangeland.decode.payload.json_schema import parse_json_schema
+from rangeland.decode.payload.avro.avro_format import AvroFormat
+from rangeland.decode.payload.json.framed_json import FramedJsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
     PayloadSchemaError,
     UnknownFields,
 )
-from rangeland.decode.payload.protobuf_format import ProtobufFormat
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
+from rangeland.decode.payload.schema_ddl import print_type
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     LatestSchema,
     RecordField,
     RegisteredSchema,
     SchemaFormat,
     TopicField,
+    WriterSchemas,
 )
-from rangeland.decode.payload.schema_ddl import print_type
-from rangeland.decode.payload.subject_formats import SubjectFormats, TypeConflict, merged
+from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats, TypeConflict, merged
 from rangeland.errors import JobFileError, TableRefused
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
 from rangeland.schema_registry.proto_compiler import compile_proto

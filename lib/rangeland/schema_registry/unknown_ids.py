@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from rangeland.decode.payload.schema_catalogue import UnusableSchema, WrittenBefore
+from rangeland.decode.payload.schema_ids.schema_catalogue import UnusableSchema, WrittenBefore
 from rangeland.errors import Unreachable
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse

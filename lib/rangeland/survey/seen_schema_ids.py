@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import pyarrow as pa
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.decode.payload.confluent_framing import count_schema_ids
-from rangeland.decode.payload.schema_catalogue import RecordField, TopicField
+from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
+from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField, TopicField
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, Gap, PartitionFetch
 from rangeland.errors import RangelandError

@@ -3,7 +3,7 @@
  * Part of kernel.c, whose rules apply here too; test_avro_decoder.py holds it to fastavro. A
  * node says how to read a value of the writer's schema and which column takes it; a column of -1
  * takes nothing, so the same walk skips fields that the reader does not have. The nodes come from
- * decode/payload/avro_resolution.py, which refuses recursive schemas: the walk is as deep as they are. */
+ * decode/payload/avro/avro_resolution.py, which refuses recursive schemas: the walk is as deep as they are. */
 
 enum avro_operation {
     AVRO_NULL = 1,

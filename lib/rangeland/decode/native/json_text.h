@@ -1,7 +1,7 @@
 /* JSON as text: white space, strings, numbers, and values to skip.
  *
- * Part of kernel.c, whose rules apply here too. decode/payload/json_rules.py says what JSON payloads
- * may hold. The fault numbers are mirrored in decode/payload/json_kernel.py. */
+ * Part of kernel.c, whose rules apply here too. decode/payload/json/json_rules.py says what JSON payloads
+ * may hold. The fault numbers are mirrored in decode/payload/json/json_kernel.py. */
 
 enum json_fault {
     JSON_SYNTAX = 1,
@@ -29,7 +29,7 @@ enum json_fault {
     JSON_GROW = 99, /* a column is full: the caller makes room and calls again */
 };
 
-/* As in decode/payload/json_rules.py. */
+/* As in decode/payload/json/json_rules.py. */
 enum { JSON_MAX_DEPTH = 64, JSON_CELLS_PER_BYTE = 8, JSON_FREE_CELLS = 20000,
        JSON_MOST_CELLS = 1 << 24 };
 

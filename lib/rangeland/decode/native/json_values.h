@@ -2,7 +2,7 @@
  *
  * Part of kernel.c, whose rules apply here too. A node is a field of the schema, or an element of an
  * array, or a key or value of a map, with its columns. The caller makes the table of nodes (its layout
- * is mirrored in decode/payload/json_kernel.py) and lets the columns grow: a function that finds one
+ * is mirrored in decode/payload/json/json_kernel.py) and lets the columns grow: a function that finds one
  * full returns JSON_GROW, the record is taken back, and the call is repeated with more room. */
 
 enum json_kind {

@@ -1,7 +1,7 @@
 /* Protobuf's wire format, by message types that were compiled to tables of fields.
  *
  * Part of kernel.c, whose rules apply here too; test_protobuf_payloads.py holds it to Google's
- * decoder. The tables come from decode/payload/protobuf_columns.py. A message type has its own rows for
+ * decoder. The tables come from decode/payload/protobuf/protobuf_columns.py. A message type has its own rows for
  * every place where it is used, and recursive ones are refused: so each field has one slot for what
  * has been seen of it in the message that is being read. Singular fields are put into their columns when
  * their message has ended, because the last occurrence counts; items of repeated ones at once.

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from rangeland.decode.payload.schema_catalogue import WrittenBefore
+from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 
 MAX_REASON: Final = 200
 """How many characters a reason has at most."""

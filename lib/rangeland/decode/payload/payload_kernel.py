@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +15,12 @@ from rangeland.decode.native.kernel_arrays import POINTER, KernelFunction, struc
 from rangeland.decode.payload.column_buffers import ColumnTable
 from rangeland.decode.payload.payload_bytes import PayloadBytes
 from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES
-from rangeland.decode.payload.protobuf_columns import ProtobufProgram
+
+if TYPE_CHECKING:
+    from rangeland.decode.payload.protobuf.protobuf_columns import ProtobufProgram
 
 _SPARE_PER_BYTE = 4  # as in protobuf.h
 """The memory in which messages that come in parts are joined, in lengths of the longest payload."""
-
 
 _COLUMN_FULL = 99  # as in payload_columns.h
 _FREE_BYTES = 16 << 10

@@ -21,7 +21,7 @@ from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
     PayloadSchemaError,
 )
-from rangeland.decode.payload.schema_catalogue import WrittenBefore
+from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 
 FLAT_COLUMNS = LogColumns("_")
 RESCUED = pa.field("_rescued_data", pa.string())

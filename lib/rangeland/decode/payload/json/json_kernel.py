@@ -25,8 +25,13 @@ from rangeland.decode.native.kernel_arrays import (
     KernelFunction,
     check_size,
 )
-from rangeland.decode.payload.json_columns import JsonColumns, JsonKind, NodeTable, schema_nodes
-from rangeland.decode.payload.json_rules import most_cells
+from rangeland.decode.payload.json.json_columns import (
+    JsonColumns,
+    JsonKind,
+    NodeTable,
+    schema_nodes,
+)
+from rangeland.decode.payload.json.json_rules import most_cells
 from rangeland.decode.payload.payload_decoder import (
     MAX_DECODED_BYTES,
     DecodedPayloads,

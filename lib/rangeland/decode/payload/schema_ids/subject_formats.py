@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from rangeland.decode.payload.confluent_framing import count_ids, read_schema_ids
 from rangeland.decode.payload.payload_bytes import payload_bytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
@@ -24,7 +23,8 @@ from rangeland.decode.payload.payload_decoder import (
     Undecodable,
 )
 from rangeland.decode.payload.row_format import relaxed
-from rangeland.decode.payload.schema_catalogue import SubjectVersion, WrittenBefore
+from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
+from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion, WrittenBefore
 
 
 class SubjectLookup(Protocol):

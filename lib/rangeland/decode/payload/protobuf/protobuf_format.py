@@ -12,12 +12,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode.payload.avro_format import WriterSchemas
-from rangeland.decode.payload.confluent_framing import (
-    count_ids,
-    read_schema_ids,
-    skip_message_indexes,
-)
 from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
@@ -29,9 +23,22 @@ from rangeland.decode.payload.payload_decoder import (
 )
 from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import PayloadKernel
-from rangeland.decode.payload.protobuf_columns import ProtobufCompiler
-from rangeland.decode.payload.protobuf_descriptors import message_indexes, parse_descriptor_set
-from rangeland.decode.payload.schema_catalogue import SchemaFormat, UnusableSchema, WrittenBefore
+from rangeland.decode.payload.protobuf.protobuf_columns import ProtobufCompiler
+from rangeland.decode.payload.protobuf.protobuf_descriptors import (
+    message_indexes,
+    parse_descriptor_set,
+)
+from rangeland.decode.payload.schema_ids.confluent_framing import (
+    count_ids,
+    read_schema_ids,
+    skip_message_indexes,
+)
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    SchemaFormat,
+    UnusableSchema,
+    WriterSchemas,
+    WrittenBefore,
+)
 
 CHOOSE: Final = "name one of them as message in the job file, beside format"
 

@@ -23,8 +23,8 @@ from rangeland.decode.payload.column_buffers import (
     struct_type,
 )
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
-from rangeland.decode.payload.protobuf_descriptors import ProtoField, ProtoType, ProtoTypes
-from rangeland.decode.payload.protobuf_json import list_text, struct_text, value_text
+from rangeland.decode.payload.protobuf.protobuf_descriptors import ProtoField, ProtoType, ProtoTypes
+from rangeland.decode.payload.protobuf.protobuf_json import list_text, struct_text, value_text
 
 _REQUIRED_LABEL, _REPEATED_LABEL = 2, 3  # of FieldDescriptorProto
 

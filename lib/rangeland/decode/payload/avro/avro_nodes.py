@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from rangeland.decode.payload.avro_schema import (
+from rangeland.decode.payload.avro.avro_schema import (
     MAX_TYPES,
     AvroArray,
     AvroEnum,

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rangeland.decode.payload.avro_default import encode_default
-from rangeland.decode.payload.avro_nodes import (
+from rangeland.decode.payload.avro.avro_default import encode_default
+from rangeland.decode.payload.avro.avro_nodes import (
     NO_COLUMN,
     OF_PRIMITIVE,
     AvroNodes,
     Operation,
     inside,
 )
-from rangeland.decode.payload.avro_schema import (
+from rangeland.decode.payload.avro.avro_schema import (
     NO_DEFAULT,
     AvroArray,
     AvroEnum,

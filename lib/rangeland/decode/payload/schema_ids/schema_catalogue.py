@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
 RecordField = Literal["key", "value"]
 
@@ -106,3 +106,13 @@ class SchemaCatalogue:
         """Ids that the registry has."""
         unusable = {one for one, it in self.schemas.items() if isinstance(it, UnusableSchema)}
         return {*self.schemas, *(one.id for one in self.latest.values())} - unusable
+
+
+class WriterSchemas(Protocol):
+    """Where schema ids are looked up. What it raises ends the decoding."""
+
+    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema: ...
+
+    def of_records(self, written: WrittenBefore) -> WriterSchemas:
+        """The same for records that were written before then; an id that is unknown may be late."""
+        return self

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode.payload.avro_format import WriterSchemas
-from rangeland.decode.payload.confluent_framing import FRAME_BYTES, count_ids, read_schema_ids
-from rangeland.decode.payload.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
@@ -23,7 +21,17 @@ from rangeland.decode.payload.payload_decoder import (
     Undecodable,
 )
 from rangeland.decode.payload.payload_faults import PayloadFault
-from rangeland.decode.payload.schema_catalogue import SchemaFormat, UnusableSchema, WrittenBefore
+from rangeland.decode.payload.schema_ids.confluent_framing import (
+    FRAME_BYTES,
+    count_ids,
+    read_schema_ids,
+)
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    SchemaFormat,
+    UnusableSchema,
+    WriterSchemas,
+    WrittenBefore,
+)
 
 BLANK = ord(" ")
 

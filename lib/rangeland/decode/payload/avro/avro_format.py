@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode.payload.avro_resolution import AvroCompiler, Mismatch
-from rangeland.decode.payload.avro_schema import AvroType, arrow_type_of, parse_avro_schema
-from rangeland.decode.payload.confluent_framing import count_ids, read_schema_ids
+from rangeland.decode.payload.avro.avro_resolution import AvroCompiler, Mismatch
+from rangeland.decode.payload.avro.avro_schema import AvroType, arrow_type_of, parse_avro_schema
 from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
@@ -27,22 +25,14 @@ from rangeland.decode.payload.payload_decoder import (
 )
 from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import PayloadKernel
-from rangeland.decode.payload.schema_catalogue import (
+from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
     UnusableSchema,
+    WriterSchemas,
     WrittenBefore,
 )
-
-
-class WriterSchemas(Protocol):
-    """Where schema ids are looked up. What it raises ends the decoding."""
-
-    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema: ...
-
-    def of_records(self, written: WrittenBefore) -> WriterSchemas:
-        """The same for records that were written before then; an id that is unknown may be late."""
-        return self
 
 
 @dataclass(frozen=True)

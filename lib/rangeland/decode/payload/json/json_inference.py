@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rangeland.decode.payload.json_parser import (
+from rangeland.decode.payload.json.json_parser import (
     JsonMismatch,
     JsonNumber,
     JsonObject,
     parse_payload,
 )
-from rangeland.decode.payload.json_scalars import read_scalar
+from rangeland.decode.payload.json.json_scalars import read_scalar
 from rangeland.decode.payload.schema_ddl import (
     INSTANT,
     LOCAL_TIME,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rangeland.decode.native.native_library import load_library
-from rangeland.decode.payload.json_kernel import JsonKernel
-from rangeland.decode.payload.json_rules import check_schema
+from rangeland.decode.payload.json.json_kernel import JsonKernel
+from rangeland.decode.payload.json.json_rules import check_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadDecoder,
     PayloadFormat,

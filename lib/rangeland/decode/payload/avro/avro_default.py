@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from rangeland.decode.payload.avro_schema import (
+from rangeland.decode.payload.avro.avro_schema import (
     NO_DEFAULT,
     AvroArray,
     AvroEnum,

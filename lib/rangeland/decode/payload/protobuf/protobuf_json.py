@@ -11,7 +11,7 @@ import math
 import struct
 from typing import Any
 
-from rangeland.decode.payload.protobuf_descriptors import as_bytes, wire_values
+from rangeland.decode.payload.protobuf.protobuf_descriptors import as_bytes, wire_values
 
 _STRUCT, _LIST = 5, 6
 _WIRES = {1: 0, 2: 1, 3: 2, 4: 0, _STRUCT: 2, _LIST: 2}

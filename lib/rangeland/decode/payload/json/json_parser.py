@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from rangeland.decode.payload.json_rules import MAX_DEPTH
+from rangeland.decode.payload.json.json_rules import MAX_DEPTH
 
 
 @dataclass(frozen=True)
