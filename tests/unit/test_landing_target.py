@@ -12,7 +12,12 @@ import pytest
 from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
 from rangeland.delta.ledger.events import FileEntry
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
-from rangeland.delta.transaction_log.table_snapshot import AlreadyCommitted, Committed, NotReady
+from rangeland.delta.transaction_log.table_snapshot import (
+    AlreadyCommitted,
+    CommitRequest,
+    Committed,
+    NotReady,
+)
 from rangeland.errors import BadRecord, Conflict, RangeLost, TableRefused
 from rangeland.job import Job
 from rangeland.landing import constraint_check
@@ -63,21 +68,15 @@ class LakeInMemory:
         table = self.tables.setdefault(path, TableInMemory())
         return table.load(path) or table.create(path)
 
-    def append(
+    def commit(
         self,
         snapshot: Version,
-        files: Sequence[DataFile],
-        transaction: tuple[str, int],
-        expected: int | None = None,
-        removed: Sequence[Any] = (),
-        properties: object = None,
+        request: CommitRequest,
         is_ready: Callable[[], bool] = lambda: True,
-        schema: str = "",
-        checked: Sequence[Any] = (),
     ) -> Committed | AlreadyCommitted | NotReady:
         if not is_ready():
             return NotReady()
-        return self.tables[snapshot.path].append(snapshot, files, transaction)
+        return self.tables[snapshot.path].commit(snapshot, request)
 
     def commits(self, path: str, since: int) -> list[Any]:
         return []
@@ -162,7 +161,7 @@ def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
     target = drivers.another()
     assert target.enter(plan(), [])
     table = lake.tables[drivers.path]
-    table.append(table.versions[-1], (), (APP, 1))
+    table.commit(table.versions[-1], CommitRequest(APP, 1))
     target.refresh()
     assert target.history.standing(APP).sequence == 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -15,8 +15,12 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.delta.transaction_log.table_snapshot import AlreadyCommitted, Committed
-from rangeland.model import DataFile, Partition, Range
+from rangeland.delta.transaction_log.table_snapshot import (
+    AlreadyCommitted,
+    CommitRequest,
+    Committed,
+)
+from rangeland.model import Partition, Range
 
 P0 = Partition("orders", 0)
 
@@ -74,15 +78,13 @@ class TableInMemory:
         self.versions.append(Version(path, 0))
         return self.versions[-1]
 
-    def append(
-        self, snapshot: Version, files: Sequence[DataFile], transaction: tuple[str, int]
-    ) -> Committed | AlreadyCommitted:
+    def commit(self, snapshot: Version, request: CommitRequest) -> Committed | AlreadyCommitted:
         newest = self.versions[-1]
-        application, number = transaction
+        application, number = request.application, request.sequence
         found = newest.transactions.get(application)
         if found is not None and found >= number:
             return AlreadyCommitted(newest.version, found)
-        added = tuple(AddedFile(f.path, f.size_bytes, 0, f.stats, {}) for f in files)
+        added = tuple(AddedFile(f.path, f.size_bytes, 0, f.stats, {}) for f in request.files)
         after = {**newest.transactions, application: number}
         made = Version(newest.path, newest.version + 1, (*newest.added, *added), after)
         self.versions.append(made)

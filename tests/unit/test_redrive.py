@@ -256,11 +256,6 @@ class KeepingInMemory(TableInMemory):
         self.versions.append(Version(path, 0))  # tasks have made the folder
         return self.versions[-1]
 
-    def append(
-        self, snapshot: Any, files: Any, transaction: Any, removed: Any = (), schema: str = ""
-    ) -> Any:
-        return super().append(snapshot, files, transaction)
-
 
 def fill(quarantine: Quarantine, sequence: int, *ranges: Range) -> None:
     """One plan's outcome with a file of what it has kept."""
