@@ -67,7 +67,7 @@ def _compiled(gateway: Any, jars: Sequence[Path]) -> Any:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setTargetVersion(8)  # of class files: the first with static methods of interfaces
         compiler.setParentClassLoader(loader)
-        compiler.cook(files(__package__).joinpath(f"{name}.java").read_text())
+        compiler.cook(files("rangeland.delta.java_bridge").joinpath(f"{name}.java").read_text())
         loader = compiler.getClassLoader()
     java_class = loader.loadClass(f"rangeland.{SOURCES[-1]}")
     return java_class.getConstructors()[0].newInstance(gateway.new_array(jvm.java.lang.Object, 0))
