@@ -153,12 +153,7 @@ class Runner:
         self.started = time.monotonic()
         self.warnings: list[str] = []
         context = LandingContext(
-            spark=spark,
-            job=job,
-            target=self.target,
-            progress=progress,
-            warn=self._warn,
-            row_format=self.row_format,
+            spark, job, self.target, progress, warn=self._warn, row_format=self.row_format
         )
         self.reading = SliceReader(context, self.rows, transform)
         self.committer = PlanCommitter(context, self.reading)
@@ -221,9 +216,8 @@ class Runner:
 
         def checkpoint_now() -> dict[Partition, int]:
             self.target.refresh()
-            return positions(
-                self.target.history.standing(application).checkpoint, self.planner.logs
-            )
+            standing = self.target.history.standing(application)
+            return positions(standing.checkpoint, self.planner.logs)
 
         try:
             earlier = partial(self.target.history.checkpoints, application, EARLIER)
@@ -296,7 +290,7 @@ class Runner:
             plan = self._enter(found.plan, unfinished, seen)
             if plan is not None:
                 finished.append(self.committer.finish(plan, None, recovered=False))
-                if self._leaves_more():
+                if found.leaves_more:
                     lost_races = 0
                     continue
                 return finished, found
@@ -306,12 +300,6 @@ class Runner:
             f"the job {self.job.job} could not enter a plan in {MAX_ROUNDS} tries",
             why="other drivers keep entering plans for the same table",
             do="run it again when they are done",
-        )
-
-    def _leaves_more(self) -> bool:
-        """True if the last plan took only a part of the quarantine, or of what is missing."""
-        return self.kind is PlanKind.REDRIVE or (
-            self.kind in (PlanKind.REREAD, PlanKind.MISSING) and self.planner.leaves_more
         )
 
     def apply(self, plan: Plan, seen: Sequence[Loss]) -> RunResult:
@@ -353,9 +341,8 @@ class Runner:
 
     def _finish_prepared(self, finished: list[CommittedPlan]) -> None:
         """Commits what is prepared: a plan that was made since counts it as landed."""
-        while unfinished := [u for u in self.target.history.unfinished() if u.outcome is not None]:
-            first = unfinished[0]
-            finished.append(self.committer.finish(first.plan, first, recovered=True))
+        while left := [u for u in self.target.history.unfinished() if u.outcome is not None]:
+            finished.append(self.committer.finish(left[0].plan, left[0], recovered=True))
             self.target.refresh()
             self.refuse_disagreement()
 

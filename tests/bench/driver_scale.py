@@ -41,7 +41,7 @@ from rangeland.planning.bound_resolution import Bounds, RangeRequest
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.limits import Limits
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
+from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
 from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt, TaskResult
@@ -98,7 +98,7 @@ class Steps:
 
 def go_through(partitions: int, slices: int, steps: Steps) -> None:
     seen, begin = survey(partitions, slices), JobPosition({}, Coverage(), 1)
-    found = steps.measure("draft", lambda: draft(terms(), seen, begin))
+    found = steps.measure("draft", lambda: draft_new(terms(), seen, begin))
     plan: Plan = found.plan
     document = steps.measure("plan as JSON", lambda: json.dumps(plan.to_json()))
     ranges = tuple(RangeEntry(r) for r in plan.ranges)
@@ -120,7 +120,7 @@ def go_through(partitions: int, slices: int, steps: Steps) -> None:
     position = JobPosition(
         plan.checkpoint, Coverage({(p, TOPIC_ID): v for p, v in marks.items()}), 2
     )
-    steps.measure("draft of nothing", lambda: draft(terms(), seen, position))
+    steps.measure("draft of nothing", lambda: draft_new(terms(), seen, position))
 
 
 def _row(entry: PlanEvent | OutcomeEvent) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.limits import Limits
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import JobPosition, PlanDraft, PlanTerms, draft
+from rangeland.planning.plan_builder import JobPosition, PlanDraft, PlanTerms, draft_new
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing
@@ -75,7 +75,7 @@ def planned(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(**skips), topics=(TOPIC,)
     )
     terms = PlanTerms("j", "j", "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing())
-    return draft(terms, survey, JobPosition(checkpoint, Coverage(), 1))
+    return draft_new(terms, survey, JobPosition(checkpoint, Coverage(), 1))
 
 
 def lost(

@@ -27,7 +27,7 @@ from rangeland.planning.coverage_rule import coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 from rangeland.planning.limits import Limits, share_out
-from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
+from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
 from rangeland.planning.policy import Policy
 from rangeland.planning.slices import Slicing, cut
 from rangeland.planning.task_packing import pack
@@ -194,7 +194,7 @@ def test_drafts_until_nothing_is_left_land_every_offset_exactly_once(
     done, checkpoint = list(before), dict[Partition, LogMark]()
     there = {(r.partition, o) for r in before for o in range(r.from_offset, r.until_offset)}
     for sequence in range(1, 400):
-        drafted = draft(
+        drafted = draft_new(
             terms, Survey(0, states), JobPosition(checkpoint, coverage_of(done), sequence)
         )
         if drafted.is_empty:

@@ -37,7 +37,7 @@ from rangeland.planning.incarnation import (
 from rangeland.planning.limits import Limits
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
+from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.slices import Slicing
 
@@ -197,7 +197,7 @@ def test_a_mark_knows_whether_its_epoch_is_of_a_later_record(
     )
     for is_read in (True, False):
         seen = Survey(0, {P: replace(log(0, 1000, 6), epoch_is_read=is_read)})
-        plan = draft(terms, seen, JobPosition({}, coverage_of([]), 1)).plan
+        plan = draft_new(terms, seen, JobPosition({}, coverage_of([]), 1)).plan
         mark = LogMark(limit or 1000, None, 6, is_later and is_read)
         assert plan.checkpoint == {P: mark}
         assert Plan.from_json(plan.to_json()).checkpoint == {P: mark}

@@ -109,7 +109,7 @@ JOB = SimpleNamespace(
 @pytest.mark.usefixtures("all_decodes")
 def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
     target = Keeping(*(kept(ten(first), 30 * MIB) for first in (40, 30, 20, 10, 0)))
-    found = redrive.draft_of_kept(
+    found = redrive.draft_from_quarantine(
         cast(Job, JOB), cast(LandingTarget, target), None, JobPosition({}, Coverage(), 2), 5
     )
     assert found.plan.ranges == tuple(
@@ -123,7 +123,9 @@ def test_what_is_in_quarantine_is_landed_by_the_tags_that_it_was_read_by() -> No
     target = Keeping(kept(ten(0), 1))
     target.tags = ("A",)
     about = cast(Job, JOB), cast(LandingTarget, target), None
-    assert redrive.draft_of_kept(*about, JobPosition({}, Coverage(), 2), 5).plan.tags == ("A",)
+    assert redrive.draft_from_quarantine(*about, JobPosition({}, Coverage(), 2), 5).plan.tags == (
+        "A",
+    )
     (found,) = redrive.in_quarantine(*about)
     assert found.read_filter == (Isolation.READ_COMMITTED, ("A",))
 
@@ -136,7 +138,9 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
     ]
     monkeypatch.setattr(redrive, "_tried", lambda *about: iter(found))
     standing = JobPosition({}, Coverage(), 2)
-    made = redrive.draft_of_kept(cast(Job, JOB), cast(LandingTarget, None), None, standing, 5).plan
+    made = redrive.draft_from_quarantine(
+        cast(Job, JOB), cast(LandingTarget, None), None, standing, 5
+    ).plan
     assert ([r.from_offset for r in made.ranges], made.tags) == ([0, 20], ("A",))
 
 
@@ -205,16 +209,16 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
 
     monkeypatch.setattr(redrive, "read_slices", read)
     today = replace(LOG, tags=("B",))
-    found, leaves_more = redrive.draft_of_log(left, today, whole)
-    assert leaves_more
+    found = redrive.draft_from_log(left, today, whole)
+    assert found.leaves_more
     # What is still damaged keeps no other kind from being landed.
     assert (found.plan.ranges, found.plan.tags) == ((ten(10), ten(30)), ("A",))
     assert asked == [
         (one.batch.range.from_offset, one.read_filter) for one in (of_all, left[1], left[3])
     ]
     assert found.notes == ("orders/0 [0, 10) is corrupt: bad; it stays in quarantine",)
-    found, leaves_more = redrive.draft_of_log([of_all, third], today, whole)
-    assert (found.plan.ranges, found.plan.tags, leaves_more) == ((ten(20),), (), False)
+    found = redrive.draft_from_log([of_all, third], today, whole)
+    assert (found.plan.ranges, found.plan.tags, found.leaves_more) == ((ten(20),), (), False)
     assert found.notes == ("orders/0 [0, 10) is corrupt: bad; it stays in quarantine",)
 
 
@@ -230,8 +234,8 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
             yield SimpleNamespace(loss=bad if s.from_offset == 10 else None)
 
     monkeypatch.setattr(redrive, "read_slices", read)
-    found, leaves_more = redrive.draft_of_log(in_quarantine(0, 10, 20), LOG, whole)
-    assert not leaves_more
+    found = redrive.draft_from_log(in_quarantine(0, 10, 20), LOG, whole)
+    assert not found.leaves_more
     assert found.plan.ranges == (ten(0), ten(20))
     assert asked == [(first, redrive.HOLD_ALL) for first in (0, 10, 20)]
     # Nothing is held: a row of the ledger would say so each time.
@@ -242,7 +246,7 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
 def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:
     gone = Loss(P0, 0, 10, LossKind.EXPIRED, "the log begins at 10")
     nothing = PlanDraft(plan(), (), (), (gone,))
-    found, _ = redrive.draft_of_log(in_quarantine(0), LOG, lambda *about: nothing)
+    found = redrive.draft_from_log(in_quarantine(0), LOG, lambda *about: nothing)
     assert (found.plan.ranges, found.held) == ((), ())
     (said,) = found.notes
     assert said == "orders/0 [0, 10) is expired: the log begins at 10; it stays in quarantine"
@@ -313,7 +317,7 @@ class Turning(run.Runner):
 
     def draft(self) -> Any:
         found = plan(ten(self.left * 10)) if self.left else plan()
-        return PlanDraft(found, (), (), ()), None
+        return PlanDraft(found, (), (), (), leaves_more=True), None
 
     def _enter(self, plan: Plan, *about: object) -> Plan | None:
         self.outrun -= 1
@@ -349,8 +353,8 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
     make = driver.draft
 
     def draft() -> Any:
-        driver.planner.leaves_more = next(drafts)
-        return make()
+        found, survey = make()
+        return replace(found, leaves_more=next(drafts)), survey
 
     driver.draft = draft  # type: ignore[method-assign]
     assert len(driver._land([])[0]) == 3

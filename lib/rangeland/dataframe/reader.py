@@ -21,7 +21,7 @@ from rangeland.job.payload_formats import row_format_of
 from rangeland.model import Survey
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
+from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
 from rangeland.untrusted import Unreadable, parse_json
 
 _OF_A_JOB = {
@@ -130,7 +130,7 @@ def freeze(
         limits=job.run_limits,
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
     )
-    found = draft(terms, survey, JobPosition({}, Coverage(), 1))
+    found = draft_new(terms, survey, JobPosition({}, Coverage(), 1))
     settings = with_cleanup(job, settings.knowing(survey), {p.topic for p in survey.logs})
     return found.plan, _with_rates(job, settings, found.plan, min_slices), min_slices
 

@@ -29,8 +29,8 @@ from rangeland.landing.plan_survey import PlanSurvey, survey_request
 from rangeland.landing.redrive import (
     HOLD_ALL,
     ReadFilter,
-    draft_of_kept,
-    draft_of_log,
+    draft_from_log,
+    draft_from_quarantine,
     in_quarantine,
 )
 from rangeland.landing.replacement import Replacement
@@ -46,8 +46,8 @@ from rangeland.planning.plan_builder import (
     JobPosition,
     PlanDraft,
     PlanTerms,
-    draft,
-    draft_of,
+    draft_exact_ranges,
+    draft_new,
     refuse_gone,
 )
 from rangeland.planning.policy import Loss, LossKind
@@ -88,9 +88,6 @@ class Planner:
         self.logs: dict[Partition, LogState] = {}
         self.speed = speed_of(self.target.history.pace(self.job.application))
         """How fast the job is expected to read."""
-        self.leaves_more = False
-        """The last draft leaves work for another plan: quarantined ranges with other isolation or
-        tags, or missing rows of a second incarnation at the same offsets."""
         self._ahead = ahead
         """A survey from before the group was joined, until the target is refreshed."""
 
@@ -142,72 +139,83 @@ class Planner:
     # --- drafts -----------------------------------------------------------------------
 
     def draft(self) -> tuple[PlanDraft, Survey]:
-        """A plan based on what is known now. A log that seems to end below the checkpoint, or an
-        offset that was asked for, is surveyed again for a while: a new leader's high watermark may
-        lag for a moment."""
+        """A plan based on what is known now, and the survey that it was made from."""
         standing = self.target.history.standing(self.job.application)
-        if self.kind is PlanKind.MISSING:
-            survey = self.survey(standing)
-            self.progress.step(f"reading the offsets in {self.job.sink.table}")
-            return self._with_kind(self._missing(survey, standing)), survey
-        if self.kind is PlanKind.REDRIVE:
-            now_ms = time.time_ns() // 1_000_000
-            kept = draft_of_kept(self.job, self.target, self._row_format, standing, now_ms)
-            return self._with_kind(kept), Survey(now_ms, {})
-        if self.kind is PlanKind.REREAD:
-            return self._reread(standing)
-        if self.kind is PlanKind.REPLACE:
-            standing = replace(standing, landed=Coverage())
+        match self.kind:
+            case PlanKind.MISSING:
+                found, survey = self._draft_holes(standing)
+            case PlanKind.REDRIVE:
+                found, survey = self._draft_from_quarantine(standing)
+            case PlanKind.REREAD:
+                found, survey = self._draft_from_log(standing)
+            case PlanKind.REPLACE:
+                found, survey = self._draft_new(replace(standing, landed=Coverage()))
+            case _:
+                found, survey = self._draft_new(standing)
+        return self._with_kind(found), survey
+
+    def _draft_new(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
+        """What the job's range has and the table has not. A log that seems to end below the
+        checkpoint, or an offset that was asked for, is surveyed again for a while: a new leader's
+        high watermark may lag for a moment."""
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
             survey = self._surveyed(standing)
             self._refuse_other_cluster(standing, survey)
             self._refuse_changed_options(standing)
             try:
-                terms, damaged = self._terms(), self._damaged(standing, survey)
-                found = draft(terms, survey, standing, damaged)
-                landed = self._refuse_other_options(found.already, survey.cluster)
-                if losses := self._overwritten(landed, survey, standing):
-                    found = draft(terms, survey, standing, damaged, overwritten=losses)
-                if self.kind is PlanKind.REPLACE:
-                    self._refuse_replace(found.plan)
+                found = self._draft_by(survey, standing)
                 beside = [x for x in (*found.passed, *found.held) if _is_beyond(x, survey)]
                 if not _may_lag(beside, standing, survey) or time.monotonic() > deadline:
-                    return self._with_kind(found), survey
+                    return found, survey
             except RangeLost as error:
                 is_over = time.monotonic() > deadline
                 if is_over or not _may_lag(losses_in(error), standing, survey):
                     raise
             time.sleep(0.5)
 
-    def _missing(self, survey: Survey, standing: JobPosition) -> PlanDraft:
-        """A plan of what the table has lost. Where an election has put other records at offsets of
-        it since, those are landed if a policy goes on without the lost ones."""
-        torn = torn_from(self.spark, self.target, self.job, self.warn)
-        ranges = list(torn.ranges)
-        landed = self._refuse_other_options(ranges, survey.cluster)
-        losses = self._overwritten(landed, survey, standing)
-        found = draft_of(self._terms(), survey, standing, ranges, losses)
-        self.leaves_more = torn.leaves_more
+    def _draft_by(self, survey: Survey, standing: JobPosition) -> PlanDraft:
+        terms, damaged = self._terms(), self._damaged(standing, survey)
+        found = draft_new(terms, survey, standing, damaged)
+        landed = self._refuse_other_options(found.already, survey.cluster)
+        if losses := self._overwritten(landed, survey, standing):
+            found = draft_new(terms, survey, standing, damaged, overwritten=losses)
+        if self.kind is PlanKind.REPLACE:
+            self._refuse_replace(found.plan)
         return found
 
-    def _reread(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
+    def _draft_holes(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
+        """What the table has lost. Where an election has put other records at offsets of it since,
+        those are landed if a policy goes on without the lost ones."""
+        survey = self.survey(standing)
+        self.progress.step(f"reading the offsets in {self.job.sink.table}")
+        torn = torn_from(self.spark, self.target, self.job, self.warn)
+        landed = self._refuse_other_options(torn.ranges, survey.cluster)
+        losses = self._overwritten(landed, survey, standing)
+        found = draft_exact_ranges(self._terms(), survey, standing, list(torn.ranges), losses)
+        return replace(found, leaves_more=torn.leaves_more), survey
+
+    def _draft_from_quarantine(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
+        now_ms = time.time_ns() // 1_000_000
+        found = draft_from_quarantine(self.job, self.target, self._row_format, standing, now_ms)
+        return found, Survey(now_ms, {})
+
+    def _draft_from_log(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
+        """What is in quarantine, read from the log again."""
         wanted = in_quarantine(self.job, self.target, self._row_format)
         now_ms = time.time_ns() // 1_000_000
         survey = self.survey(standing) if wanted else Survey(now_ms, {})
         terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
 
-        def draft_of_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
+        def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
             self._refuse_other_options(ranges, survey.cluster, read_filter)
             of_then = replace(terms, isolation=isolation, tags=tags)
-            return draft_of(of_then, survey, standing, ranges)
+            return draft_exact_ranges(of_then, survey, standing, ranges)
 
         if wanted:
             self.progress.step("reading from the log what is in quarantine")
-        cluster = self._cluster(survey)
-        found, self.leaves_more = draft_of_log(wanted, cluster, draft_of_ranges)
-        return self._with_kind(found), survey
+        return draft_from_log(wanted, self._cluster(survey), draft_ranges), survey
 
     def _damaged(self, standing: JobPosition, survey: Survey) -> list[Loss]:
         if self.kind is not PlanKind.RUN:

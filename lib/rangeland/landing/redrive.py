@@ -174,7 +174,7 @@ def _why_not(
     return ""
 
 
-def draft_of_kept(
+def draft_from_quarantine(
     job: Job,
     target: LandingTarget,
     row_format: RowFormat | None,
@@ -206,7 +206,7 @@ def draft_of_kept(
         checkpoint=standing.checkpoint,
         made_at_ms=now_ms,
     )
-    return PlanDraft(plan, tuple(ranges), (), ())
+    return PlanDraft(plan, tuple(ranges), (), (), leaves_more=True)
 
 
 def _slice(index: int, r: Range) -> Slice:
@@ -214,39 +214,40 @@ def _slice(index: int, r: Range) -> Slice:
     return Slice(index, r.partition, *ends, r.estimated_bytes, r.topic_id)
 
 
-def draft_of_log(
+def draft_from_log(
     quarantined: Sequence[QuarantinedRange],
     settings: ClusterSettings,
-    draft_of: Callable[[list[Range], ReadFilter], PlanDraft],
-) -> tuple[PlanDraft, bool]:
-    """A plan of the quarantined ranges that the log has undamaged now, and whether there are more
-    with another read filter. The log is read once beforehand, so that no plan is entered for what
-    is still damaged; ``draft_of`` makes a plan of ranges. What stays in quarantine is in the notes.
-    Raises Unreachable where the log cannot be read."""
+    draft_ranges: Callable[[list[Range], ReadFilter], PlanDraft],
+) -> PlanDraft:
+    """A plan of the quarantined ranges that the log has undamaged now, of one read filter. The log
+    is read once beforehand, so that no plan is entered for what is still damaged; ``draft_ranges``
+    makes a plan of ranges. What stays in quarantine is in the notes. Raises Unreachable where the
+    log cannot be read."""
     read_filters = list(dict.fromkeys(one.read_filter for one in quarantined))
     notes: list[str] = []
     for read_filter in read_filters:
         ranges = [one.batch.range for one in quarantined if one.read_filter == read_filter]
-        found = _draft_with(ranges, read_filter, settings, draft_of)
+        found = _draft_with(ranges, read_filter, settings, draft_ranges)
         notes += [note for note in found.notes if note not in notes]
         if not found.is_empty or read_filter == read_filters[-1]:
-            return replace(found, notes=tuple(notes)), read_filter != read_filters[-1]
-    return draft_of([], (settings.isolation, settings.tags)), False
+            is_last = read_filter == read_filters[-1]
+            return replace(found, notes=tuple(notes), leaves_more=not is_last)
+    return draft_ranges([], (settings.isolation, settings.tags))
 
 
 def _draft_with(
     ranges: list[Range],
     read_filter: ReadFilter,
     settings: ClusterSettings,
-    draft_of: Callable[[list[Range], ReadFilter], PlanDraft],
+    draft_ranges: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> PlanDraft:
-    found = draft_of(ranges, read_filter)
+    found = draft_ranges(ranges, read_filter)
     settings = replace(settings, isolation=read_filter[0], tags=read_filter[1])
     damaged = _still_damaged(found.plan.slices, settings)
     if damaged:
         at = [(loss.partition, loss.from_offset) for loss in damaged]
         whole = [r for r in ranges if not any(_is_in(r, *where) for where in at)]
-        again = draft_of(whole, read_filter)
+        again = draft_ranges(whole, read_filter)
         found = replace(again, held=(*found.held, *damaged))
     notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in found.held]
     return replace(found, held=(), notes=(*found.notes, *notes))

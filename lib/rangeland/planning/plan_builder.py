@@ -74,6 +74,9 @@ class PlanDraft:
     """The plan sets the first offset of a partition of which it lands nothing."""
     left_behind: tuple[Range, ...] = ()
     """What the checkpoint passes over because the job asks for a later beginning."""
+    leaves_more: bool = False
+    """It leaves work for another plan: quarantined ranges with other isolation or tags, or missing
+    rows of a second incarnation at the same offsets."""
 
     @property
     def is_empty(self) -> bool:
@@ -105,7 +108,7 @@ class PlanTerms:
     """True for runs: their checkpoint moves to where they begin, even without new records."""
 
 
-def draft(
+def draft_new(
     terms: PlanTerms,
     survey: Survey,
     standing: JobPosition,
@@ -185,7 +188,7 @@ def _later(ranges: Sequence[Range], survey: Survey) -> set[Partition]:
 _FOR_GOOD = (LossKind.EXPIRED, LossKind.RECREATED)
 
 
-def draft_of(
+def draft_exact_ranges(
     terms: PlanTerms,
     survey: Survey,
     standing: JobPosition,
