@@ -20,8 +20,7 @@ from rangeland.fetch.fetch_steps import (
     SendLogRange,
     WaitUntil,
 )
-from rangeland.fetch.slice_state import RESPONSES_TO_GROW, Phase
-from rangeland.fetch.slice_transitions import SliceEvent, move_on
+from rangeland.fetch.slice_state import RESPONSES_TO_GROW, Phase, SliceEvent, move_on
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, LossKind, Policy
 

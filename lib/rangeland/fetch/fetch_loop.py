@@ -2,11 +2,10 @@
 
 The caller asks ``next(now_ms)`` for the next step, carries it out, and reports the outcome with
 one of the ``on_...`` methods. Each outcome becomes an event of the table in
-``slice_transitions``. Like SimpleConsumer, only delivered data advances a position, and no error
+``slice_state``. Like SimpleConsumer, only delivered data advances a position, and no error
 does. Like Kafka's fetcher threads, one request asks a leader for all of its ready slices, an
 error of one partition delays only that one, and data counts only if it was requested at the
-present position. A slice ends when its position reaches its ``until_offset``, never before. What
-cannot be read ends in an error of ``errors``.
+present position. A slice ends when its position reaches its ``until_offset``, never before.
 
 Failover: after a lost connection or an error that means stale metadata, a slice looks for its
 leader again. The same leader first gets a moment to recover. A new leader's high watermark may
@@ -36,8 +35,7 @@ from rangeland.fetch.fetch_steps import (
 )
 from rangeland.fetch.replica_choice import ReplicaMove, serving
 from rangeland.fetch.request_choice import fetch_request, leader_request
-from rangeland.fetch.slice_state import Phase, SliceState, new_state
-from rangeland.fetch.slice_transitions import SliceEvent, move_on
+from rangeland.fetch.slice_state import Phase, SliceEvent, SliceState, move_on, new_state
 from rangeland.fetch.throttle import Throttle
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
