@@ -54,7 +54,8 @@ def test_files_that_vanish_while_a_landing_waits_for_the_lock_are_missed(
     assert before is not None
     with ThreadPoolExecutor(1) as pool:
         with locked(before.path):
-            landing = pool.submit(land, kernel, days, APPLICATION, 1, [file])
+            request = CommitRequest(APPLICATION, 1, [file])
+            landing = pool.submit(land, kernel, days, request)
             time.sleep(2)  # it has seen the file, if it looks before it waits
             (Path(days) / file.path).unlink()
         assert landing.result(60) == FilesMissing((file.path,))
