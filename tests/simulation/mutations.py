@@ -81,7 +81,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "a run does not look at what has landed",
         Change(
-            "planning.plan_builder:draft",
+            "planning.plan_builder:draft_new",
             "leave_out(asked, standing.landed)",
             "asked",
         ),
