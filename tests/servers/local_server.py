@@ -43,7 +43,7 @@ class LocalServer(Startable):
             command = self._command(self.directory)
             log = self.directory / "server.log"
             self._process = Process(self.kind, command, log=log, directory=self.directory)
-            self._process.wait_until(self._responses, "it to answer", self.start_timeout_s)
+            self._process.wait_until(self._answers, "it to answer", self.start_timeout_s)
             if is_first:
                 self._prepare()
         except BaseException:
