@@ -18,6 +18,10 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NO_PRODUCER = -1
 COMMIT, ABORT = 1, 0
 
+LZ4_BLOCK_BYTES = 1 << 16
+LZ4_LINKED, LZ4_INDEPENDENT = bytes.fromhex("5440ae"), bytes.fromhex("7440bd")
+"""Flags, block size, and their checksum."""
+
 Header = tuple[bytes, bytes | None]
 
 
@@ -119,7 +123,15 @@ def compress(codec: str, data: bytes, xerial: bool = False) -> bytes:
         if xerial:
             return _xerial(data)
         return bytes(cramjam.snappy.compress_raw(data))
-    return bytes(getattr(cramjam, codec).compress(data))
+    packed = bytes(getattr(cramjam, codec).compress(data))
+    return _independent(packed) if codec == "lz4" and len(data) <= LZ4_BLOCK_BYTES else packed
+
+
+def _independent(frame: bytes) -> bytes:
+    """A frame of one block that says that its blocks are independent: brokers refuse one that
+    does not, and the library never writes it. The header ends with a byte of its own checksum."""
+    assert frame[4:7] == LZ4_LINKED
+    return frame[:4] + LZ4_INDEPENDENT + frame[7:]
 
 
 def _xerial(data: bytes, block_bytes: int = 32 * 1024) -> bytes:

@@ -44,6 +44,8 @@ class SimulatedCluster:
         self.stale: dict[int, tuple[int, dict[tuple[str, int], tuple[int, int]]]] = {}
         """Servers that still report earlier leaders, and until when."""
         self.incarnations = 0
+        self.shows_aborted = False
+        """Whether the job takes records whatever became of their transactions."""
 
     # --- what happens to it -------------------------------------------------------------
 
@@ -59,7 +61,9 @@ class SimulatedCluster:
         topic = self.topics[name]
         for number in range(len(topic.logs), partitions):
             leader = 1 + (number % BROKERS)
-            topic.logs.append(self.log_type(name, number, topic.incarnation, leader=leader))
+            log = self.log_type(name, number, topic.incarnation, leader=leader)
+            log.shows_aborted = self.shows_aborted
+            topic.logs.append(log)
         self.truth.add(topic)
 
     def recreate(self, name: str) -> Topic:

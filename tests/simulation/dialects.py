@@ -54,6 +54,8 @@ def _source_of(setup: Setup) -> tuple[str, ...]:
     """Lines of the job file."""
     model = MODELS.get(setup.age, Cluster)
     lines = (f"dialect: {model.dialect}", f"servers: [{model.servers}]")
+    if setup.reads_uncommitted:
+        return (*lines, "isolation: read_uncommitted")
     return (*lines, "tags: [a]") if setup.transactions and model is RocketmqCluster else lines
 
 

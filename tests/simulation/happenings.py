@@ -28,6 +28,7 @@ class Setup:
     max_records: int | None
     slice_bytes: int
     has_group: bool = False
+    reads_uncommitted: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from tests.simulation.scenario import POLICIES
 from tests.simulation.spark import SimulatedSpark
 from tests.simulation.table_faults import TABLE_ACTS, TableFaults
 from tests.simulation.tally import Counts
+from tests.simulation.transactions import TRANSACTION_ACTS, change_transactions, end_transactions
 from tests.simulation.world import Crash, Process, Violation, World
 
 MOST_RUNS = 40
@@ -60,6 +61,7 @@ class History:
         self.groups = stage.groups = Groups(self.world)
         self.store = stage.store = MemoryStore(self.world, self.tables.logs)
         self.cluster = stage.cluster = cluster_of(setup, self.world)
+        self.cluster.shows_aborted = setup.reads_uncommitted
         self.world.act = self.act
         self.cluster.create(TOPIC, setup.partitions, compacts=setup.compacts)
         self.operations = Operations()
@@ -94,7 +96,12 @@ class History:
 
     def _act(self, kind: str, arg: int) -> None:
         rng = random.Random(arg)
-        if kind in TABLE_ACTS:
+        logs = self.cluster.topics[TOPIC].logs
+        for log in logs:
+            log.time_out(self.world.now_ms)
+        if kind in TRANSACTION_ACTS:
+            change_transactions(rng.choice(logs), kind, rng, self.world.now_ms)
+        elif kind in TABLE_ACTS:
             if not self.displaced.is_open:  # a table without rows may be landed in without a ledger
                 self.table_faults.act(kind, rng)
         elif kind in DISPLACEMENTS:
@@ -150,7 +157,8 @@ class History:
         """Compaction only works on topics that compact; a segment is lost from others."""
         if (reason == "compacted") != (kind == "compact"):
             return
-        plain = [i for i, e in enumerate(log.entries) if e.producer_id < 0]
+        stable = min((one.first for one in log.opened), default=log.end)
+        plain = [i for i, e in enumerate(log.entries) if e.producer_id < 0 and e.base < stable]
         if plain:
             log.drop(rng.choice(plain), reason)
 
@@ -245,9 +253,13 @@ class History:
         return [self._ended(process, one) for (process, _), one in zip(drivers, found, strict=True)]
 
     def _somewhere(self) -> dict[int, int]:
-        """An offset of each partition."""
-        logs = self.cluster.topics[TOPIC].logs
-        return {log.number: self.world.random.randint(log.start, log.end) for log in logs}
+        """An offset of each partition that its readers have reached."""
+        draw, now_ms, found = self.world.random.randint, self.world.now_ms, {}
+        for log in self.cluster.topics[TOPIC].logs:
+            is_held = log.opened and not log.shows_aborted
+            end = log.last_stable(now_ms) if is_held else log.end
+            found[log.number] = draw(log.start, max(log.start, end))
+        return found
 
     def _ended(self, process: Process, found: Any) -> Any:
         self.counts.runs += 1
@@ -365,6 +377,7 @@ class History:
         for log in self.cluster.topics[TOPIC].logs:
             log.lags, log.is_slow_until_ms = None, 0
             log.mend()
+            end_transactions(log, self.world.now_ms)
             # Kafka before 2.1 does not say that records which were planned no longer exist: a
             # plan is finished once there are others at their offsets.
             is_silent = self.cluster.shows_rewriting and not self.cluster.has_epochs

@@ -145,6 +145,8 @@ class Cluster(SimulatedCluster):
             return NOT_LEADER
         if epoch >= 0 and epoch != log.epoch:
             return FENCED_EPOCH if epoch < log.epoch else UNKNOWN_EPOCH
+        if log.opened:
+            log.time_out(self.world.now_ms)
         return log
 
     def on_offsets(self, node: int, asked: m.ListOffsetsRequest) -> m.ListOffsetsResponse:

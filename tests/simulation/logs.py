@@ -36,9 +36,23 @@ class Entry:
     """Its bytes before one of them was damaged."""
 
 
+@dataclass(frozen=True)
+class Transaction:
+    """One that has not ended in this log. ``until``: after its last record here. ``aborts``: how it
+    will end, if that is known. After ``deadline_ms`` the coordinator aborts it; None: it never
+    does."""
+
+    producer: int
+    first: int
+    until: int
+    deadline_ms: int | None = None
+    aborts: bool | None = None
+
+
 @dataclass
 class Log:
-    """One partition of one incarnation of a topic. ``reasons``: why an offset has no row."""
+    """One partition of one incarnation of a topic. ``reasons``: why an offset has no row.
+    ``shows_aborted``: readers take records whatever became of their transactions."""
 
     topic: str
     number: int
@@ -55,27 +69,34 @@ class Log:
     """The high watermark that a new leader knows, and until when."""
     is_slow_until_ms: int = 0
     was_slow: bool = False
+    shows_aborted: bool = False
     hidden: set[bytes] = field(default_factory=set)
-    """The values of aborted records."""
+    """The values of records that are aborted, or whose transactions have not ended."""
     producers: int = 100
     highest: int = 0
     """Where it has ended at most."""
-    opened: tuple[int, int, int] | None = None
-    """Producer, first offset and count of records of a transaction that has not ended."""
+    opened: list[Transaction] = field(default_factory=list)
+    ended: dict[int, Transaction] = field(default_factory=dict)
+    """By the offset of the marker."""
 
     def last_stable(self, now_ms: int, *, is_old: bool = False) -> int:
-        """Where committed records may be read to. Retention may move the log's start behind the
-        first offset of the open transaction. Old brokers forget a transaction all of whose records
-        are gone. Newer ones do not, and where the log begins inside a batch, they say that
-        committed records end where that batch begins."""
+        """Where committed records may be read to: where the first transaction begins whose end the
+        high watermark has not passed. Retention may move the log's start behind the first offset
+        of an open transaction. Old brokers forget a transaction all of whose records are gone.
+        Newer ones do not, and where the log begins inside a batch, they say that committed records
+        end where that batch begins."""
         end = self.high_watermark(now_ms)
-        if self.opened is None:
-            return end
-        _, first, count = self.opened
+        held = self.opened
+        if end < self.end:
+            held = held + [one for marker, one in self.ended.items() if marker >= end]
         if is_old:
-            return end if self.start >= first + count else min(end, max(first, self.start))
-        at = max(first, self.start)
-        return min(end, next((e.base for e in self.entries if e.base <= at < e.until), at))
+            held = [one for one in held if one.until > self.start]
+        if not held:
+            return end
+        at = max(min(one.first for one in held), self.start)
+        if not is_old:
+            at = next((e.base for e in self.entries if e.base <= at < e.until), at)
+        return min(end, at)
 
     def high_watermark(self, now_ms: int) -> int:
         if self.lags is not None and now_ms < self.lags[1]:
@@ -94,35 +115,57 @@ class Log:
 
     def append_transaction(self, count: int, now_ms: int, *, abort: bool) -> None:
         """A batch of a transaction, and the marker that ends it."""
-        self.begin_transaction(count, now_ms)
-        self.end_transaction(now_ms, abort=abort)
-
-    def begin_transaction(self, count: int, now_ms: int) -> None:
-        """A batch of the only transaction that is open."""
         self.producers += 1
-        self.opened = (self.producers, self.end, count)
-        records = [(self.end + i, self._value(self.end + i)) for i in range(count)]
-        self._add(records, now_ms, "none", self.producers)
+        self.end_transaction(self.begin_transaction(count, now_ms, self.producers), now_ms, abort)
 
-    def end_transaction(self, now_ms: int, *, abort: bool) -> None:
+    def begin_transaction(
+        self, count: int, now_ms: int, producer: int, deadline_ms: int | None = None
+    ) -> Transaction:
+        """A batch of a producer that has no transaction open here."""
+        self._append_transactional(count, now_ms, producer)
+        begun = Transaction(producer, self.end - count, self.end, deadline_ms)
+        self.opened.append(begun)
+        return begun
+
+    def extend_transaction(self, one: Transaction, count: int, now_ms: int) -> None:
+        """Another batch of it."""
+        self._append_transactional(count, now_ms, one.producer)
+        self.opened[self.opened.index(one)] = replace(one, until=self.end)
+
+    def _append_transactional(self, count: int, now_ms: int, producer: int) -> None:
+        records = [(self.end + i, self._value(self.end + i)) for i in range(count)]
+        if not self.shows_aborted:
+            self.hidden.update(value for _, value in records)
+        self._add(records, now_ms, "none", producer)
+
+    def end_transaction(self, one: Transaction, now_ms: int, abort: bool) -> None:
         """Writes the marker."""
-        assert self.opened is not None
-        producer, first, count = self.opened
-        self.opened = None
+        self.opened.remove(one)
+        self.ended[self.end] = replace(one, aborts=abort, deadline_ms=None)
         if abort:
-            self._hide(producer, range(first, first + count))
-        batch = marker(self.end, producer, ABORT if abort else COMMIT)
+            self._abort(one)
+        else:
+            shown = [e for e in self.entries if _is_of(e, one)]
+            self.hidden.difference_update(value for e in shown for _, value in e.records)
+        batch = marker(self.end, one.producer, ABORT if abort else COMMIT)
         self.because([self.end], "control")
         data = self._with_epoch(encode(batch))
-        self._store(Entry(self.end, self.end + 1, data, self.epoch, now_ms, (), producer, True))
+        self._store(Entry(self.end, self.end + 1, data, self.epoch, now_ms, (), one.producer, True))
 
-    def _hide(self, producer: int, offsets: range) -> None:
-        """The records of an aborted transaction."""
-        self.because(offsets, "aborted")
-        self.hidden |= {self.written[offset][-1] for offset in offsets}
+    def _abort(self, one: Transaction) -> None:
         for at, entry in enumerate(self.entries):
-            if entry.producer_id == producer:
-                self.entries[at] = replace(entry, records=(), is_aborted=True)
+            if not _is_of(entry, one):
+                continue
+            shown = entry.records if self.shows_aborted else ()
+            if not self.shows_aborted:
+                self.because(range(entry.base, entry.until), "aborted")
+            self.entries[at] = replace(entry, records=shown, is_aborted=True)
+
+    def time_out(self, now_ms: int) -> None:
+        """The coordinator aborts what is overdue, in order."""
+        late = [one for one in self.opened if (one.deadline_ms or now_ms) < now_ms]
+        for one in sorted(late, key=lambda one: one.deadline_ms or 0):
+            self.end_transaction(one, now_ms, one.aborts is not False)
 
     def _value(self, offset: int) -> bytes:
         number = len(self.written.get(offset, ()))
@@ -177,20 +220,26 @@ class Log:
         self.because(range(self.start, offset), "expired")
         self.start = offset
         self.entries = [entry for entry in self.entries if entry.until > offset]
+        if self.entries and self.entries[0].base < offset:
+            left = tuple(one for one in self.entries[0].records if one[0] >= offset)
+            self.entries[0] = replace(self.entries[0], records=left)
         passed = [epoch for epoch, at in self.epochs if at <= offset]
         if passed:
             later = [(epoch, at) for epoch, at in self.epochs if at > offset]
             self.epochs = [(passed[-1], offset), *later]
 
     def truncate(self, count: int) -> None:
-        """A leader that lacks the last ``count`` entries is elected."""
-        cut = self.entries[: len(self.entries) - count]
-        if cut and cut[-1].producer_id >= 0 and not cut[-1].is_marker:
-            count += 1  # otherwise its transaction would stay open for ever
+        """A leader that lacks the last ``count`` entries is elected. Transactions that ended there
+        are open again: their producers and their coordinator do not know that."""
         self.because(range(self.entries[-count].base, self.end), "truncated")
         self.entries = self.entries[: len(self.entries) - count]
         self.end = self.entries[-1].until if self.entries else self.start
         self.epochs = [(e, at) for e, at in self.epochs if at < self.end] or [self.epochs[0]]
+        lost = [marker for marker in self.ended if marker >= self.end]
+        again = [*self.opened, *(self.ended.pop(marker) for marker in sorted(lost))]
+        self.opened = [
+            replace(one, until=min(one.until, self.end)) for one in again if one.first < self.end
+        ]
 
     def drop(self, index: int, reason: str) -> None:
         """An entry in the middle of the log goes, by compaction or with a lost segment."""
@@ -230,6 +279,11 @@ class Log:
         if not above:
             return -1, -1
         return max((e for e, _ in self.epochs if e <= epoch), default=epoch), min(above)
+
+
+def _is_of(entry: Entry, one: Transaction) -> bool:
+    """Whether its records are of this transaction."""
+    return entry.producer_id == one.producer and not entry.is_marker and entry.base >= one.first
 
 
 @dataclass

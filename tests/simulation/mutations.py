@@ -10,6 +10,7 @@ import sys
 
 from tests.simulation.caught import CAUGHT_AT
 from tests.simulation.mutating import Change, Mutation, caught_at
+from tests.simulation.record_mutations import RECORDS, TRANSACTIONS
 
 PLANS_AND_LEDGER = (
     Mutation(
@@ -221,37 +222,6 @@ LOSSES = (
         ),
     ),
 )
-RECORDS = (
-    Mutation(
-        "aborted records are landed",
-        Change(
-            "dialects.kafka.records:_LogWalk.__init__",
-            "AbortedTransactions(aborted if committed else ())",
-            "AbortedTransactions(())",
-        ),
-    ),
-    Mutation(
-        "a marker is called aborted",
-        Change(
-            "dialects.kafka.records:_LogWalk.take",
-            "self.control += self._count",
-            "self.aborted += self._count",
-        ),
-        Change(
-            "dialects.kafka.records:_LogWalk._take_whole",
-            "self.control += control",
-            "self.aborted += control",
-        ),
-    ),
-    Mutation(
-        "records before the position are landed again",
-        Change(
-            "dialects.kafka.records:_LogWalk._decode",
-            "self.payloads, self.from_offset,",
-            "self.payloads, 0,",
-        ),
-    ),
-)
 DISPLACED = (
     Mutation(
         "a table without its ledger is landed in",
@@ -362,7 +332,10 @@ GROUPS = (
         Change("groups.offset_mirror:positions", "mark.until_offset", "mark.until_offset + 1"),
     ),
 )
-MUTATIONS = (*PLANS_AND_LEDGER, *TABLE, *LOSSES, *RECORDS, *DISPLACED, *DAMAGE, *GROUPS)
+MUTATIONS = (
+    *(*PLANS_AND_LEDGER, *TABLE, *LOSSES, *RECORDS),
+    *(*TRANSACTIONS, *DISPLACED, *DAMAGE, *GROUPS),
+)
 
 
 def main(arguments: list[str]) -> int:

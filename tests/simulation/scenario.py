@@ -59,6 +59,18 @@ OTHERS = {3: "rocketmq", 7: "jafka"}
 """The dialects other than Kafka, by the seeds that play on them."""
 LONG_EVERY = 50
 GUIDED_EVERY = 10
+TRANSACTIONAL_EVERY = 10
+OPENING = (
+    *(*("begin",) * 4, *("extend",) * 2, "commit", "abort", "abort"),
+    *("produce", "produce", "trim", "expire", "elect", "truncate"),
+)
+"""What happens before transactional logs are read."""
+MEANWHILE = (
+    *(*("commit",) * 3, *("abort",) * 3, "begin", "extend"),
+    *("produce", "trim", "expire", "elect", "lag", "truncate"),
+)
+READING = (("delta.commit", 3), ("task.start", 2), ("net.send", 30), ("net.receive", 30))
+"""Where that strikes, and how often these points pass at most."""
 JOBS = 800
 """How many setups short histories have; a multiple of the dialects' period."""
 PREPARING = ("run", "run", "run", "backfill")
@@ -81,6 +93,8 @@ def scenario(seed: int, age: str | None = None) -> Scenario:
         return long_scenario(seed, age)
     if seed % GUIDED_EVERY == GUIDED_EVERY - 1:
         return guided_scenario(seed, age)
+    if seed % TRANSACTIONAL_EVERY == 3 and age not in OTHERS.values():
+        return transactional_scenario(seed, age)
     rng = random.Random(f"short {seed}")
     happenings = [Happening("produce", rng.getrandbits(32))]
     drawn = rng.random()
@@ -106,6 +120,31 @@ def guided_scenario(seed: int, age: str | None = None) -> Scenario:
     rng = random.Random(f"guided {seed}")
     setup, happenings = guided(rng, _short_setup(seed))
     return Scenario(seed, replace(setup, age=age or setup.age), tuple(happenings), is_short=True)
+
+
+def transactional_scenario(seed: int, age: str | None = None) -> Scenario:
+    """Transactions begin, grow and end, before and while their log is read."""
+    rng = random.Random(f"transactions {seed}")
+    setup = replace(_short_setup(seed), transactions=True, reads_uncommitted=rng.random() < 0.2)
+    setup = replace(setup, age=age or setup.age)
+    happenings = [Happening("produce", rng.getrandbits(32))]
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        for _ in range(rng.randint(1, 8)):
+            happenings.append(Happening(rng.choice(OPENING), rng.getrandbits(32)))
+        commands = tuple(rng.choice(COMMANDS) for _ in range(rng.choice((1, 1, 1, 1, 2))))
+        faults = tuple(tuple(_meanwhile(rng)) for _ in commands)
+        happenings.append(Happening("run", rng.getrandbits(32), faults, commands))
+    return Scenario(seed, setup, tuple(happenings), is_short=True)
+
+
+def _meanwhile(rng: random.Random) -> Iterator[Fault]:
+    """What happens to a log while it is read, or to who reads it."""
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        tag, most = rng.choice(READING)
+        kind = f"act:{rng.choice(MEANWHILE)}"
+        yield Fault(tag, 1 + int(most * rng.random() ** 2), kind, rng.getrandbits(32))
+    if rng.random() < 0.2:
+        yield _early_fault(rng)
 
 
 def long_scenario(seed: int, age: str | None = None) -> Scenario:

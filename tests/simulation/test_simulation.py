@@ -23,6 +23,7 @@ from tests.simulation.scenario import (
 from tests.simulation.shrinking import explain, failure_of
 from tests.simulation.table_faults import TABLE_ACTS
 from tests.simulation.tally import Counts
+from tests.simulation.transactions import TRANSACTION_ACTS
 
 SEEDS = 2_000
 AT_ONCE = 1_000
@@ -59,7 +60,7 @@ def _missing(counts: Counts) -> dict[str, list[str]]:
         "operations": (counts.operations, set(COMMANDS)),
         "changes": (
             counts.changes,
-            {*CLUSTER_ACTS, *RARE_ACTS, *TABLE_ACTS, *DISPLACEMENTS, "lag"},
+            {*CLUSTER_ACTS, *RARE_ACTS, *TABLE_ACTS, *DISPLACEMENTS, *TRANSACTION_ACTS, "lag"},
         ),
         "faults": (
             counts.fault_kinds,

@@ -129,11 +129,13 @@ def surveyed(lie: Lie, marks: Mapping[Partition, LogMark] = MARKS) -> tuple[Surv
     return take_survey(cast(ConnectionPool, cluster), wanted), cluster
 
 
-def resolved(survey: Survey, policy: Policy | None = None) -> ResolvedRange:
+def resolved(
+    survey: Survey, policy: Policy | None = None, marks: Mapping[Partition, LogMark] = MARKS
+) -> ResolvedRange:
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )
-    return resolve(request, survey, MARKS)
+    return resolve(request, survey, marks)
 
 
 def truthful(address: Address, number: int, what: Any) -> Any:
@@ -187,6 +189,21 @@ def test_what_both_looks_say_becomes_a_verdict_that_names_who_was_asked() -> Non
         ("truncated", 8, 10)
     ] * 2
     assert "asked twice, with metadata from b1:9092 and b2:9092" in losses[0]["evidence"]
+
+
+@pytest.mark.parametrize(("mark", "expired"), [(None, []), (3, [(3, 5)]), (5, [])])
+def test_a_log_whose_start_was_moved_into_an_open_transaction_is_empty(
+    mark: int | None, expired: list[tuple[int, int]]
+) -> None:
+    """Its broker says that committed records end at 3, where the transaction began."""
+    marks = {} if mark is None else dict.fromkeys((P0, P1), LogMark(mark))
+    survey, _ = surveyed(always(3, Latest()), marks)
+    logs = {p: (log.start_offset, log.end_offset) for p, log in survey.logs.items()}
+    assert logs == {P0: (5, 5), P1: (5, 5)}
+    found = resolved(survey, Policy(expired=Action.SKIP), marks)
+    assert [(x.from_offset, x.until_offset) for x in found.losses] == expired * 2
+    assert {x.verdict for x in found.losses} <= {LossKind.EXPIRED}
+    assert {r.until_offset for r in found.ranges} == {5}
 
 
 def test_a_topic_that_both_brokers_deny_has_vanished() -> None:

@@ -53,6 +53,13 @@ def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
     return None
 
 
+def _from_its_start(log: LogState) -> LogState:
+    """Where records of an open transaction were deleted, Kafka may report that committed records
+    end where that transaction began, before the log's start. So there are none yet: it is no
+    evidence that the log lost its end."""
+    return log if log.end_offset >= log.start_offset else replace(log, end_offset=log.start_offset)
+
+
 def _hides_its_epoch(log: LogState) -> bool:
     """Brokers before 2.1 report it with the last batch alone, which a leader whose high watermark
     lags does not send."""
@@ -94,9 +101,10 @@ def settled(
     }
     times = {(p, t): at for (p, t), at in first.offsets_for_times.items() if p in kept}
     ends = {p: at for p, at in second.epoch_ends.items() if p not in kept}
+    logs = {p: _from_its_start(log) for p, log in second.logs.items() if p not in away}
     return replace(
         second,
-        logs={**{p: log for p, log in second.logs.items() if p not in away}, **kept},
+        logs={**logs, **kept},
         offsets_for_times={**second.offsets_for_times, **times},
         epoch_ends=ends | {p: at for p, at in first.epoch_ends.items() if p in kept},
         unreachable=gone_now | away,

@@ -1,0 +1,94 @@
+"""Mistakes about which records of a log count: those of ``mutations`` that concern decoding, and
+transactions."""
+
+from __future__ import annotations
+
+from tests.simulation.mutating import Change, Mutation
+
+RECORDS = (
+    Mutation(
+        "aborted records are landed",
+        Change(
+            "dialects.kafka.records:_LogWalk.__init__",
+            "AbortedTransactions(aborted if committed else ())",
+            "AbortedTransactions(())",
+        ),
+    ),
+    Mutation(
+        "a marker is called aborted",
+        Change(
+            "dialects.kafka.records:_LogWalk.take",
+            "self.control += self._count",
+            "self.aborted += self._count",
+        ),
+        Change(
+            "dialects.kafka.records:_LogWalk._take_whole",
+            "self.control += control",
+            "self.aborted += control",
+        ),
+    ),
+    Mutation(
+        "records before the position are landed again",
+        Change(
+            "dialects.kafka.records:_LogWalk._decode",
+            "self.payloads, self.from_offset,",
+            "self.payloads, 0,",
+        ),
+    ),
+)
+TRANSACTIONS = (
+    Mutation(
+        "the high watermark is where committed records end",
+        Change(
+            "survey.survey_attempt:SurveyAttempt._ask_leader",
+            "questions = dialect.ask_offsets(group, when, isolation)",
+            "questions = dialect.ask_offsets(group, when, type(isolation).READ_UNCOMMITTED)",
+        ),
+    ),
+    Mutation(
+        "brokers are not asked for committed records",
+        Change(
+            "dialects.kafka.requests:_level",
+            "return m.READ_COMMITTED if isolation is Isolation.READ_COMMITTED else",
+            "return",
+        ),
+    ),
+    Mutation(
+        "one aborted transaction is overlooked",
+        Change(
+            "dialects.kafka.aborted_transactions:AbortedTransactions.__init__",
+            "deque(sorted(aborted, key=lambda each: each[1]))",
+            "deque(sorted(aborted, key=lambda each: each[1])[1:])",
+        ),
+    ),
+    Mutation(
+        "what another producer wrote meanwhile is aborted, too",
+        Change(
+            "dialects.kafka.aborted_transactions:AbortedTransactions.is_aborted",
+            "if producer not in self._open:",
+            "if not self._open:",
+        ),
+        Change(
+            "dialects.kafka.aborted_transactions:AbortedTransactions.is_aborted",
+            "del self._open[producer]",
+            "self._open.pop(producer, None)",
+        ),
+    ),
+    Mutation(
+        "an aborted transaction has no end",
+        Change(
+            "dialects.kafka.aborted_transactions:AbortedTransactions.is_aborted",
+            "if _is_abort_marker(entry, is_passed=is_passed):",
+            "if False:",
+        ),
+    ),
+    Mutation(
+        "markers are records",
+        Change("dialects.kafka.records:_LogWalk.take", "if entry.control:", "if False:"),
+        Change(
+            "dialects.kafka.records:_LogWalk._take_whole",
+            "control = int(counts[is_control(heads)].sum())",
+            "control = 0",
+        ),
+    ),
+)
