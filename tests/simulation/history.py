@@ -284,6 +284,7 @@ class History:
             or any(until > now for until, _ in cluster.stale.values())
             or any(log.lags and log.lags[1] > now for log in logs)
             or any(log.is_slow_until_ms > now for log in logs)
+            or any(one.aborts is not None for log in logs for one in log.opened)
         )
 
     def _check_error(

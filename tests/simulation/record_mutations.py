@@ -75,14 +75,6 @@ TRANSACTIONS = (
         ),
     ),
     Mutation(
-        "an aborted transaction has no end",
-        Change(
-            "dialects.kafka.aborted_transactions:AbortedTransactions.is_aborted",
-            "if _is_abort_marker(entry, is_passed=is_passed):",
-            "if False:",
-        ),
-    ),
-    Mutation(
         "markers are records",
         Change("dialects.kafka.records:_LogWalk.take", "if entry.control:", "if False:"),
         Change(
