@@ -42,6 +42,11 @@ class OpenTransaction:
         (found,) = (one for one in self.log.opened if one.producer == self.producer)
         return found
 
+    @property
+    def is_known(self) -> bool:
+        """Whether any of its records is left."""
+        return self.in_model.until > self.log.start
+
 
 class KafkaHistory(BrokerHistory):
     steps = (
@@ -126,9 +131,11 @@ class KafkaHistory(BrokerHistory):
         return OpenTransaction(name, client, log, number)
 
     def _extend(self) -> None:
-        if not self._open:
+        """Old brokers forget a producer all of whose records are gone, and then take no more."""
+        able = [one for one in self._open if one.is_known or not self.is_old]
+        if not able:
             return
-        one = self.random.choice(self._open)
+        one = self.random.choice(able)
         before = one.log.end, len(one.log.entries)
         count, now_ms = self.random.randint(1, 3), self.model.world.now_ms
         one.log.extend_transaction(one.in_model, count, now_ms)

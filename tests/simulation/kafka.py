@@ -262,9 +262,10 @@ class Cluster(SimulatedCluster):
         return m.OffsetForLeaderEpochResponse(topics=tuple(topics))
 
     def _epoch_end(self, log: Log, epoch: int) -> tuple[int, int]:
-        """Old brokers know an epoch once it has a record."""
-        is_known = log.highest > 0 or not self.is_old
-        return log.epoch_end(epoch) if is_known else (-1, -1)
+        """Old brokers know an epoch once it has a record, and nothing of those before the first
+        that they know."""
+        is_known = log.highest > 0 and epoch >= log.epochs[0][0]
+        return log.epoch_end(epoch) if is_known or not self.is_old else (-1, -1)
 
     def on_configs(self, node: int, asked: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:
         results = []
