@@ -66,7 +66,30 @@ def epoch_ends(
         except RangelandError:
             continue
         found |= {p: at for p, at in brokers.dialect.read_epochs(responses).items() if p in group}
-    return found
+    unknown = {p: log for p, log in grown.items() if p not in found and log.epoch_is_read}
+    return found | _ends_before_all(brokers, unknown, epochs)
+
+
+def _ends_before_all(
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
+) -> dict[Partition, int]:
+    """Brokers before 2.0 report nothing for an epoch older than all that their log has. Its records
+    end where the log has its first batch, if that is of a later one."""
+
+    def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
+        return PartitionFetch(partition, None, None, log.start_offset, size)
+
+    def seen_in(part: FetchedPartition) -> dict[Partition, int | None]:
+        if len(part.records) == 0:
+            return {}
+        first = brokers.dialect.epoch_of(part.records)
+        if first is None or first <= epochs[part.partition]:
+            return {part.partition: None}
+        start = logs[part.partition].start_offset
+        return {part.partition: brokers.dialect.first_offset(part.records, start)}
+
+    found = sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
+    return {partition: at for partition, at in found.items() if at is not None}
 
 
 def _is_older(epoch: int, log: LogState) -> bool:
