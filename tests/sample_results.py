@@ -77,8 +77,8 @@ def a_preview(
     return PlanPreview(PlanDraft(plan, tuple(ranges), already, held), table, logs, 2, pending)
 
 
-def a_loss(number: int, start: int, end: int, verdict: LossKind = LossKind.EXPIRED) -> Loss:
-    return Loss(Partition("orders", number), start, end, verdict, f"the log begins at {end}")
+def a_loss(number: int, start: int, end: int, kind: LossKind = LossKind.EXPIRED) -> Loss:
+    return Loss(Partition("orders", number), start, end, kind, f"the log begins at {end}")
 
 
 def a_result(

@@ -11,7 +11,7 @@ from rangeland import run as commands
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, jobs_of, run_all
 from rangeland.fleet.job_folders import job_files
-from rangeland.fleet.table_jobs import loaded
+from rangeland.fleet.table_jobs import load_files
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings, with_cleanup
 from rangeland.job.overrides import load_job
@@ -92,7 +92,7 @@ def run_jobs(
     ``settings`` are overrides as for ``--set``. What fails is in the result; this raises only
     UsageError, for a folder without job files."""
     shown = progress or NoJobsProgress()
-    files, failed = loaded(
+    files, failed = load_files(
         job_files(map(Path, paths)), lambda path: load_job(path, settings), asks_cluster=True
     )
     return run_all(jobs_of(files, failed, spark, shown), spark, shown, parallel)
@@ -109,7 +109,7 @@ def backfill(
     """Lands the job's range independently of its scheduled runs, as ``rangeland backfill``
     does. ``missing`` lands what the table has lost, in any range; ``replace`` lands the range
     again and replaces its rows."""
-    kind = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
+    kind = PlanKind.HOLES if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
     return commands.backfill(job, spark, progress or NoProgress(), kind)
 
 

@@ -7,7 +7,7 @@ known, an error gets its own (``answering``).
 Only ``wording`` is imported here. A foreign exception never reaches the library's callers:
 it is turned into one of these. An error carries its facts by name, for display and JSON; what
 callers branch on is an attribute. Both survive pickling, since executors send their errors to the
-driver. Broker codes never become classes: a dialect's ``judge`` turns a code into an
+driver. Broker codes never become classes: a dialect's ``error_code_of`` turns a code into an
 ``ErrorMeaning``, and the fetch loop turns that into an action or into one of these.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from rangeland.wording import counted, ended, sentence
+from rangeland.wording import count_noun, end_sentence, sentence
 
 ALL_OR_NOTHING = (
     "either all rows of the plan were landed or none: the next run finds out which, and lands "
@@ -69,12 +69,12 @@ class RangelandError(Exception):
         """This error, of a command that had landed other plans before."""
         if not plans:
             return self
-        done = f"{counted(plans, 'plan')} had been landed completely"
+        done = f"{count_noun(plans, 'plan')} had been landed completely"
         return self.answering(data=f"{done}; after that, {self.data}")
 
     def __str__(self) -> str:
         """All of it, beginning without a capital letter, for use within another message."""
-        return self._with_advice(ended(self._statement))
+        return self._with_advice(end_sentence(self._statement))
 
     @property
     def message(self) -> str:
@@ -86,7 +86,7 @@ class RangelandError(Exception):
         return f"{self.what}: {self.why}" if self.why else self.what
 
     def _with_advice(self, statement: str) -> str:
-        return f"{statement} {sentence(self.do, is_advice=True)}" if self.do else statement
+        return f"{statement} {sentence(self.do)}" if self.do else statement
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = {name: vars(self)[name] for name in ("data", "retry", "acts") if name in vars(self)}

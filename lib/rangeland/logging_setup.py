@@ -91,7 +91,7 @@ def partition_fields(partition: Partition, offset: int | None = None) -> dict[st
     return fields
 
 
-def escaped(text: object) -> str:
+def escape_controls(text: object) -> str:
     """The text with control characters spelled out, so that a name in it cannot forge a line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
@@ -122,11 +122,13 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         head = f"{_time(record)} {record.levelname} {record.name}{self._task}"
-        fields = "".join(f" {name}={escaped(value)}" for name, value in _extra(record).items())
-        line = f"{head}: {escaped(record.getMessage())}{fields}"
+        fields = "".join(
+            f" {name}={escape_controls(value)}" for name, value in _extra(record).items()
+        )
+        line = f"{head}: {escape_controls(record.getMessage())}{fields}"
         if record.exc_info:
             trace = self.formatException(record.exc_info).splitlines()
-            line = "\n  ".join([line, *map(escaped, trace)])
+            line = "\n  ".join([line, *map(escape_controls, trace)])
         return line
 
 

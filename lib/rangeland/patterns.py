@@ -22,7 +22,7 @@ def check_pattern(pattern: str) -> None:
     _matched(_anchored(pattern), ("",))
 
 
-def matching(pattern: str, topics: Iterable[str]) -> list[str]:
+def match_topics(pattern: str, topics: Iterable[str]) -> list[str]:
     """The topics whose whole name matches, in the given order. Raises ValueError."""
     listed = tuple(topics)
     found = _matched(_anchored(pattern), listed)
@@ -32,7 +32,7 @@ def matching(pattern: str, topics: Iterable[str]) -> list[str]:
 @lru_cache(10_000)
 def matches(pattern: str, topic: str) -> bool:
     """Whether the pattern matches the whole name. Raises ValueError."""
-    return bool(matching(pattern, (topic,)))
+    return bool(match_topics(pattern, (topic,)))
 
 
 def _anchored(pattern: str) -> str:

@@ -32,7 +32,7 @@ RESULT_JSON = RecordCodec(
         RangeOutcome: "*range *counts",
         LandedPiece: "*range topic_id landed",
         LossEvent: "*loss sequence seen_at_ms",
-        Loss: "*partition from_offset until_offset width=count verdict action cause evidence",
+        Loss: "*partition from_offset until_offset width=count kind=verdict action cause evidence",
         Plan: "application sequence hash",
         PartitionReach: "*partition state end_offset=end offset=until_offset",
         QuarantinedBatch: "*range application sequence size_bytes=bytes leader reason",

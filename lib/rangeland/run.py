@@ -18,7 +18,7 @@ from rangeland.cluster_access.job_survey import schema_ids_in, schema_ids_in_log
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
-from rangeland.groups.lease import GroupLease, claimed
+from rangeland.groups.lease import GroupLease, hold_lease
 from rangeland.groups.offset_mirror import positions
 from rangeland.groups.shared_plan import SharedPlanReader
 from rangeland.job import Job
@@ -37,8 +37,8 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_conflicts import (
     comes_first,
-    outdated,
-    overlapping,
+    find_overlap,
+    outdated_conflict,
     refuse_gaps,
     refuse_other_job,
     refuse_outdated,
@@ -46,14 +46,14 @@ from rangeland.landing.plan_conflicts import (
 from rangeland.landing.plan_survey import PlanSurvey, SurveyOf, plan_survey
 from rangeland.landing.planner import Planner, log_made
 from rangeland.landing.redrive import RedriveResult, in_quarantine, kept_schema_ids
-from rangeland.landing.run_summary import summed
+from rangeland.landing.run_summary import result_of_plans
 from rangeland.landing.schema_refusal import naming_schemas, refuse_unreadable
 from rangeland.landing.slice_reader import SliceReader
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range, Survey
-from rangeland.planning.checkpoint_move import passing
+from rangeland.planning.checkpoint_move import skip_ahead_warnings
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.plan_builder import PlanDraft, reviewed
+from rangeland.planning.plan_builder import PlanDraft, rebuild_draft
 from rangeland.planning.policy import Loss
 from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
@@ -177,7 +177,7 @@ class Runner:
     def refuse_disagreement(self) -> None:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
         self.target.identity.refuse_disagreement()
-        if self.kind is not PlanKind.MISSING:
+        if self.kind is not PlanKind.HOLES:
             refuse_undone(self.spark, self.target, self.job, self.progress)
 
     def refuse_draft(self, found: PlanDraft, survey: Survey) -> None:
@@ -200,7 +200,7 @@ class Runner:
         survey = self.reading.survey = self.planner.survey_early()
         partitions, step = list(survey.logs), self.progress.step
         cluster = cluster_settings(self.job).knowing(survey)
-        with claimed(self.job, cluster, partitions, self._warn, step) as lease:
+        with hold_lease(self.job, cluster, partitions, self._warn, step) as lease:
             if lease is not None:
                 self.lease = lease
                 self.reading.shared_reader = SharedPlanReader(lease, self.progress)
@@ -277,7 +277,7 @@ class Runner:
                 self._record(seen)
                 # If another driver has landed the same ranges meanwhile, say so.
                 return finished, replace(found, already=found.already or outrun)
-            blocking = overlapping(found.plan, unfinished)
+            blocking = find_overlap(found.plan, unfinished)
             if blocking is not None:
                 refuse_other_job(self.job, blocking)
                 finished.append(self.committer.finish(blocking.plan, blocking, recovered=True))
@@ -316,7 +316,7 @@ class Runner:
         if (same := self._entered(plan, self.target.history.unfinished())) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
         if plan.columns != self.reading.columns_to_add():
-            raise outdated(plan, "it was made for rows with other columns")
+            raise outdated_conflict(plan, "it was made for rows with other columns")
         self._finish_prepared(finished)
         unfinished = self.target.history.unfinished()
         standing = self.target.history.standing(plan.application)
@@ -324,7 +324,7 @@ class Runner:
         self.reading.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
         self.reading.survey = self.planner.refuse_gone(plan)
         is_own = plan.application == self.job.application
-        found = reviewed(
+        found = rebuild_draft(
             plan, seen, standing, plaintext_secret_warnings(self.job), moves_checkpoint=is_own
         )
         refuse_gaps(plan, found.left_behind, self.job.request.from_bounds)
@@ -337,7 +337,7 @@ class Runner:
         self.target.refresh()
         if (same := self._entered(plan, self.target.history.unfinished())) is not None:
             return [*finished, self.committer.finish(same.plan, same, recovered=True)], None
-        raise outdated(plan, "another plan was entered at the same time")
+        raise outdated_conflict(plan, "another plan was entered at the same time")
 
     def _finish_prepared(self, finished: list[CommittedPlan]) -> None:
         """Commits what is prepared: a plan that was made since counts it as landed."""
@@ -371,7 +371,7 @@ class Runner:
 
     def _warn_of(self, found: PlanDraft) -> None:
         """Warnings that matter before the plan is entered, while the run can still be stopped."""
-        for text in passing(found.left_behind):
+        for text in skip_ahead_warnings(found.left_behind):
             self._warn(text)
         if risks := found.risks:
             more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""
@@ -392,7 +392,7 @@ class Runner:
         for text in (*self.target.table.kernel.settle(), *notes):
             self._warn(text)
         return replace(
-            summed(self.job, self.target, finished, found, self.row_format, self._warn),
+            result_of_plans(self.job, self.target, finished, found, self.row_format, self._warn),
             seconds=time.monotonic() - self.started,
             warnings=tuple(self.warnings),
             replaced=self.committer.replaced if any(f.is_ours for f in finished) else None,

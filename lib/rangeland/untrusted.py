@@ -214,10 +214,10 @@ class JsonFields:
             return default
         if found is None and name not in self._values:
             raise Unreadable(f"{name}: expected {_EXPECTED[kind]}, missing")
-        return typed(found, kind, name)
+        return check_type(found, kind, name)
 
 
-def typed(value: Any, kind: type[Any], what: str) -> Any:
+def check_type(value: Any, kind: type[Any], what: str) -> Any:
     """A value of this type. Raises Unreadable."""
     if not isinstance(value, kind):
         expected = _EXPECTED.get(kind, kind.__name__)

@@ -15,7 +15,7 @@ from rangeland.testing.producer import (
     Record,
     create_topic,
     delete_records,
-    numbered,
+    numbered_records,
     produce,
 )
 from tests.airflow.deployment import Airflow, full_hour, offsets_in, write_job
@@ -77,7 +77,7 @@ def test_a_range_by_offsets_is_shown_then_landed(
     airflow: Airflow, kafka: KafkaCluster, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(10), partition=0)
     job = write_job(airflow.home, "range", kafka.bootstrap, topic)
     table = airflow.home / "lake" / "range"
     asked = form(job, topic, from_offset=3, until_offset=7)
@@ -127,7 +127,7 @@ def test_wrong_parameters_fail_clearly_and_start_nothing(
 
 def test_a_lost_range_is_not_tried_again(airflow: Airflow, kafka: KafkaCluster, topic: str) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(10), partition=0)
     delete_records(kafka.bootstrap, topic, {0: 5})
     job = write_job(airflow.home, "lost", kafka.bootstrap, topic)
     printed = airflow.test_dag(
@@ -143,7 +143,7 @@ def test_a_broker_that_is_down_is_tried_again_until_it_is_back(
 ) -> None:
     with KafkaCluster() as kafka:
         create_topic(kafka.bootstrap, topic)
-        produce(kafka.bootstrap, topic, numbered(4), partition=0)
+        produce(kafka.bootstrap, topic, numbered_records(4), partition=0)
         job = write_job(airflow.home, "down", kafka.bootstrap, topic)
         kafka.stop(1)
         asked = json.dumps(form(job, topic, from_offset=0, until_offset=4))

@@ -14,7 +14,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S, remove_directory, temporary_directory
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.airflow.deployment import LIBRARY, Airflow, offsets_in, write_job
 from tests.cluster.spark_submit import JOBS, SMALL
 from tests.servers.sparkcluster import SPARK_HOME, SparkCluster
@@ -51,7 +51,7 @@ def test_a_range_is_landed_by_spark_submit_and_run_again_lands_nothing(
     airflow: Airflow, kafka: KafkaCluster, topic: str, folder: Path
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(10), partition=0)
     job = write_job(airflow.home, "submitted", kafka.bootstrap, topic)
     given = {"job_file": str(job), "topic": topic, "partition": 0, "dry_run": False}
     conf = {**given, "from_offset": 3, "until_offset": 7}

@@ -14,7 +14,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import Process
-from rangeland.testing.producer import Record, create_topic, numbered, produce
+from rangeland.testing.producer import Record, create_topic, numbered_records, produce
 from tests.airflow.deployment import PROGRAM, Airflow, full_hour, write_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.brokers]
@@ -83,7 +83,7 @@ def test_a_broker_that_is_down_is_waited_for_and_said(airflow: Airflow, topic: s
             kafka.stop(1)
             watch.wait_for_line(r"Unreachable \(exit 75\)")
             kafka.restart(1)
-            produce(kafka.bootstrap, topic, numbered(4), partition=0)
+            produce(kafka.bootstrap, topic, numbered_records(4), partition=0)
             assert watch.event()["state"] == "reached"
 
 

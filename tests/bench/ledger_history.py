@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 from rangeland.delta.ledger.compaction import MANY
 from rangeland.delta.ledger.event_rows import SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import (
-    Entry,
     FileEntry,
+    LedgerEvent,
     OffsetSpan,
     OutcomeEvent,
     PlanEvent,
@@ -93,7 +93,7 @@ class History:
         about = (of.application, of.job, of.sequence, of.plan_hash, ranges, (FileEntry(file),))
         return OutcomeEvent(*about, of.written_at_ms + 60_000, table_id=of.table_id)
 
-    def events(self) -> Iterator[tuple[Entry, tuple[str, int]]]:
+    def events(self) -> Iterator[tuple[LedgerEvent, tuple[str, int]]]:
         """Every event with its transaction."""
         for sequence in range(1, self.landings + 1):
             plan = self.plan(sequence)
@@ -120,7 +120,7 @@ def fill(kernel: DeltaKernel, table: Path, history: History, *, commits: str) ->
     _checkpoint(kernel, ledger.path)
 
 
-def _written(folder: Path, entry: Entry) -> DataFile:
+def _written(folder: Path, entry: LedgerEvent) -> DataFile:
     """As ``LedgerFiles.write`` does, without waiting for the disk."""
     row = to_row(entry)
     path = folder / f"{OUR_FILES}{row['event']}-{uuid.uuid4()}.zstd.parquet"
@@ -182,7 +182,7 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
             assert ledger.entered() == entered
             ledger.events()
         with clock.measured(found, "look"):  # what a run asks before it plans
-            ledger.newest(), ledger.recent(), ledger.live(), ledger.coverage()
+            ledger.newest(), ledger.recent(), ledger.unfinished(), ledger.coverage()
             ledger.last_sequence(APPLICATION), ledger.newest_of(JOB)
         plan = replace(history, landings=entered + 1).plan(entered + 1)
         with clock.measured(found, "enter, prepare"):

@@ -20,7 +20,7 @@ from rangeland.testing.producer import (
     create_topic,
     delete_records,
     delete_topic,
-    numbered,
+    numbered_records,
     produce,
     produce_transaction,
 )
@@ -78,7 +78,7 @@ def cleaned(kafka: KafkaCluster, settings: ClusterSettings) -> Cleaned:
         codec = ("none", "lz4")[number % 2]
         produce(kafka.bootstrap, topic, records, codec=codec, batch_records=4)
         if number == 2:
-            produce_transaction(kafka.bootstrap, topic, numbered(6), commit=False)
+            produce_transaction(kafka.bootstrap, topic, numbered_records(6), commit=False)
         time.sleep(0.15)  # the next append rolls the segment
     produce(kafka.bootstrap, topic, [Record(b"once", b"single-%d" % i) for i in range(3)])
     time.sleep(0.15)
@@ -120,7 +120,7 @@ def expired(kafka: KafkaCluster, topic: str, settings: ClusterSettings) -> LogSt
     """Ten records in batches of two, of which the first four are deleted, and what the log
     looked like before."""
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10), batch_records=2)
+    produce(kafka.bootstrap, topic, numbered_records(10), batch_records=2)
     before = log_of(settings, topic)
     delete_records(kafka.bootstrap, topic, {0: 5})
     return before
@@ -150,7 +150,7 @@ def test_what_a_policy_skips_is_counted_as_lost(
     assert found.counts == Counts(landed=5, lost=4)
     assert found.rows == consume(kafka.bootstrap, topic)
     (loss,) = found.receipts[0].losses
-    assert (loss.from_offset, loss.until_offset, loss.verdict) == (1, 5, "expired")
+    assert (loss.from_offset, loss.until_offset, loss.kind) == (1, 5, "expired")
     assert "nearest valid offset is 5" in loss.evidence
 
 
@@ -178,11 +178,11 @@ def test_what_is_left_of_a_log_is_read_without_a_word(
 def recreated(kafka: KafkaCluster, topic: str, settings: ClusterSettings) -> LogState:
     """The state of the log of the topic's first life."""
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10))
+    produce(kafka.bootstrap, topic, numbered_records(10))
     before = log_of(settings, topic)
     delete_topic(kafka.bootstrap, topic)
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(20, start=100))
+    produce(kafka.bootstrap, topic, numbered_records(20, start=100))
     return before
 
 

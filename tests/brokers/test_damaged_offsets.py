@@ -11,7 +11,7 @@ from rangeland.errors import BadRecord
 from rangeland.model import Counts
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import WHOLE_BATCHES_MS, create_topic, numbered, produce
+from rangeland.testing.producer import WHOLE_BATCHES_MS, create_topic, numbered_records, produce
 from tests.brokers.reading import look, read, settings_of, slices_of
 
 pytestmark = pytest.mark.brokers
@@ -39,7 +39,11 @@ def test_a_misplaced_batch_takes_no_other_with_it(
 ) -> None:
     create_topic(kafka.bootstrap, topic, 1)
     produce(
-        kafka.bootstrap, topic, numbered(WIDTH), batch_records=BATCH, linger_ms=WHOLE_BATCHES_MS
+        kafka.bootstrap,
+        topic,
+        numbered_records(WIDTH),
+        batch_records=BATCH,
+        linger_ms=WHOLE_BATCHES_MS,
     )
     settings = settings_of(kafka.bootstrap, no_progress_ms=5_000)
     slices = slices_of(look(settings, topics=(topic,)))
@@ -57,7 +61,11 @@ def test_a_misplaced_batch_takes_no_other_with_it(
 def test_a_last_batch_that_is_behind_its_log_ends_no_slice(kafka: KafkaCluster, topic: str) -> None:
     create_topic(kafka.bootstrap, topic, 1)
     produce(
-        kafka.bootstrap, topic, numbered(WIDTH), batch_records=BATCH, linger_ms=WHOLE_BATCHES_MS
+        kafka.bootstrap,
+        topic,
+        numbered_records(WIDTH),
+        batch_records=BATCH,
+        linger_ms=WHOLE_BATCHES_MS,
     )
     settings = settings_of(kafka.bootstrap, no_progress_ms=5_000)
     slices = slices_of(look(settings, topics=(topic,)))

@@ -20,7 +20,7 @@ from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Counts
 from rangeland.testing.client_library import TIMEOUT_S
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from rangeland.testing.server_command import java_command, write_settings
 from tests.brokers.reading import look, read_topic
 from tests.brokers.secured_broker import PASSWORD, USER, SecuredCluster
@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
     properties = {"delegation.token.secret.key": "a secret of the brokers"}
     with SecuredCluster(folder, Authority(folder), properties=properties) as started:
         create_topic(started.bootstrap, "t")
-        produce(started.bootstrap, "t", numbered(COUNT))
+        produce(started.bootstrap, "t", numbered_records(COUNT))
         started.add_users()
         yield started
 

@@ -19,7 +19,7 @@ from rangeland.planning.policy import Action, Policy
 from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.brokers.reading import log_of, read, settings_of, spied_requests
 from tests.brokers.surveys import slice_of
 
@@ -55,7 +55,7 @@ class Racked:
 def racked() -> Iterator[Racked]:
     with KafkaCluster(brokers=3, heap_mb=160, properties=RACKS) as cluster:
         create_topic(cluster.bootstrap, "racked", replicas=3)
-        produce(cluster.bootstrap, "racked", numbered(COUNT), batch_records=200)
+        produce(cluster.bootstrap, "racked", numbered_records(COUNT), batch_records=200)
         log = log_of(settings_of(cluster.bootstrap), "racked")
         by_id = dict(zip(log.leader.replica_ids, log.leader.replicas, strict=True))
         follower = max(number for number, at in by_id.items() if at != log.leader.address)

@@ -30,7 +30,7 @@ from rangeland.testing.producer import (
     create_topic,
     delete_topic,
     leader_of,
-    numbered,
+    numbered_records,
     produce,
     wait_for_leader,
 )
@@ -105,7 +105,7 @@ def changed_since(
     ]
     settings = settings_of(cluster.bootstrap)
     found = confirmation_of(cluster).changes(settings, plan, receipts, seen)
-    return [(loss.verdict.value, loss.from_offset, loss.until_offset) for loss in found]
+    return [(loss.kind.value, loss.from_offset, loss.until_offset) for loss in found]
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_
 ) -> None:
     with started() as cluster:
         create_topic(cluster.bootstrap, TOPIC, replicas=2, config=UNCLEAN)
-        produce(cluster.bootstrap, TOPIC, numbered(10))
+        produce(cluster.bootstrap, TOPIC, numbered_records(10))
         settings = settings_of(cluster.bootstrap)
         leader = leader_of(cluster.bootstrap, TOPIC)
         ids = log_of(settings, TOPIC).leader.replica_ids
         (follower,) = set(ids) - {leader}
         cluster.kill(follower)
-        produce(cluster.bootstrap, TOPIC, numbered(20, start=10))
+        produce(cluster.bootstrap, TOPIC, numbered_records(20, start=10))
         before = planned(settings, {})
         assert before.plan.ranges == (replace(before.plan.ranges[0], until_offset=30),)
         seen = seen_before(cluster, before.plan)
@@ -138,7 +138,7 @@ def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_
         cluster.kill(leader)
         cluster.restart(follower)
         assert wait_for_leader(cluster.bootstrap, TOPIC, other_than=leader) == follower
-        produce(cluster.bootstrap, TOPIC, numbered(40, start=100))
+        produce(cluster.bootstrap, TOPIC, numbered_records(40, start=100))
         checkpoint = before.plan.checkpoint
         assert lost(settings, checkpoint) == ("truncated", 10, 30)
         # What was read of it meanwhile is not of one log.
@@ -163,7 +163,7 @@ def test_a_topic_created_again_on_brokers_without_topic_ids_is_recreated(
     if longer:
         # A topic that has had one leader only looks like its next life, once that is longer.
         have_another_leader(old, settings)
-    produce(old.bootstrap, TOPIC, numbered(20))
+    produce(old.bootstrap, TOPIC, numbered_records(20))
     plan = planned(settings, {}).plan
     checkpoint = plan.checkpoint
     seen = seen_before(old, plan)
@@ -173,7 +173,7 @@ def test_a_topic_created_again_on_brokers_without_topic_ids_is_recreated(
     assert planned(settings, checkpoint).is_empty
     delete_topic(old.bootstrap, TOPIC)
     make(old)
-    produce(old.bootstrap, TOPIC, numbered(count))
+    produce(old.bootstrap, TOPIC, numbered_records(count))
     try:
         at = checkpoint[P].until_offset
         assert lost(settings, checkpoint) == ("recreated", at, at)
@@ -184,16 +184,16 @@ def test_a_topic_created_again_on_brokers_without_topic_ids_is_recreated(
 
 def test_a_log_without_id_and_elections_is_known_by_its_bytes(old: KafkaZooKeeperCluster) -> None:
     make(old)
-    produce(old.bootstrap, TOPIC, numbered(20))
+    produce(old.bootstrap, TOPIC, numbered_records(20))
     plan = planned(settings_of(old.bootstrap), {}).plan
     seen = seen_before(old, plan)
     assert set(seen) == {P}
-    produce(old.bootstrap, TOPIC, numbered(5))
+    produce(old.bootstrap, TOPIC, numbered_records(5))
     try:
         assert changed_since(old, plan, seen) == []
         delete_topic(old.bootstrap, TOPIC)
         make(old)
-        produce(old.bootstrap, TOPIC, numbered(30))
+        produce(old.bootstrap, TOPIC, numbered_records(30))
         with pytest.raises(Unreachable, match="has changed while it was read"):
             changed_since(old, plan, seen)
         delete_topic(old.bootstrap, TOPIC)
@@ -210,7 +210,7 @@ def have_another_leader(old: KafkaZooKeeperCluster, settings: ClusterSettings) -
     for _ in range(6):
         old.restart(1)
         wait_for_leader(old.bootstrap, TOPIC)
-        produce(old.bootstrap, TOPIC, numbered(1))
+        produce(old.bootstrap, TOPIC, numbered_records(1))
         if log_of(settings, TOPIC).leader.epoch:
             return
     pytest.fail("the topic has always had the same leader")
@@ -219,11 +219,11 @@ def have_another_leader(old: KafkaZooKeeperCluster, settings: ClusterSettings) -
 def test_what_only_has_grown_is_not_a_loss(old: KafkaZooKeeperCluster) -> None:
     settings = settings_of(old.bootstrap)
     make(old)
-    produce(old.bootstrap, TOPIC, numbered(20))
+    produce(old.bootstrap, TOPIC, numbered_records(20))
     checkpoint = planned(settings, {}).plan.checkpoint
     old.restart(1)
     wait_for_leader(old.bootstrap, TOPIC)
-    produce(old.bootstrap, TOPIC, numbered(5))
+    produce(old.bootstrap, TOPIC, numbered_records(5))
     try:
         (grown,) = planned(settings, checkpoint).plan.ranges
         assert (grown.from_offset, grown.until_offset) == (20, 25)

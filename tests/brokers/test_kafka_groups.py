@@ -23,7 +23,7 @@ from rangeland.model import Partition
 from rangeland.testing.client_library import admin, consumer, library
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.brokers.reading import settings_of
 
 pytestmark = pytest.mark.brokers
@@ -265,8 +265,8 @@ def test_each_understands_the_other_s_bytes_as_leader_and_as_follower(drivers: D
 
 
 def test_a_consumer_goes_on_where_a_driver_committed(drivers: Drivers) -> None:
-    produce(drivers.bootstrap, drivers.topic, numbered(5), partition=0)
-    produce(drivers.bootstrap, drivers.topic, numbered(5), partition=1)
+    produce(drivers.bootstrap, drivers.topic, numbered_records(5), partition=0)
+    produce(drivers.bootstrap, drivers.topic, numbered_records(5), partition=1)
     driver = drivers.first()
     assert driver.member is not None
     driver.member.commit({drivers.partitions[0]: 3})

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import KerberosSettings, SaslSettings
 from rangeland.errors import JobFileError
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.brokers.reading import look, read, settings_of, slices_of
 from tests.servers.kerberos import KerberosCluster, KeyCenter, gssapi_library
 
@@ -28,7 +28,7 @@ def center(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyCenter]:
 def cluster(center: KeyCenter) -> Iterator[KerberosCluster]:
     with KerberosCluster(center, SERVICE) as started:
         create_topic(started.bootstrap, "orders")
-        produce(started.bootstrap, "orders", numbered(COUNT), partition=0)
+        produce(started.bootstrap, "orders", numbered_records(COUNT), partition=0)
         yield started
 
 

@@ -29,7 +29,7 @@ from rangeland.testing.producer import (
     delete_topic,
     fill,
     leader_of,
-    numbered,
+    numbered_records,
     open_transaction,
     produce,
     produce_transaction,
@@ -102,9 +102,9 @@ def test_the_lines_of_a_file_become_records(
 @pytest.mark.parametrize("codec", CODECS)
 def test_each_codec_is_served(kafka: KafkaCluster, topic: str, codec: str) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(500), codec=codec, linger_ms=WHOLE_BATCHES_MS)
+    produce(kafka.bootstrap, topic, numbered_records(500), codec=codec, linger_ms=WHOLE_BATCHES_MS)
     read = consume(kafka.bootstrap, topic)
-    assert [record.value for record in read] == [record.value for record in numbered(500)]
+    assert [record.value for record in read] == [record.value for record in numbered_records(500)]
 
 
 def test_records_go_to_the_partition_they_name(kafka: KafkaCluster, topic: str) -> None:
@@ -115,7 +115,7 @@ def test_records_go_to_the_partition_they_name(kafka: KafkaCluster, topic: str) 
 
 def test_deleted_records_move_the_log_start(kafka: KafkaCluster, topic: str) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10))
+    produce(kafka.bootstrap, topic, numbered_records(10))
     delete_records(kafka.bootstrap, topic, {0: 4})
     assert offsets(kafka.bootstrap, topic) == {0: (4, 10)}
 
@@ -123,7 +123,7 @@ def test_deleted_records_move_the_log_start(kafka: KafkaCluster, topic: str) -> 
 def test_a_topic_can_be_deleted_and_made_again(kafka: KafkaCluster, topic: str) -> None:
     for _ in range(2):
         create_topic(kafka.bootstrap, topic)
-        produce(kafka.bootstrap, topic, numbered(3))
+        produce(kafka.bootstrap, topic, numbered_records(3))
         assert offsets(kafka.bootstrap, topic) == {0: (0, 3)}
         delete_topic(kafka.bootstrap, topic)
 
@@ -136,7 +136,7 @@ def test_a_topic_that_exists_is_a_conflict(kafka: KafkaCluster, topic: str) -> N
 
 def test_producing_to_no_topic_is_an_error_of_ours(kafka: KafkaCluster, topic: str) -> None:
     with pytest.raises((Unreachable, UsageError), match=topic):
-        produce(kafka.bootstrap, topic, numbered(1))
+        produce(kafka.bootstrap, topic, numbered_records(1))
 
 
 @pytest.mark.slow
@@ -144,8 +144,8 @@ def test_an_aborted_transaction_is_in_the_log_and_is_not_read(
     kafka: KafkaCluster, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce_transaction(kafka.bootstrap, topic, numbered(5), commit=True)
-    produce_transaction(kafka.bootstrap, topic, numbered(3, start=5), commit=False)
+    produce_transaction(kafka.bootstrap, topic, numbered_records(5), commit=True)
+    produce_transaction(kafka.bootstrap, topic, numbered_records(3, start=5), commit=False)
     assert [record.offset for record in consume(kafka.bootstrap, topic)] == [0, 1, 2, 3, 4]
     everything = consume(kafka.bootstrap, topic, isolation="read_uncommitted")
     assert [record.offset for record in everything] == [0, 1, 2, 3, 4, 6, 7, 8]
@@ -154,8 +154,8 @@ def test_an_aborted_transaction_is_in_the_log_and_is_not_read(
 
 def test_an_open_transaction_holds_readers_back(kafka: KafkaCluster, topic: str) -> None:
     create_topic(kafka.bootstrap, topic)
-    with open_transaction(kafka.bootstrap, topic, numbered(2), commit=True):
-        produce(kafka.bootstrap, topic, numbered(1))
+    with open_transaction(kafka.bootstrap, topic, numbered_records(2), commit=True):
+        produce(kafka.bootstrap, topic, numbered_records(1))
         assert consume(kafka.bootstrap, topic) == []
     assert len(consume(kafka.bootstrap, topic)) == 3
 
@@ -176,7 +176,7 @@ def test_fill_writes_all_records_evenly_and_alike(kafka: KafkaCluster, topic: st
 @pytest.mark.slow
 def test_the_partitions_of_a_killed_broker_move(kafka3: KafkaCluster, topic: str) -> None:
     create_topic(kafka3.bootstrap, topic, partitions=1, replicas=3)
-    produce(kafka3.bootstrap, topic, numbered(10))
+    produce(kafka3.bootstrap, topic, numbered_records(10))
     old = leader_of(kafka3.bootstrap, topic)
     kafka3.kill(old)
     try:
@@ -301,7 +301,7 @@ def test_older_brokers_serve_and_come_back(
 ) -> None:
     with kind(kind.versions[-1]) as cluster:
         create_topic(cluster.bootstrap, topic)
-        produce(cluster.bootstrap, topic, numbered(10), codec="lz4")
+        produce(cluster.bootstrap, topic, numbered_records(10), codec="lz4")
         cluster.kill(1)
         cluster.restart(1)
         wait_for_leader(cluster.bootstrap, topic)

@@ -32,7 +32,7 @@ from rangeland.testing.producer import (
     Record,
     create_topic,
     delete_records,
-    numbered,
+    numbered_records,
     open_transaction,
     produce,
     produce_transaction,
@@ -133,7 +133,7 @@ def records_of(version: str, codec: str, partitions: int) -> list[Record]:
     first = FIRST_MS if version in WITH_TIMES else None
     return [
         Record(r.value, r.key, r.headers, first and first + i, i % partitions)
-        for i, r in enumerate([*(shapes * 10), *numbered(300)])
+        for i, r in enumerate([*(shapes * 10), *numbered_records(300)])
     ]
 
 
@@ -187,7 +187,7 @@ def test_what_the_brokers_own_producer_wrote_is_read(cluster: Cluster, topic: st
 def test_any_part_of_a_packed_log_is_read(cluster: Cluster, topic: str) -> None:
     """Inside what was packed together the broker gives all of it, for any offset."""
     make(cluster, topic)
-    version, records = cluster.version, numbered(100)
+    version, records = cluster.version, numbered_records(100)
     for codec in ("gzip", "none"):
         produce(
             cluster.bootstrap,
@@ -406,11 +406,11 @@ def alter(cluster: KafkaZooKeeperCluster, topic: str, config: Mapping[str, str])
 @pytest.mark.parametrize("cluster", of(WITH_TRANSACTIONS), indirect=True)
 def test_transactions_are_distinguished(cluster: Cluster, topic: str) -> None:
     make(cluster, topic)
-    produce_transaction(cluster.bootstrap, topic, numbered(5), codec="lz4")
-    produce_transaction(cluster.bootstrap, topic, numbered(3), commit=False)
+    produce_transaction(cluster.bootstrap, topic, numbered_records(5), codec="lz4")
+    produce_transaction(cluster.bootstrap, topic, numbered_records(3), commit=False)
     settings = settings_of(cluster.bootstrap)
     wait_for_end(settings, topic, 10)
-    with open_transaction(cluster.bootstrap, topic, numbered(4), commit=False):
+    with open_transaction(cluster.bootstrap, topic, numbered_records(4), commit=False):
         log = log_of(settings, topic)
         assert log.end_offset == 10
         everything = settings_of(cluster.bootstrap, isolation=UNCOMMITTED)
@@ -423,7 +423,7 @@ def test_transactions_are_distinguished(cluster: Cluster, topic: str) -> None:
 @pytest.mark.parametrize("cluster", of(WITH_TRANSACTIONS), indirect=True)
 def test_expired_offsets_are_lost_by_name(cluster: Cluster, topic: str) -> None:
     make(cluster, topic)
-    produce(cluster.bootstrap, topic, numbered(10))
+    produce(cluster.bootstrap, topic, numbered_records(10))
     settings = settings_of(cluster.bootstrap)
     log = log_of(settings, topic)
     delete_records(cluster.bootstrap, topic, {0: 4})

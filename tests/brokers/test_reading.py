@@ -20,7 +20,7 @@ from rangeland.testing.producer import (
     WHOLE_BATCHES_MS,
     Record,
     create_topic,
-    numbered,
+    numbered_records,
     produce,
 )
 from tests.brokers.reading import (
@@ -195,7 +195,7 @@ def read_big(kafka: KafkaCluster, settings: ClusterSettings, topic: str, codec: 
     create_topic(kafka.bootstrap, topic, partitions=3, config={"max.message.bytes": 4 << 20})
     big = Record(random.Random(7).randbytes(2 << 20), b"big")
     for partition in range(3):
-        records = [*numbered(3), big, *numbered(3, start=3)]
+        records = [*numbered_records(3), big, *numbered_records(3, start=3)]
         produce(kafka.bootstrap, topic, records, codec=codec, partition=partition, batch_records=1)
     tiny = FetchLimits(fetch_bytes=1 << 10, smallest_fetch_bytes=1 << 10, backoff_ms=1)
     slices = [

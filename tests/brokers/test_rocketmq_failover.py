@@ -124,7 +124,7 @@ def test_messages_that_are_deleted_are_called_expired(topic: str) -> None:
         found = read([slice_of(before)], skipping)
         assert found.values == values[after.start_offset :]
         assert found.counts.lost == after.start_offset
-        assert found.receipts[0].losses[0].verdict == "expired"
+        assert found.receipts[0].losses[0].kind == "expired"
 
 
 @pytest.mark.slow

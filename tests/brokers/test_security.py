@@ -33,7 +33,7 @@ from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producer import (
     Record,
     create_topic,
-    numbered,
+    numbered_records,
     open_transaction,
     produce,
 )
@@ -93,7 +93,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     token_file.write_text(unsecured_token() + "\n")
     with SecuredCluster(folder, authority) as cluster:
         create_topic(cluster.bootstrap, "t")
-        produce(cluster.bootstrap, "t", numbered(COUNT))
+        produce(cluster.bootstrap, "t", numbered_records(COUNT))
         cluster.add_users()
         yield Guarded(
             cluster,
@@ -340,7 +340,7 @@ def test_a_read_outlasts_the_session_on_one_connection(
     written = threading.Event()
 
     def commit_late() -> None:
-        with open_transaction(cluster.bootstrap, topic, numbered(COUNT), commit=True):
+        with open_transaction(cluster.bootstrap, topic, numbered_records(COUNT), commit=True):
             written.set()
             time.sleep(2.2 * REAUTH_MS / 1000)
 
@@ -395,7 +395,7 @@ def test_a_batch_is_read_that_is_larger_than_what_is_asked_for_at_a_time(
 def old() -> Iterator[SecuredOldCluster]:
     with SecuredOldCluster() as cluster:
         create_topic(cluster.bootstrap, "t")
-        produce(cluster.bootstrap, "t", numbered(COUNT))
+        produce(cluster.bootstrap, "t", numbered_records(COUNT))
         cluster.add_users()
         yield cluster
 

@@ -28,7 +28,7 @@ from rangeland.testing.producer import (
     create_topic,
     delete_records,
     delete_topic,
-    numbered,
+    numbered_records,
     produce,
 )
 from tests.brokers.reading import log_of, look, settings_of, spied_requests
@@ -48,7 +48,7 @@ def test_start_end_leader_and_size_are_the_brokers(
     kafka: KafkaCluster, settings: ClusterSettings, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=2)
-    produce(kafka.bootstrap, topic, numbered(10), partition=1)
+    produce(kafka.bootstrap, topic, numbered_records(10), partition=1)
     delete_records(kafka.bootstrap, topic, {1: 3})
     logs = look(settings, topics=(topic,)).logs
     empty, full = (logs[Partition(topic, number)] for number in (0, 1))
@@ -77,7 +77,7 @@ def test_offsets_that_a_group_has_committed_are_found(
     kafka: KafkaCluster, settings: ClusterSettings, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=2)
-    produce(kafka.bootstrap, topic, numbered(10), partition=1)
+    produce(kafka.bootstrap, topic, numbered_records(10), partition=1)
     commit(kafka, f"readers of {topic}", topic, 1, 7)
     group, other = f"readers of {topic}", f"nobody of {topic}"
     found = look(settings, topics=(topic,), groups=(group, other)).group_offsets

@@ -16,7 +16,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import (
     CODECS,
     create_topic,
-    numbered,
+    numbered_records,
     open_transaction,
     produce,
     produce_transaction,
@@ -56,7 +56,7 @@ def transactional(kafka: KafkaCluster, topic: str, name: str) -> Any:
 
 
 def send(writer: Any, topic: str, count: int) -> None:
-    for record in numbered(count):
+    for record in numbered_records(count):
         writer.produce(topic, record.value, record.key, 0)
     writer.flush(30)
 
@@ -77,7 +77,7 @@ def interleaved(
     send(a, topic, 3)  # 0-2 aborted
     b.begin_transaction()
     send(b, topic, 2)  # 3-4 committed
-    produce(kafka.bootstrap, topic, numbered(2))  # 5-6 plain
+    produce(kafka.bootstrap, topic, numbered_records(2))  # 5-6 plain
     send(a, topic, 2)  # 7-8 aborted
     b.commit_transaction(30)  # 9
     marked()
@@ -91,7 +91,7 @@ def interleaved(
     marked()
     a.commit_transaction(30)  # 17
     marked()
-    produce(kafka.bootstrap, topic, numbered(1))  # 18 plain
+    produce(kafka.bootstrap, topic, numbered_records(1))  # 18 plain
     return Interleaved(
         topic,
         "aaallllaacaaclllccl",
@@ -139,7 +139,7 @@ def test_a_transaction_is_landed_whole_or_not_at_all(
     kafka: KafkaCluster, committed: ClusterSettings, topic: str, codec: str, commit: bool
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce_transaction(kafka.bootstrap, topic, numbered(50), commit=commit, codec=codec)
+    produce_transaction(kafka.bootstrap, topic, numbered_records(50), commit=commit, codec=codec)
     wait_for_end(committed, topic, 51)
     found = read_topic(topic, committed)
     assert found.rows == consume(kafka.bootstrap, topic)
@@ -151,7 +151,7 @@ def test_a_range_of_nothing_but_aborted_records_ends_without_rows(
     kafka: KafkaCluster, committed: ClusterSettings, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce_transaction(kafka.bootstrap, topic, numbered(20), commit=False)
+    produce_transaction(kafka.bootstrap, topic, numbered_records(20), commit=False)
     log = wait_for_end(committed, topic, 21)
     found = read([slice_of(log, 3, 17)], committed)
     assert (found.rows, found.counts) == ([], Counts(aborted=14))
@@ -161,7 +161,7 @@ def test_a_range_of_nothing_but_a_marker_ends(
     kafka: KafkaCluster, committed: ClusterSettings, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce_transaction(kafka.bootstrap, topic, numbered(4))
+    produce_transaction(kafka.bootstrap, topic, numbered_records(4))
     log = wait_for_end(committed, topic, 5)
     assert read([slice_of(log, 4, 5)], committed).counts == Counts(control=1)
 
@@ -170,9 +170,9 @@ def test_latest_is_the_last_stable_offset_or_the_high_watermark(
     kafka: KafkaCluster, committed: ClusterSettings, uncommitted: ClusterSettings, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(3))
-    with open_transaction(kafka.bootstrap, topic, numbered(5), commit=True):
-        produce(kafka.bootstrap, topic, numbered(2))
+    produce(kafka.bootstrap, topic, numbered_records(3))
+    with open_transaction(kafka.bootstrap, topic, numbered_records(5), commit=True):
+        produce(kafka.bootstrap, topic, numbered_records(2))
         stable = log_of(committed, topic)
         assert stable.end_offset == 3
         assert log_of(uncommitted, topic).end_offset == 10

@@ -16,7 +16,7 @@ from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Address, Partition
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.processes import PATIENCE_S, Process
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from rangeland.zookeeper.broker_registry import read_registry
 
 pytestmark = pytest.mark.brokers
@@ -56,7 +56,7 @@ def test_an_old_consumer_and_a_driver_respect_each_other(
 ) -> None:
     create_topic(old_kafka.bootstrap, topic, partitions=3)
     for number in range(3):
-        produce(old_kafka.bootstrap, topic, numbered(10 + number), partition=number)
+        produce(old_kafka.bootstrap, topic, numbered_records(10 + number), partition=number)
     seen = read_registry(old_kafka.zookeeper)
     assert seen.brokers == {"1": Address("127.0.0.1", old_kafka.ports[1])}
     partitions = seen.partitions(topic)

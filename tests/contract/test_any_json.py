@@ -41,7 +41,7 @@ from rangeland.schema_registry.registry_responses import (
     read_version,
     read_versions,
 )
-from rangeland.schema_registry.schema_references import resolved
+from rangeland.schema_registry.schema_references import resolve_references
 from rangeland.untrusted import Unreadable
 from rangeland.zookeeper.broker_registry import parse_broker, parse_kafka_topic
 from tests.unit.test_planning_plan import PLAN
@@ -91,7 +91,7 @@ def _resolved(body: bytes) -> object:
     schema = SchemaResponse(
         SchemaFormat.AVRO, text, (SchemaReference("a.B", SubjectVersion("s", 1)),)
     )
-    return resolved(schema, lambda _: SchemaResponse(SchemaFormat.AVRO, text, ()))
+    return resolve_references(schema, lambda _: SchemaResponse(SchemaFormat.AVRO, text, ()))
 
 
 REGISTERED = {

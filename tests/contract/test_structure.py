@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rangeland.wording import sentence
 from tests import check, docs
 
 LIBRARY = docs.ROOT / "lib/rangeland"
@@ -61,6 +62,33 @@ def test_no_two_modules_share_a_name() -> None:
 
 def test_no_two_classes_share_a_name() -> None:
     assert repeated(classes()) == {}
+
+
+COMMANDS = {"reached"}
+"""Functions that are named after a command."""
+
+
+def functions() -> Iterator[tuple[str, Path]]:
+    """Those of modules, without underscore."""
+    for path in MODULES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                yield node.name, path
+
+
+def is_participle(name: str) -> bool:
+    """A single word, ``settled`` or ``judging``; ``settle_survey`` says what is settled."""
+    return bool(re.fullmatch(r"[a-z]+(ed|ing|wn|ept|ost|aid|ound)", name))
+
+
+def test_no_function_is_a_bare_participle() -> None:
+    found = {(name, str(path.relative_to(LIBRARY))) for name, path in functions()}
+    assert sorted(x for x in found if is_participle(x[0]) and x[0] not in COMMANDS) == []
+
+
+def test_a_bare_participle_is_found() -> None:
+    assert all(map(is_participle, ("settled", "judging", "shown", "said", "kept", "found")))
+    assert not any(map(is_participle, ("settle_survey", "is_settled", "read", "survey", "load")))
 
 
 def test_a_repeated_name_is_found_inside_and_outside_of_the_families() -> None:
@@ -155,6 +183,37 @@ def test_each_log_line_begins_with_a_capital_letter() -> None:
     assert {
         at: text for at, text in found.items() if not text[0].isupper() and text[0] != "%"
     } == {}
+
+
+def error_texts() -> Iterator[tuple[str, str]]:
+    """What each error says by its own text, up to the first value in it, with its place. One that
+    begins with a value is left out: most values are names."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            named = {k.arg: k.value for k in node.keywords if k.arg in ("why", "do")}
+            for text in (*(node.args[:1] if named else ()), *named.values()):
+                first = text.values[0] if isinstance(text, ast.JoinedStr) and text.values else text
+                said = first.value if isinstance(first, ast.Constant) else None
+                if isinstance(said, str) and said:
+                    yield f"{path.relative_to(LIBRARY)}:{node.lineno}", said
+
+
+NAMES = ("pip", "rangeland", "spark", "java", "kafka", "jafka", "rocketmq")
+"""Names that look like words, which keep their spelling and so cannot begin a message."""
+
+
+def test_each_message_begins_with_a_capital_letter_or_a_name() -> None:
+    found = list(error_texts())
+    assert len(found) > 500
+    wrong = [
+        (at, text)
+        for at, text in found
+        if (re.match(r"[a-z]+(?![\w./=(-])(?!:[^ ])", text) and not sentence(text)[0].isupper())
+        or text.split(" ")[0] in NAMES
+    ]
+    assert wrong == []
 
 
 def test_each_module_that_logs_calls_its_logger_so() -> None:

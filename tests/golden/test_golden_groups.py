@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.kafka.error_codes import error_code_of
 from tests.golden.capture_groups import SAID, SHARE
 from tests.golden.test_golden_kafka import Golden, of
 
@@ -10,7 +10,7 @@ from tests.golden.test_golden_kafka import Golden, of
 @of("JoinGroup", "without-id")
 def test_a_first_join_is_answered_with_an_id(stored: Golden) -> None:
     response = stored.read()
-    assert judge(response.error_code).name == "MEMBER_ID_REQUIRED"
+    assert error_code_of(response.error_code).name == "MEMBER_ID_REQUIRED"
     assert response.member_id.startswith("golden-")
     assert response.generation_id == -1
 
@@ -37,7 +37,7 @@ def test_a_member_s_heartbeat_is_well(stored: Golden) -> None:
 
 @of("Heartbeat", "stale")
 def test_a_heartbeat_of_another_generation_is_refused(stored: Golden) -> None:
-    assert judge(stored.read().error_code).name == "ILLEGAL_GENERATION"
+    assert error_code_of(stored.read().error_code).name == "ILLEGAL_GENERATION"
 
 
 @of("OffsetCommit")
@@ -47,7 +47,7 @@ def test_a_commit_of_another_generation_is_refused_for_each_partition(stored: Go
     # Version 0 goes to ZooKeeper, which knows no generations.
     fenced = stored.case == "stale" and stored.version > 0
     assert (topic.name, part.partition_index) == (stored.expected["topic"], 1)
-    assert judge(part.error_code).name == ("ILLEGAL_GENERATION" if fenced else "NONE")
+    assert error_code_of(part.error_code).name == ("ILLEGAL_GENERATION" if fenced else "NONE")
 
 
 @of("DescribeGroups")
@@ -63,7 +63,7 @@ def test_a_group_shows_its_member_with_what_it_said_and_holds(stored: Golden) ->
     assert (member.member_metadata, member.member_assignment) == (SAID, SHARE)
     assert (missing.group_state, missing.members) == ("Dead", ())
     code = "GROUP_ID_NOT_FOUND" if stored.version >= 6 else "NONE"
-    assert judge(missing.error_code).name == code
+    assert error_code_of(missing.error_code).name == code
 
 
 @of("ConsumerGroupDescribe")
@@ -75,7 +75,7 @@ def test_a_group_of_the_newer_kind_shows_who_holds_what(stored: Golden) -> None:
     ]
     assert (topic, sorted(numbers)) == (stored.expected["topic"], [0, 1])
     assert (member.client_id, member.member_type) == ("other", 1 if stored.version >= 1 else -1)
-    assert judge(missing.error_code).name == "GROUP_ID_NOT_FOUND"
+    assert error_code_of(missing.error_code).name == "GROUP_ID_NOT_FOUND"
 
 
 @of("LeaveGroup")
@@ -83,4 +83,4 @@ def test_who_has_left_cannot_leave_again(stored: Golden) -> None:
     response = stored.read()
     codes = [member.error_code for member in response.members] or [response.error_code]
     code = "UNKNOWN_MEMBER_ID" if stored.case == "gone" else "NONE"
-    assert [judge(code).name for code in codes] == [code]
+    assert [error_code_of(code).name for code in codes] == [code]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.jafka import messages as m
-from rangeland.dialects.jafka.error_codes import judge
+from rangeland.dialects.jafka.error_codes import error_code_of
 from rangeland.dialects.jafka.log_entries import next_offset
 from rangeland.dialects.jafka.records import decode_chunk
 from rangeland.dialects.jafka.session import JafkaSession
@@ -110,14 +110,14 @@ def test_a_cut_response_has_whole_entries_and_a_piece() -> None:
 )
 def test_errors_of_a_fetch_are_reported_by_code(name: str, code: str) -> None:
     response = response_of(name)
-    assert judge(response.error_code).name == code
+    assert error_code_of(response.error_code).name == code
     assert bool(response.records) == (name == "Fetch.plain")
 
 
 def test_each_part_of_a_multi_fetch_has_its_own_code_and_records() -> None:
     response = response_of("MultiFetch.all-kinds")
     assert response.error_code == 0
-    codes = [judge(part.error_code).name for part in response.parts]
+    codes = [error_code_of(part.error_code).name for part in response.parts]
     assert codes == ["NONE", "NONE", "WRONG_PARTITION", "OFFSET_OUT_OF_RANGE", "NONE"]
     records = [bytes(part.records) for part in response.parts]
     plain, packed = (bytes(response_of(f"Fetch.{kind}").records) for kind in ("plain", "packed"))

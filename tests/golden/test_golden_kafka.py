@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.wire.declarations import spec_of
 from rangeland.wire.encoding import decode, decode_from, encode
 from tests.contract.readers import read_three_ways
@@ -128,7 +128,7 @@ def test_a_broker_lists_the_versions_that_were_captured(stored: Golden) -> None:
 @of("ApiVersions", "too-new")
 def test_a_version_too_new_is_refused_in_version_0(stored: Golden) -> None:
     response = stored.read()
-    assert judge(response.error_code).name == "UNSUPPORTED_VERSION"
+    assert error_code_of(response.error_code).name == "UNSUPPORTED_VERSION"
     # From 2.4 on the broker says what it takes instead; before, nothing.
     keys = [key.api_key for key in response.api_keys]
     assert keys == ([] if stored.expected["broker"].startswith("0.") else [18])
@@ -152,7 +152,7 @@ def test_metadata_names_the_broker_and_leaders(stored: Golden) -> None:
 @of("Metadata", "by-name")
 def test_a_topic_that_is_not_there_has_its_own_error(stored: Golden) -> None:
     (missing,) = [topic for topic in stored.read().topics if topic.name == "no-such-topic"]
-    assert judge(missing.error_code).name == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert error_code_of(missing.error_code).name == "UNKNOWN_TOPIC_OR_PARTITION"
     assert (missing.partitions, missing.topic_id) == ((), None)
 
 
@@ -162,7 +162,7 @@ def test_offsets_are_those_that_were_written(stored: Golden) -> None:
     (topic,) = stored.read().topics
     assert topic.name == expected["topic"]
     found = {part.partition_index: part for part in topic.partitions}
-    assert judge(found[9].error_code).name == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert error_code_of(found[9].error_code).name == "UNKNOWN_TOPIC_OR_PARTITION"
     end = expected["until_offset"]
     if stored.version == 0:
         # Segment starts: a time inside the only segment finds nothing before it.
@@ -218,7 +218,7 @@ def test_records_are_a_slice_of_the_frame(stored: Golden) -> None:
 @of("Fetch", "out-of-range")
 def test_an_offset_that_is_not_in_the_log_is_an_error_of_its_partition(stored: Golden) -> None:
     first, second = stored.read().responses[0].partitions
-    assert judge(first.error_code).name == "OFFSET_OUT_OF_RANGE"
+    assert error_code_of(first.error_code).name == "OFFSET_OUT_OF_RANGE"
     assert (first.high_watermark, second.error_code, second.high_watermark) == (-1, 0, 0)
 
 
@@ -270,4 +270,4 @@ def test_each_batch_is_appended_after_the_last(stored: Golden) -> None:
 
 @of("SaslHandshake")
 def test_a_listener_without_sasl_says_so(stored: Golden) -> None:
-    assert judge(stored.read().error_code).name == "ILLEGAL_SASL_STATE"
+    assert error_code_of(stored.read().error_code).name == "ILLEGAL_SASL_STATE"

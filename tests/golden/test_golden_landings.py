@@ -15,7 +15,7 @@ from rangeland.delta.ledger.events import (
     OUTCOME,
     PART,
     PLAN,
-    Entry,
+    LedgerEvent,
     LossEvent,
     OutcomeEvent,
     PartEvent,
@@ -41,7 +41,7 @@ def rows_of(version: Path) -> list[dict[str, Any]]:
     return [instants(json.loads(line)) for line in lines]
 
 
-def entries_of(version: Path) -> list[Entry]:
+def entries_of(version: Path) -> list[LedgerEvent]:
     return [from_row(row) for row in rows_of(version)]
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.kafka.entry_scan import located
+from rangeland.dialects.kafka.entry_scan import locate_entries
 from rangeland.dialects.rocketmq.log_entries import EntryTotals
 from rangeland.errors import BadRecord, RangelandError, RangeLost, Unreachable
 from rangeland.planning.policy import Action, Policy
@@ -63,7 +63,7 @@ def golden_of_kafka() -> Iterator[tuple[str, Log]]:
         data = memoryview(one.data)
         entries = [
             (entry.base_offset, entry.last_offset + 1, bytes(data[start:end]))
-            for start, end, entry in located(data, 0, with_runs=False)
+            for start, end, entry in locate_entries(data, 0, with_runs=False)
         ]
         if entries[0][0] == 0 and sum(len(data) for _, _, data in entries) < 20_000:
             yield golden_kafka.label(one), Log(entries)

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 
 from rangeland.errors import Unreachable
-from rangeland.testing.client_library import TIMEOUT_S, joined
+from rangeland.testing.client_library import TIMEOUT_S, join_servers
 from rangeland.testing.server_command import java_command
 
 SEPARATOR = "|"
@@ -31,7 +31,7 @@ def write_lines(
     main = "org.apache.kafka.tools.ConsoleProducer" if is_new else "kafka.tools.ConsoleProducer"
     server = "--broker-list" if version.startswith("0.") else "--bootstrap-server"
     command = java_command(TOOLS if is_new else f"kafka-{version}", 64, main, properties={})
-    command += [server, joined(bootstrap), "--topic", topic]
+    command += [server, join_servers(bootstrap), "--topic", topic]
     command += ["--property", "parse.key=true", "--property", f"key.separator={SEPARATOR}"]
     command += ["--compression-codec", codec] if codec != "none" else []
     # The oldest do not wait for responses by default, and may exit before everything is sent.

@@ -16,7 +16,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "plans may overlap",
         Change(
-            "landing.plan_conflicts:overlapping",
+            "landing.plan_conflicts:find_overlap",
             "if common(plan.ranges, coverage_of(other.plan.ranges)):",
             "if False:",
         ),
@@ -65,7 +65,7 @@ PLANS_AND_LEDGER = (
         "later plans forget the plans that are not in the table",
         Change(
             "delta.ledger.ledger_table:Ledger.enter",
-            "live = tuple(dict.fromkeys([*unsettled, *self.live()]))",
+            "live = tuple(dict.fromkeys([*unsettled, *self.unfinished()]))",
             "live = ()",
         ),
     ),
@@ -104,7 +104,7 @@ PLANS_AND_LEDGER = (
         "a reviewed plan is applied whatever is under way",
         Change(
             "landing.plan_conflicts:refuse_outdated",
-            "if blocking := overlapping(plan, unfinished):",
+            "if blocking := find_overlap(plan, unfinished):",
             "if blocking := None:",
         ),
     ),
@@ -118,7 +118,7 @@ TABLE = (
         "an overwritten table is landed in",
         Change(
             "landing.job_history:JobHistory.undone",
-            "return restored or table_commit.replaced(commits)",
+            "return restored or table_commit.last_replacement(commits)",
             "return restored",
         ),
     ),
@@ -134,8 +134,8 @@ TABLE = (
         "a table that was restored is landed in",
         Change(
             "landing.job_history:JobHistory.undone",
-            "return restored or table_commit.replaced(commits)",
-            "return table_commit.replaced(commits)",
+            "return restored or table_commit.last_replacement(commits)",
+            "return table_commit.last_replacement(commits)",
         ),
     ),
     Mutation(
@@ -173,15 +173,15 @@ LOSSES = (
         "a held partition moves on",
         Change(
             "planning.incarnation:stopped_at",
-            "if loss.action is Action.HOLD or loss.verdict in STILL_TO_COME:",
-            "if loss.verdict in STILL_TO_COME:",
+            "if loss.action is Action.HOLD or loss.kind in STILL_TO_COME:",
+            "if loss.kind in STILL_TO_COME:",
         ),
     ),
     Mutation(
         "the checkpoint passes the end of a log that was cut",
         Change(
             "planning.incarnation:stopped_at",
-            "if loss.action is Action.HOLD or loss.verdict in STILL_TO_COME:",
+            "if loss.action is Action.HOLD or loss.kind in STILL_TO_COME:",
             "if loss.action is Action.HOLD:",
         ),
     ),
@@ -211,7 +211,7 @@ LOSSES = (
     ),
     Mutation(
         "a topic that was created again is the same",
-        Change("planning.incarnation:recreated", "return then != now", "return False"),
+        Change("planning.incarnation:is_recreated", "return then != now", "return False"),
     ),
     Mutation(
         "a high watermark that lags is the end",
@@ -266,7 +266,7 @@ DISPLACED = (
         "commits need no lock",
         Change(
             "delta.transaction_log.delta_kernel:DeltaKernel.commit",
-            "with locked(where):",
+            "with lock_table(where):",
             "if True:",
         ),
     ),

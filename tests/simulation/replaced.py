@@ -184,7 +184,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield fetch_thread, "threading", SimpleNamespace(Event=Event, Thread=spark.InlineThread)
     yield spark_jobs, "InheritableThread", spark.InlineThread
     yield spark_jobs, "TaskContext", spark.TaskContext
-    yield spark_jobs, "logged", lambda work: work
+    yield spark_jobs, "with_task_logging", lambda work: work
     for module in (product, slice_reader):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
@@ -197,7 +197,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
             yield module, name, getattr(sql, name)
     yield replacement, "replace_rows", _replaced
     for module in (delta_kernel, replacement, target_ledger):
-        yield module, "locked", _locked
+        yield module, "lock_table", _locked
     yield cluster_survey.take_survey, "__defaults__", (VirtualTime.time, None)
     yield from memories.changes()
     yield from group_model.changes(lambda: STAGE.groups, VirtualTime.monotonic, VirtualTime)

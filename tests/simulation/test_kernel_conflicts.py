@@ -29,7 +29,7 @@ def kernel() -> Iterator[SimulatedKernel]:
 def test_a_plan_that_another_driver_landed_is_found_after_a_change_of_the_table(
     kernel: SimulatedKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rangeland.delta.transaction_log.table_commit.missing_files", lambda *_: ())
+    monkeypatch.setattr("rangeland.delta.transaction_log.table_commit.gone_files", lambda *_: ())
     old = kernel.create(PATH, SCHEMA)
     kernel.commit(PATH, CommitRequest("people", 1, [], properties={"note": "x"}))
     assert land(kernel, PATH, CommitRequest(JOB, 1, [])) == CommittedOutcome(2, is_new=True)
@@ -53,7 +53,7 @@ def test_what_was_landed_in_a_table_that_is_gone_is_not_landed(kernel: Simulated
 def test_a_later_sequence_lands_on_a_version_before_the_earlier_one(
     kernel: SimulatedKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rangeland.delta.transaction_log.table_commit.missing_files", lambda *_: ())
+    monkeypatch.setattr("rangeland.delta.transaction_log.table_commit.gone_files", lambda *_: ())
     old = kernel.create(PATH, SCHEMA)
     assert land(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(1, is_new=True)
     assert land(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=True)

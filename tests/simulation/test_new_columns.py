@@ -58,7 +58,7 @@ def torn(stage: Stage) -> TypedLake:
     return lake
 
 
-CASES = {PlanKind.RUN: prepared, PlanKind.MISSING: torn}
+CASES = {PlanKind.RUN: prepared, PlanKind.HOLES: torn}
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -73,7 +73,7 @@ def test_all_steps_of_a_landing_are_known(stage: Stage, kind: PlanKind) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(
-    ("kind", "then"), [(PlanKind.RUN, NEW), (PlanKind.RUN, OLD), (PlanKind.MISSING, NEW)]
+    ("kind", "then"), [(PlanKind.RUN, NEW), (PlanKind.RUN, OLD), (PlanKind.HOLES, NEW)]
 )
 def test_a_driver_killed_at_any_step_leaves_columns_and_rows_together(
     stage: Stage, step: str, kind: PlanKind, then: str

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta.stores.table_lock import locked
+from rangeland.delta.stores.table_lock import lock_table
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesMissing, land
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesGone, land
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Conflict
 from rangeland.model import DataFile
@@ -53,12 +53,12 @@ def test_files_that_vanish_while_a_landing_waits_for_the_lock_are_missed(
     before = kernel.load(days)
     assert before is not None
     with ThreadPoolExecutor(1) as pool:
-        with locked(before.path):
+        with lock_table(before.path):
             request = CommitRequest(APPLICATION, 1, [file])
             landing = pool.submit(land, kernel, days, request)
             time.sleep(2)  # it has seen the file, if it looks before it waits
             (Path(days) / file.path).unlink()
-        assert landing.result(60) == FilesMissing((file.path,))
+        assert landing.result(60) == FilesGone((file.path,))
     after = kernel.load(days)
     assert after is not None
     assert after.version == before.version

@@ -37,7 +37,7 @@ from rangeland.testing.producer import (
     Record,
     create_topic,
     delete_records,
-    numbered,
+    numbered_records,
     produce,
     wait_for_leader,
 )
@@ -88,7 +88,7 @@ def visible(files: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
 
 def filled(kafka: KafkaCluster, topic: str, count: int = 10) -> str:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(count), batch_records=4)
+    produce(kafka.bootstrap, topic, numbered_records(count), batch_records=4)
     return topic
 
 
@@ -281,7 +281,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
             create_topic(cluster.bootstrap, f"damaged-{codec}", partitions=2)
             for partition in (0, 1):
                 for batch in range(3):
-                    records = [Record(b"MARK" * 20), *numbered(10, start=10 * batch)]
+                    records = [Record(b"MARK" * 20), *numbered_records(10, start=10 * batch)]
                     produce(
                         cluster.bootstrap,
                         f"damaged-{codec}",
@@ -385,7 +385,7 @@ def test_a_folder_of_other_peoples_files_is_left_as_it_is(
     kafka: KafkaCluster, spark: Any, table: str, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(3))
+    produce(kafka.bootstrap, topic, numbered_records(3))
     folder = Path(table)
     folder.mkdir(parents=True)
     folder.joinpath("theirs.csv").write_text("a,b\n")
@@ -481,7 +481,7 @@ def test_a_folder_that_must_not_be_written_is_refused(
     job = job_of(kafka.bootstrap, table, topic)
     if there_before:
         rangeland.land(job, spark)
-        produce(kafka.bootstrap, topic, numbered(5))
+        produce(kafka.bootstrap, topic, numbered_records(5))
     before = files_of(table)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     try:
@@ -564,7 +564,7 @@ def test_a_secret_that_opens_the_log_is_in_no_output_plan_or_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     create_topic(secured.bootstrap, topic)
-    produce(secured.bootstrap, topic, numbered(10))
+    produce(secured.bootstrap, topic, numbered_records(10))
     monkeypatch.setenv("LOG_PASSWORD", SECRET)
     server = f"127.0.0.1:{secured.secured_port}"
     sasl = {"username": "alice", "password": "${env:LOG_PASSWORD}"}

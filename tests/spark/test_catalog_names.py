@@ -11,7 +11,7 @@ import pytest
 from rangeland.decode.columns import row_schema
 from rangeland.errors import Conflict
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quoted
+from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
 from tests.spark.landings import job_of
 
 pytestmark = pytest.mark.spark
@@ -58,16 +58,16 @@ def test_a_table_and_its_ledger_are_made_and_found_by_name(
         last = parts_of(name)[-1]
         tables = {row["tableName"] for row in spark.sql("SHOW TABLES IN default").collect()}
         assert {last, last + LEDGER_SUFFIX} <= tables
-        assert spark.table(quoted(name, LEDGER_SUFFIX)).count() == 0
+        assert spark.table(quote_name(name, LEDGER_SUFFIX)).count() == 0
     finally:
-        spark.sql(f"DROP TABLE IF EXISTS {quoted(name, LEDGER_SUFFIX)}")
-        spark.sql(f"DROP TABLE IF EXISTS {quoted(name)}")
+        spark.sql(f"DROP TABLE IF EXISTS {quote_name(name, LEDGER_SUFFIX)}")
+        spark.sql(f"DROP TABLE IF EXISTS {quote_name(name)}")
 
 
 @pytest.mark.parametrize("name", ["my-catalog.db.orders-2024", "`a``b`.`c`.`2024`", "x.order"])
 def test_spark_reads_the_parts_that_were_meant(spark: Any, name: str) -> None:
     parser = spark._jsparkSession.sessionState().sqlParser()
-    parts = parser.parseMultipartIdentifier(quoted(name))
+    parts = parser.parseMultipartIdentifier(quote_name(name))
     assert [parts.apply(i) for i in range(parts.size())] == parts_of(name)
 
 

@@ -16,7 +16,7 @@ from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import create_topic, delete_topic, numbered, produce
+from rangeland.testing.producer import create_topic, delete_topic, numbered_records, produce
 from tests.spark.landings import job_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -72,7 +72,7 @@ def recreated(kafka: KafkaCluster, topic: str) -> None:
         except Conflict:
             continue
     for number in range(2):
-        produce(kafka.bootstrap, topic, numbered(300, start=5000), partition=number)
+        produce(kafka.bootstrap, topic, numbered_records(300, start=5000), partition=number)
 
 
 def test_rows_of_two_incarnations_are_never_committed_together(
@@ -80,7 +80,7 @@ def test_rows_of_two_incarnations_are_never_committed_together(
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=2)
     for number in range(2):
-        produce(kafka.bootstrap, topic, numbered(200), partition=number)
+        produce(kafka.bootstrap, topic, numbered_records(200), partition=number)
     ByName(monkeypatch, lambda: recreated(kafka, topic))
     with pytest.raises(RangeLost, match="recreated"):
         rangeland.land(job(kafka, table, topic), spark)
@@ -88,7 +88,7 @@ def test_rows_of_two_incarnations_are_never_committed_together(
 
     result = rangeland.land(job(kafka, table, topic, recreated="skip"), spark)
     assert result.counts.landed == 600
-    new = {row.value for row in numbered(300, start=5000)}
+    new = {row.value for row in numbered_records(300, start=5000)}
     assert {bytes(row.value) for row in table_of(spark, table).collect()} == new
 
 
@@ -98,12 +98,12 @@ def test_a_policy_that_skips_is_followed_in_the_same_run(
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=2)
     for number in range(2):
-        produce(kafka.bootstrap, topic, numbered(200), partition=number)
+        produce(kafka.bootstrap, topic, numbered_records(200), partition=number)
     ByName(monkeypatch, lambda: recreated(kafka, topic))
     skipping = job(kafka, table, topic, recreated="skip")
     result = rangeland.land(skipping, spark)
     assert (result.counts.landed, result.counts.lost) == (0, 400)
     assert any("it is read once more" in text for text in result.warnings)
     assert rangeland.land(skipping, spark).counts.landed == 600
-    new = {row.value for row in numbered(300, start=5000)}
+    new = {row.value for row in numbered_records(300, start=5000)}
     assert {bytes(row.value) for row in table_of(spark, table).collect()} == new

@@ -30,7 +30,7 @@ from rangeland.errors import TableRefused
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.spark.cloud_stores import Azurite, GoogleEmulator, SmallHdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers, pytest.mark.slow]
@@ -97,7 +97,7 @@ def lands_proves_and_finds(
 ) -> str:
     """Lands ``COUNT`` records, then three. All that the commands have printed."""
     create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(COUNT + 3), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(COUNT + 3), partition=0)
     document = {
         "job": "landing",
         "source": {"servers": kafka.bootstrap, "topics": [topic]},

@@ -21,11 +21,11 @@ from rangeland.delta.table_schema.table_constraints import constraints_of
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
-    FilesMissing,
+    FilesGone,
     Restored,
     land,
     landed_at,
-    restored,
+    last_restore,
 )
 from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
@@ -407,7 +407,7 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(
     _, layout = make(kernel, table, "hour(timestamp)")
     files = write(table, layout, rows(0, 120))
     (Path(table) / files[0].path).unlink()
-    assert land(kernel, table, CommitRequest("rangeland/a", 1, files)) == FilesMissing(
+    assert land(kernel, table, CommitRequest("rangeland/a", 1, files)) == FilesGone(
         (files[0].path,)
     )
     newest = kernel.load(table)
@@ -422,15 +422,15 @@ def test_a_restore_that_took_landings_away_is_noticed(
     _, layout = make(kernel, table)
     for i in range(1, 4):
         land(kernel, table, CommitRequest("rangeland/a", i, write(table, layout, rows(i * 10, 10))))
-    assert restored(kernel, table, since=0) is None
+    assert last_restore(kernel, table, since=0) is None
     sql(f"OPTIMIZE delta.`{table}`")
-    assert restored(kernel, table, since=0) is None
+    assert last_restore(kernel, table, since=0) is None
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
-    found = restored(kernel, table, since=2)
+    found = last_restore(kernel, table, since=2)
     assert isinstance(found, Restored)
     assert found.restored_to == 1
     assert found.lost == (("rangeland/a", 2), ("rangeland/a", 3))
-    assert restored(kernel, table, since=found.version) is None
+    assert last_restore(kernel, table, since=found.version) is None
 
 
 RACER = """

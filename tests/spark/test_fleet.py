@@ -23,7 +23,7 @@ from rangeland.model import Partition
 from rangeland.results import RunResult
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import Process
-from rangeland.testing.producer import create_topic, delete_topic, numbered, produce
+from rangeland.testing.producer import create_topic, delete_topic, numbered_records, produce
 from tests.spark.landings import QUICK
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -65,7 +65,7 @@ def test_each_topic_has_a_table_of_its_own(spark: Any, kafka: KafkaCluster, tmp_
     counts = {"fleet.a": 7, "fleet.b": 30, "fleet.c": 0}
     for topic, count in counts.items():
         create_topic(kafka.bootstrap, topic)
-        produce(kafka.bootstrap, topic, numbered(count))
+        produce(kafka.bootstrap, topic, numbered_records(count))
     path = write_job(tmp_path, kafka, "all", topic_pattern=r"fleet\..*")
     other = write_job(tmp_path, kafka, "none", topics=["fleet-none"])
     lake = tmp_path / "lake"
@@ -89,9 +89,9 @@ def test_each_topic_has_a_table_of_its_own(spark: Any, kafka: KafkaCluster, tmp_
         backend.close()
 
     # One topic goes on, one comes, and one that has a table goes.
-    produce(kafka.bootstrap, "fleet.a", numbered(3, 7))
+    produce(kafka.bootstrap, "fleet.a", numbered_records(3, 7))
     create_topic(kafka.bootstrap, "fleet.d")
-    produce(kafka.bootstrap, "fleet.d", numbered(2))
+    produce(kafka.bootstrap, "fleet.d", numbered_records(2))
     delete_topic(kafka.bootstrap, "fleet.b")
     found = rangeland.run_jobs([path], spark)
     assert states(found) == [
@@ -112,7 +112,7 @@ def test_every_command_takes_a_table_for_each_topic(
     topics = ["commands.a", "commands.b"]
     for count, topic in enumerate(topics, 4):
         create_topic(kafka.bootstrap, topic)
-        produce(kafka.bootstrap, topic, numbered(count))
+        produce(kafka.bootstrap, topic, numbered_records(count))
     path = str(write_job(tmp_path, kafka, "commands", topic_pattern=r"commands\..*"))
     plans = str(tmp_path / "plans")
 
@@ -151,7 +151,7 @@ def test_a_catalog_has_a_table_for_each_topic(
     topics = ["Catalog.A-1", "Catalog.b"]
     for topic in topics:
         create_topic(kafka.bootstrap, topic)
-        produce(kafka.bootstrap, topic, numbered(3))
+        produce(kafka.bootstrap, topic, numbered_records(3))
     path = write_job(tmp_path, kafka, "catalog", topic_pattern=r"Catalog\..*")
     in_catalog = path.read_text().replace(f"{tmp_path}/lake/{{topic}}", "default.`Fleet_{topic}`")
     path.write_text(in_catalog)
@@ -187,8 +187,8 @@ def test_a_driver_killed_anywhere_leaves_tables_that_the_next_run_finishes(
     topics = [f"killed-{prefix}.{n}" for n in range(6)]
     for topic in topics:
         create_topic(kafka.bootstrap, topic, partitions=2)
-        produce(kafka.bootstrap, topic, numbered(300), partition=0)
-        produce(kafka.bootstrap, topic, numbered(200), partition=1)
+        produce(kafka.bootstrap, topic, numbered_records(300), partition=0)
+        produce(kafka.bootstrap, topic, numbered_records(200), partition=1)
     path = write_job(tmp_path, kafka, "killed", topic_pattern=rf"killed-{prefix}\..*")
     first = run_process(["run", str(path), "--parallel", "2"], tmp_path)
     first.wait_for_line(line)

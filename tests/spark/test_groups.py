@@ -22,7 +22,7 @@ from rangeland.queries import job_status
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.spark.landings import job_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -34,7 +34,7 @@ COUNT, MORE = 30, 5
 def job(kafka: KafkaCluster, topic: str, table: str) -> Job:
     create_topic(kafka.bootstrap, topic, partitions=2)
     for number in range(2):
-        produce(kafka.bootstrap, topic, numbered(COUNT), partition=number)
+        produce(kafka.bootstrap, topic, numbered_records(COUNT), partition=number)
     group = {"id": f"group-of-{topic}", "session_ms": 6_000}
     return job_of(kafka.bootstrap, table, topic, group=group)
 
@@ -97,7 +97,7 @@ def test_a_landing_is_mirrored_and_shown(kafka: KafkaCluster, job: Job, spark: A
     (topic,) = job.source.topics
     assert run(job, spark, NoProgress()).warnings == ()
     before_ms = int(time.time() * 1000)
-    produce(kafka.bootstrap, topic, numbered(MORE), partition=1)
+    produce(kafka.bootstrap, topic, numbered_records(MORE), partition=1)
     shown = job_status.status(job, spark, NoProgress()).to_json()
     assert [p["group_offset"] for p in shown["partitions"]] == [COUNT, COUNT]
     assert [(p["checkpoint"], p["end"], p["lag"]) for p in shown["partitions"]] == [
@@ -116,11 +116,11 @@ def test_a_consumer_goes_on_exactly_where_a_run_stopped_and_a_run_where_it_did(
 ) -> None:
     (topic,) = job.source.topics
     run(job, spark, NoProgress())
-    produce(kafka.bootstrap, topic, numbered(MORE, COUNT), partition=1)
+    produce(kafka.bootstrap, topic, numbered_records(MORE, COUNT), partition=1)
     with live_consumer(kafka, job) as (consumer, early):
         assert taken(consumer, early, MORE) == [(1, COUNT + n) for n in range(MORE)]
         consumer.commit(asynchronous=False)
-    produce(kafka.bootstrap, topic, numbered(2, COUNT + MORE), partition=1)
+    produce(kafka.bootstrap, topic, numbered_records(2, COUNT + MORE), partition=1)
     takes_over = {"from": f"group:{group_id(job)}"}
     taker = job_of(kafka.bootstrap, f"{table}-taken", topic, name="taker", range=takes_over)
     result = run(taker, spark, NoProgress())

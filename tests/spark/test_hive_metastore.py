@@ -15,7 +15,7 @@ import pytest
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers, pytest.mark.slow]
 
@@ -60,7 +60,7 @@ def test_a_table_of_a_hive_metastore_is_created_found_again_and_proved(
     }
     (tmp_path / "job.yaml").write_text(json.dumps(job))
     for sequence in (1, 2):
-        produce(kafka.bootstrap, topic, numbered(COUNT), partition=0)
+        produce(kafka.bootstrap, topic, numbered_records(COUNT), partition=0)
         code, answer, errors = called(tmp_path, "run")
         assert code == 0, errors
         assert (answer["landed"], answer["sequence"]) == (COUNT, sequence)

@@ -21,7 +21,7 @@ from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status, verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.spark.landings import job_of, offsets_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -43,7 +43,7 @@ class Lake:
         assert self.land() == ("landed", 2)
 
     def produce(self, count: int) -> None:
-        produce(self.kafka.bootstrap, self.topic, numbered(count))
+        produce(self.kafka.bootstrap, self.topic, numbered_records(count))
 
     def job(self, table: str | None = None, **more: Any) -> Job:
         return job_of(self.kafka.bootstrap, table or self.table, self.topic, **more)

@@ -177,7 +177,7 @@ def test_a_broker_that_dies_while_it_is_read_is_held_there_and_the_others_land(
     job = named(jafka, table, written.topic, policy=policy)
     result = run.run(job, spark, Doing(lambda: jafka.kill(2)))
     assert result.state == "landed"
-    assert [(x.loss.verdict, x.loss.action) for x in result.losses] == [("unreachable", "hold")]
+    assert [(x.loss.kind, x.loss.action) for x in result.losses] == [("unreachable", "hold")]
     assert landed_rows(table) == written.of("1-0")
     again = rangeland.land(job, spark)
     assert (again.state, len(again.held)) == ("nothing", 1), "no plan waits for it"

@@ -14,7 +14,7 @@ from rangeland.queries.job_status import status
 from rangeland.run import preview, run
 from rangeland.testing.consumer import consume
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.spark.landings import CONTRACT, job_of, rows_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -48,7 +48,7 @@ def test_a_job_lives_with_brokers_of_any_age(
         produce(
             cluster.bootstrap,
             TOPIC,
-            numbered(COUNT),
+            numbered_records(COUNT),
             codec=codec,
             partition=number,
             batch_records=50,

@@ -13,7 +13,7 @@ from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaZooKeeperCluster
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.spark.landings import expected, job_of, offsets_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -33,7 +33,7 @@ def test_a_run_goes_on_where_the_old_group_stopped_and_leaves_it_at_the_checkpoi
 ) -> None:
     create_topic(old_kafka.bootstrap, topic, partitions=2)
     for number in range(2):
-        produce(old_kafka.bootstrap, topic, numbered(COUNT), partition=number)
+        produce(old_kafka.bootstrap, topic, numbered_records(COUNT), partition=number)
     group = f"group-of-{topic}"
     job = job_of(
         [],

@@ -14,7 +14,7 @@ import pytest
 
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.servers.kerberos import KerberosCluster, KeyCenter, gssapi_library
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers, pytest.mark.slow]
@@ -39,7 +39,7 @@ def test_a_run_logs_in_with_a_keytab_wherever_it_connects(tmp_path: Path) -> Non
     with center, KerberosCluster(center, SERVICE) as cluster:
         create_topic(cluster.bootstrap, "orders", partitions=2)
         for partition in range(2):
-            produce(cluster.bootstrap, "orders", numbered(COUNT), partition=partition)
+            produce(cluster.bootstrap, "orders", numbered_records(COUNT), partition=partition)
         kerberos = {
             "service_name": SERVICE,
             "principal": USER,

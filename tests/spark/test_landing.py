@@ -29,7 +29,7 @@ from rangeland.testing.producer import (
     CODECS,
     Record,
     create_topic,
-    numbered,
+    numbered_records,
     produce,
     produce_transaction,
 )
@@ -69,7 +69,9 @@ def produced(kafka: KafkaCluster, topic: str, **records: int) -> str:
     """A topic with ``p0``, ``p1``, ... numbered records in its partitions."""
     create_topic(kafka.bootstrap, topic, partitions=len(records))
     for name, count in records.items():
-        produce(kafka.bootstrap, topic, numbered(count), partition=int(name.removeprefix("p")))
+        produce(
+            kafka.bootstrap, topic, numbered_records(count), partition=int(name.removeprefix("p"))
+        )
     return topic
 
 
@@ -287,7 +289,7 @@ def test_a_catalog_table_has_its_ledger_beside_it(
     job = job_of(kafka.bootstrap, name, topic)
     try:
         assert rangeland.land(job, spark).state == "landed"
-        produce(kafka.bootstrap, topic, numbered(2), partition=0)
+        produce(kafka.bootstrap, topic, numbered_records(2), partition=0)
         assert rangeland.land(job, spark).sequence == 2
         assert rows_of(spark.table(name)) == judged(kafka.bootstrap, [topic])
         ledger = spark.table(f"{name}__rangeland")
@@ -333,7 +335,7 @@ def test_a_first_run_at_the_end_lands_what_comes_after_it(
     seen = job_status.status(job, spark, NoProgress()).partitions
     assert [(p.checkpoint, p.lag) for p in seen] == [(30, 0), (7, 0)]
     assert rangeland.land(job, spark).sequence == first.sequence, "it begins once"
-    produce(kafka.bootstrap, topic, numbered(5), partition=1)
+    produce(kafka.bootstrap, topic, numbered_records(5), partition=1)
     assert rangeland.land(job, spark).counts.landed == 5
     assert offsets_in(table) == expected(p1=range(7, 12))
     assert rangeland.verify(job, spark).is_well
@@ -362,7 +364,7 @@ def test_each_offset_is_landed_once_by_whichever_way_it_came(
 
     over = rangeland.backfill(job(range=between(topic, p0=(0, 30))), spark)
     assert (over.state, over.counts.landed) == ("already-landed", 0)
-    produce(kafka.bootstrap, topic, numbered(4), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(4), partition=0)
     beyond = rangeland.backfill(job(range=between(topic, p0=(28, 33))), spark)
     assert (beyond.state, beyond.counts.landed) == ("landed", 3)
     assert rangeland.land(job(), spark).counts.landed == 1
@@ -412,7 +414,7 @@ def test_a_plan_is_applied_as_it_was_reviewed(
     produced(kafka, topic, p0=10)
     job = job_of(kafka.bootstrap, table, topic)
     plan = rangeland.plan(job, spark)
-    produce(kafka.bootstrap, topic, numbered(5), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(5), partition=0)
     assert offsets_of(plan.read(spark)) == expected(p0=range(10))
     result = plan.apply(spark)
     assert (result.state, result.counts.landed) == ("landed", 10)
@@ -484,7 +486,7 @@ def test_two_actions_on_one_frame_read_the_same_offsets(
     frame = reader.option("servers", kafka.bootstrap[0]).load()
     assert frame.schema.simpleString() == CONTRACT
     before = rows_of(frame)
-    produce(kafka.bootstrap, topic, numbered(7), partition=1)
+    produce(kafka.bootstrap, topic, numbered_records(7), partition=1)
     assert rows_of(frame) == before
     assert frame.count() == 25
     assert offsets_of(frame) == expected(p0=range(20), p1=range(5))

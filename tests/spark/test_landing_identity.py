@@ -16,7 +16,7 @@ from rangeland.job.located_values import parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
-from rangeland.testing.producer import create_topic, numbered, produce, produce_transaction
+from rangeland.testing.producer import create_topic, numbered_records, produce, produce_transaction
 from tests.spark.landings import expected, job_of, offsets_in, table_of
 from tests.spark.test_landing import wait_for_ends
 
@@ -29,15 +29,15 @@ def test_another_isolation_is_a_conflict_until_what_has_landed_is_accepted(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(3))
-    produce_transaction(kafka.bootstrap, topic, numbered(2), commit=False)
-    produce(kafka.bootstrap, topic, numbered(1))
+    produce(kafka.bootstrap, topic, numbered_records(3))
+    produce_transaction(kafka.bootstrap, topic, numbered_records(2), commit=False)
+    produce(kafka.bootstrap, topic, numbered_records(1))
     wait_for_ends(kafka, topic, 7)
     assert rangeland.land(job_of(kafka.bootstrap, table, topic), spark).counts.aborted == 2
     source = {"isolation": "read_uncommitted"}
     whole = job_of(kafka.bootstrap, table, topic, source=source, range=WHOLE)
     later = job_of(kafka.bootstrap, table, topic, source=source)
-    produce(kafka.bootstrap, topic, numbered(2))
+    produce(kafka.bootstrap, topic, numbered_records(2))
     for way, job in ((run.run, whole), (run.backfill, whole), (run.run, later)):
         with pytest.raises(Conflict, match="with other options than this job asks for") as caught:
             way(job, spark, NoProgress())
@@ -55,7 +55,7 @@ def test_two_clusters_without_topic_ids_never_share_a_checkpoint_or_a_range(
         first, second = (both.enter_context(KafkaZooKeeperCluster("0.10.2.2")) for _ in range(2))
         for cluster, count in ((first, 5), (second, 9)):
             create_topic(cluster.bootstrap, "orders", partitions=1)
-            produce(cluster.bootstrap, "orders", numbered(count), version=cluster.version)
+            produce(cluster.bootstrap, "orders", numbered_records(count), version=cluster.version)
         job = job_of(first.bootstrap, table, "orders")
         assert rangeland.land(job, spark).rows == 5
 
@@ -70,7 +70,7 @@ def test_two_clusters_without_topic_ids_never_share_a_checkpoint_or_a_range(
         assert offsets_in(table) == expected(p0=range(5))
 
         # A plan file knows whose offsets it has.
-        produce(first.bootstrap, "orders", numbered(2), version=first.version)
+        produce(first.bootstrap, "orders", numbered_records(2), version=first.version)
         file = tmp_path / "plan.json"
         servers = {"servers": list(first.bootstrap), "topics": ["orders"]}
         document = {"job": "landing", "source": servers, "sink": {"table": table}}

@@ -21,7 +21,7 @@ from rangeland.testing.producer import (
     create_topic,
     delete_records,
     delete_topic,
-    numbered,
+    numbered_records,
     produce,
 )
 from tests.spark.landings import expected, job_of, offsets_in
@@ -45,10 +45,10 @@ def test_a_head_that_retention_removed_is_expired_in_exact_counts_under_each_pol
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=2)
     for partition in (0, 1):
-        produce(kafka.bootstrap, topic, numbered(10), partition=partition)
+        produce(kafka.bootstrap, topic, numbered_records(10), partition=partition)
     rangeland.land(job(kafka, table, topic), spark)
     for partition in (0, 1):
-        produce(kafka.bootstrap, topic, numbered(10), partition=partition)
+        produce(kafka.bootstrap, topic, numbered_records(10), partition=partition)
     delete_records(kafka.bootstrap, topic, {0: 15})
 
     with pytest.raises(RangeLost) as caught:
@@ -74,11 +74,11 @@ def test_a_topic_created_again_is_recreated_whether_it_is_shorter_or_longer_than
     kafka: KafkaCluster, spark: Any, topic: str, table: str, count: int
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10))
+    produce(kafka.bootstrap, topic, numbered_records(10))
     rangeland.land(job(kafka, table, topic), spark)
     delete_topic(kafka.bootstrap, topic)
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(count, start=100))
+    produce(kafka.bootstrap, topic, numbered_records(count, start=100))
 
     with pytest.raises(RangeLost) as caught:
         rangeland.land(job(kafka, table, topic), spark)

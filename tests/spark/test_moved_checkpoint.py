@@ -15,7 +15,7 @@ from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.spark.landings import between, expected, job_of, offsets_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -26,11 +26,11 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=2)
     for partition in (0, 1):
-        produce(kafka.bootstrap, topic, numbered(4), partition=partition)
+        produce(kafka.bootstrap, topic, numbered_records(4), partition=partition)
     job = job_of(kafka.bootstrap, table, topic)
     rangeland.land(job, spark)
     for partition in (0, 1):
-        produce(kafka.bootstrap, topic, numbered(6), partition=partition)
+        produce(kafka.bootstrap, topic, numbered_records(6), partition=partition)
 
     # Partition 0 has nothing after its new beginning, partition 1 has.
     later = {"from": {topic: {0: 10, 1: 7}}, "until": "latest"}

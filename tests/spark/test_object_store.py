@@ -32,7 +32,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.servers.s3 import S3Server
 from tests.spark.buckets import Bucket
 from tests.spark.landings import expected, job_of, judged, offsets_of, rows_of, table_of
@@ -47,7 +47,9 @@ def topic_of(kafka: KafkaCluster, topic: str, **counts: int) -> str:
 
 def more(kafka: KafkaCluster, topic: str, **counts: int) -> str:
     for name, count in counts.items():
-        produce(kafka.bootstrap, topic, numbered(count), partition=int(name.removeprefix("p")))
+        produce(
+            kafka.bootstrap, topic, numbered_records(count), partition=int(name.removeprefix("p"))
+        )
     return topic
 
 

@@ -20,7 +20,7 @@ from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.spark.landings import between, expected, job_of, offsets_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -66,7 +66,7 @@ def test_a_table_with_all_of_them_in_its_name_works_in_every_command(
     kafka: KafkaCluster, spark: Any, topic: str, tmp_path: Path
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(20))
+    produce(kafka.bootstrap, topic, numbered_records(20))
     table = tmp_path / EVERYTHING
     first = between(topic, p0=(0, 10))
     result = rangeland.land(job_of(kafka.bootstrap, table, topic, range=first), spark)
@@ -81,7 +81,7 @@ def test_a_table_with_all_of_them_in_its_name_works_in_every_command(
     assert verify_and_find.find(job, spark, Partition(topic, 0), 3, NoProgress()).state == "landed"
 
     spark.sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
-    assert run.backfill(job, spark, NoProgress(), PlanKind.MISSING).rows == 5
+    assert run.backfill(job, spark, NoProgress(), PlanKind.HOLES).rows == 5
     assert run.backfill(
         job_of(kafka.bootstrap, table, topic, range=first), spark, NoProgress(), PlanKind.REPLACE
     ).state == "landed"  # fmt: skip

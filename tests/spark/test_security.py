@@ -15,7 +15,7 @@ import yaml
 
 from rangeland.cli import command_line
 from rangeland.connection import tokens
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.brokers.secured_broker import PASSWORD, USER, SecuredCluster, unsecured_token
 from tests.certificates import Authority
 
@@ -32,7 +32,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
         for topic in ("orders", "tokens"):
             create_topic(cluster.bootstrap, topic, partitions=2)
             for partition in range(2):
-                produce(cluster.bootstrap, topic, numbered(COUNT), partition=partition)
+                produce(cluster.bootstrap, topic, numbered_records(COUNT), partition=partition)
         cluster.add_users()
         yield cluster
 
@@ -122,7 +122,7 @@ def test_a_job_with_a_token_lands_and_says_what_is_wrong_without_it(
     assert code == 0
     assert response["landed"] == 2 * COUNT
     program.write_text(f"import sys; print({token!r}); sys.exit('no token: {token}')")
-    produce(secured.bootstrap, "tokens", numbered(1), partition=0)
+    produce(secured.bootstrap, "tokens", numbered_records(1), partition=0)
     monkeypatch.setattr(tokens, "_kept", {})
     code, response, failed = called("run", path, "--debug")
     assert code == 78

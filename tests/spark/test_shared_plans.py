@@ -22,7 +22,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find
 from rangeland.run import backfill, run
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import create_topic, numbered, produce
+from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.fakes.group_backend import InMemoryGroupBackend
 from tests.spark.group_drivers import (
     HANDING_IN,
@@ -60,7 +60,7 @@ def shared_job(
 ) -> Job:
     create_topic(kafka.bootstrap, topic, partitions=partitions)
     for number in range(partitions):
-        produce(kafka.bootstrap, topic, numbered(COUNT), partition=number)
+        produce(kafka.bootstrap, topic, numbered_records(COUNT), partition=number)
     slices = {"target_bytes": "2KiB"}
     return job_of(kafka.bootstrap, table, topic, group=GROUP, slices=slices, **sections)
 

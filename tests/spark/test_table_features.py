@@ -24,7 +24,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find
 from rangeland.testing.consumer import Consumed
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import Record, create_topic, numbered, produce
+from rangeland.testing.producer import Record, create_topic, numbered_records, produce
 from tests.spark.landings import job_of, judged, rows_of, table_of
 from tests.spark.test_delta_kernel import COLUMNS
 from tests.spark.typed_landings import OLD, order, orders, orders_topic, produced, typed
@@ -171,7 +171,7 @@ def test_rows_land_in_the_tables_that_people_have(
     create_topic(kafka.bootstrap, topic)
     job = job_of(kafka.bootstrap, table, topic, sink={"partition_by": list(made.sink)})
     for start, statements in ((0, made.between), (20, ())):
-        produce(kafka.bootstrap, topic, numbered(20, start), partition=0)
+        produce(kafka.bootstrap, topic, numbered_records(20, start), partition=0)
         assert rangeland.land(job, spark).landed == 20
         for statement in statements:
             sql(statement.format(f"delta.`{table}`"))
@@ -183,7 +183,7 @@ def test_rows_land_in_the_tables_that_people_have(
     if "appendOnly" in made.properties:
         return
     sql(f"DELETE FROM delta.`{table}` WHERE offset IN (3, 4)")
-    again = run.backfill(job, spark, NoProgress(), PlanKind.MISSING)
+    again = run.backfill(job, spark, NoProgress(), PlanKind.HOLES)
     assert (again.landed, is_proved(spark, job)) == (2, True)
     sql(f"UPDATE delta.`{table}` SET value = NULL WHERE offset = 9")
     whole = job_of(
@@ -210,7 +210,7 @@ def test_a_record_that_violates_a_constraint_is_named_and_nothing_is_committed(
     create_topic(kafka.bootstrap, topic, partitions=2)
     job = job_of(kafka.bootstrap, table, topic)
     for partition, count in ((0, 30), (1, 40)):
-        produce(kafka.bootstrap, topic, numbered(count), partition=partition)
+        produce(kafka.bootstrap, topic, numbered_records(count), partition=partition)
     for _ in range(2):  # the next run reads the plan again, and is refused again
         with pytest.raises(TableRefused) as caught:
             rangeland.land(job, spark)
@@ -224,7 +224,7 @@ def test_a_record_that_violates_a_constraint_is_named_and_nothing_is_committed(
     assert rangeland.land(job, spark).landed == 70
     assert is_proved(spark, job)
     sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT known CHECK (offset < 50 OR key IS NULL)")
-    produce(kafka.bootstrap, topic, numbered(20, 40), partition=1)
+    produce(kafka.bootstrap, topic, numbered_records(20, 40), partition=1)
     with pytest.raises(TableRefused, match="at offset 50 violates the constraint known"):
         rangeland.land(job, spark)
 
@@ -235,7 +235,7 @@ def test_a_constraint_that_fails_on_a_record_is_no_passing_trouble(
 ) -> None:
     create(sql, table, Existing(after=("ADD CONSTRAINT share CHECK (1 / (offset - 5) < 2)",)))
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(10), partition=0)
     with pytest.raises(TableRefused, match="DIVIDE_BY_ZERO") as caught:
         rangeland.land(job_of(kafka.bootstrap, table, topic), spark)
     assert "CHECK (1 / ( offset - 5 ) < 2)" in str(caught.value)
@@ -249,7 +249,7 @@ def test_rows_that_were_prepared_before_a_constraint_are_checked_too(
     create(sql, table, Existing())
     create_topic(kafka.bootstrap, topic)
     job = job_of(kafka.bootstrap, table, topic)
-    produce(kafka.bootstrap, topic, numbered(30), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(30), partition=0)
 
     def killed(*args: object) -> None:
         raise KeyboardInterrupt
@@ -293,7 +293,7 @@ def test_a_generated_column_is_compared_with_its_expression(
     maker = maker.addColumn("date", "DATE", generatedAlwaysAs="CAST(timestamp AS DATE)")
     maker.partitionedBy("date").execute()
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(10), partition=0)
     plain = job_of(kafka.bootstrap, table, topic)
     with pytest.raises(TableRefused, match="generatedColumns"):
         rangeland.land(plain, spark)
@@ -360,7 +360,7 @@ def test_new_rows_have_row_ids_and_commit_versions(
     create_topic(kafka.bootstrap, topic)
     job = job_of(kafka.bootstrap, table, topic)
     for start in (0, 10):
-        produce(kafka.bootstrap, topic, numbered(10, start), partition=0)
+        produce(kafka.bootstrap, topic, numbered_records(10, start), partition=0)
         rangeland.land(job, spark)
     rows = table_of(spark, table).selectExpr(
         "offset", "_metadata.row_id AS id", "_metadata.row_commit_version AS version"
@@ -378,10 +378,10 @@ def test_files_that_are_gone_land_again_in_a_table_with_a_change_data_feed(
     create_topic(kafka.bootstrap, topic)
     job = job_of(kafka.bootstrap, table, topic)
     for start in (0, 10):
-        produce(kafka.bootstrap, topic, numbered(10, start), partition=0)
+        produce(kafka.bootstrap, topic, numbered_records(10, start), partition=0)
         rangeland.land(job, spark)
     file = next(p for p in Path(table).glob("*.parquet"))
     file.unlink()
-    assert run.backfill(job, spark, NoProgress(), PlanKind.MISSING).landed == 10
+    assert run.backfill(job, spark, NoProgress(), PlanKind.HOLES).landed == 10
     assert is_proved(spark, job)
     assert offsets_by_delta_rs(table) == list(range(20))

@@ -19,7 +19,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producer import (
     create_topic,
-    numbered,
+    numbered_records,
     open_transaction,
     produce,
     produce_transaction,
@@ -51,7 +51,7 @@ class Written:
 
 def put(writer: Any, topic: str, counts: dict[int, int]) -> None:
     for partition, count in counts.items():
-        for record in numbered(count):
+        for record in numbered_records(count):
             writer.produce(topic, record.value, record.key, partition)
     writer.flush(30)
 
@@ -78,14 +78,14 @@ def written(kafka: KafkaCluster, topic: str) -> Iterator[Written]:
         writer.begin_transaction()
     put(a, topic, {MIXED: 4, ABORTED: 2})
     put(b, topic, {MIXED: 3, ABORTED: 5})
-    produce(kafka.bootstrap, topic, numbered(2), partition=ABORTED)
+    produce(kafka.bootstrap, topic, numbered_records(2), partition=ABORTED)
     put(a, topic, {MIXED: 1, OPEN: 6})
     a.commit_transaction(30)
     wait_for_ends(kafka, topic, [9, 7, 10])
     b.abort_transaction(30)
     wait_for_ends(kafka, topic, [10, 7, 11])
-    with open_transaction(kafka.bootstrap, topic, numbered(3), partition=OPEN):
-        produce(kafka.bootstrap, topic, numbered(2), partition=OPEN)
+    with open_transaction(kafka.bootstrap, topic, numbered_records(3), partition=OPEN):
+        produce(kafka.bootstrap, topic, numbered_records(2), partition=OPEN)
         yield Written(
             topic,
             {MIXED: "llllaaalcc", OPEN: "llllllcoooll", ABORTED: "llaaaaallcc"},
@@ -130,9 +130,9 @@ def test_an_open_transaction_is_landed_once_it_is_committed(
 ) -> None:
     create_topic(kafka.bootstrap, topic)
     job = job_of(kafka.bootstrap, table, topic)
-    produce(kafka.bootstrap, topic, numbered(2))
-    with open_transaction(kafka.bootstrap, topic, numbered(4), commit=True):
-        produce(kafka.bootstrap, topic, numbered(3))
+    produce(kafka.bootstrap, topic, numbered_records(2))
+    with open_transaction(kafka.bootstrap, topic, numbered_records(4), commit=True):
+        produce(kafka.bootstrap, topic, numbered_records(3))
         assert rangeland.land(job, spark).counts == Counts(landed=2)
         assert rangeland.land(job, spark).state == "nothing"
         (seen,) = job_status.status(job, spark, NoProgress()).to_json()["partitions"]
@@ -156,8 +156,8 @@ def test_a_range_without_a_row_moves_the_checkpoint(
 ) -> None:
     """One of aborted records only, one that is a marker."""
     create_topic(kafka.bootstrap, topic)
-    produce_transaction(kafka.bootstrap, topic, numbered(20), commit=False)
-    produce_transaction(kafka.bootstrap, topic, numbered(5))
+    produce_transaction(kafka.bootstrap, topic, numbered_records(20), commit=False)
+    produce_transaction(kafka.bootstrap, topic, numbered_records(5))
     wait_for_end(settings_of(kafka.bootstrap), topic, 27)
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 17)))
     first = rangeland.land(part, spark)

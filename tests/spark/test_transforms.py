@@ -16,7 +16,7 @@ from rangeland.errors import JobFileError, TransformFailed
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import create_topic, numbered, produce, produce_transaction
+from rangeland.testing.producer import create_topic, numbered_records, produce, produce_transaction
 from tests.spark.landings import expected, job_of, offsets_in, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -26,7 +26,7 @@ Module = Callable[[str], str]
 def written(kafka: KafkaCluster, topic: str, *counts: int) -> str:
     create_topic(kafka.bootstrap, topic, partitions=len(counts))
     for partition, count in enumerate(counts):
-        produce(kafka.bootstrap, topic, numbered(count), partition=partition)
+        produce(kafka.bootstrap, topic, numbered_records(count), partition=partition)
     return topic
 
 
@@ -65,7 +65,7 @@ def test_the_author_of_a_transform_is_told_the_exception_the_line_and_the_record
     # With a policy, the others land. What is in quarantine waits for a transform that takes it.
     keeping = {"policy": {"undecodable": "quarantine"}, "sink": {"transform": name}}
     job = job_of(kafka.bootstrap, table, topic, **keeping)
-    produce(kafka.bootstrap, topic, numbered(5), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(5), partition=0)
     result = rangeland.land(job, spark)
     assert (result.recovered, result.state) == ((1,), "landed")
     assert result.counts == Counts(landed=43, quarantined=2)
@@ -80,7 +80,7 @@ def test_the_author_of_a_transform_is_told_the_exception_the_line_and_the_record
         run.redrive(job, spark, NoProgress())
     without = [n for n in range(20) if n != 11]
     assert offsets_in(table) == expected(p0=range(25), p1=without)
-    produce(kafka.bootstrap, topic, numbered(1), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(1), partition=0)
     again = rangeland.land(job, spark)  # the failed redrive is not in its way
     assert (again.state, again.landed) == ("landed", 1)
 
@@ -156,8 +156,8 @@ def test_a_query_that_spark_need_not_run_has_filtered_all_records(
 ) -> None:
     """Markers are still told from records: the log is read for that."""
     create_topic(kafka.bootstrap, topic)
-    produce_transaction(kafka.bootstrap, topic, numbered(10))
-    produce(kafka.bootstrap, topic, numbered(5))
+    produce_transaction(kafka.bootstrap, topic, numbered_records(10))
+    produce(kafka.bootstrap, topic, numbered_records(5))
     job = job_of(kafka.bootstrap, table, topic, sink={"transform": module(body)})
     result = rangeland.land(job, spark)
     assert result.counts == Counts(filtered=15, control=1)

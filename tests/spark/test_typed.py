@@ -97,7 +97,7 @@ def test_fields_are_columns_beside_those_of_the_log(
     spark.sql(f"DELETE FROM delta.`{table}` WHERE _offset IN (3, 4)")
     (hole,) = verify_and_find.verify(job, spark, NoProgress()).audit.holes
     assert (hole.from_offset, hole.until_offset) == (3, 5)
-    again = run.backfill(job, spark, NoProgress(), PlanKind.MISSING)
+    again = run.backfill(job, spark, NoProgress(), PlanKind.HOLES)
     assert (again.landed, is_proved(spark, job)) == (2, True)
     part = typed(kafka, table, topic, ddl, decode=FLAT, sink=sink, range={"from": "earliest"})
     swapped = run.backfill(part, spark, NoProgress(), PlanKind.REPLACE)
@@ -154,7 +154,7 @@ def test_a_record_that_cannot_be_decoded_ends_the_run_or_is_counted(
     job = typed(kafka, table, topic, policy={"undecodable": "skip"})
     result = rangeland.land(job, spark)
     assert result.counts == Counts(landed=11, lost=5)
-    assert [str(one.loss.verdict) for one in result.losses] == ["undecodable"]
+    assert [str(one.loss.kind) for one in result.losses] == ["undecodable"]
     assert [row["offset"] for row in rows_in(table)] == [*range(10), 15]
     assert is_proved(spark, job)
     ledger = table_of(spark, f"{table}/_rangeland/ledger").where("event = 'loss'")
@@ -234,7 +234,7 @@ def test_new_fields_become_columns_in_the_commit_of_their_rows(
     assert swapped.table_version == (less.table_version or 0) + 1
     spark.sql(f"DELETE FROM delta.`{table}` WHERE _offset = 0")
     last = typed(kafka, table, topic, f"{more}, last INT", decode=FLAT)
-    again = run.backfill(last, spark, NoProgress(), PlanKind.MISSING)
+    again = run.backfill(last, spark, NoProgress(), PlanKind.HOLES)
     assert (again.added_columns, again.landed) == (("last",), 1)
     prices = [row["price"] for row in rows_in(table, "_offset")]
     found = [0, *range(5, 10)]

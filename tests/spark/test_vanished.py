@@ -15,7 +15,7 @@ from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import create_topic, delete_topic, numbered, produce
+from rangeland.testing.producer import create_topic, delete_topic, numbered_records, produce
 from tests.spark.landings import job_of, offsets_in, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -31,10 +31,10 @@ def test_a_landed_topic_that_is_gone_is_judged_by_its_policy(
     topics = [f"{topic}-a", f"{topic}-b"]
     for name in topics:
         create_topic(kafka.bootstrap, name)
-        produce(kafka.bootstrap, name, numbered(10))
+        produce(kafka.bootstrap, name, numbered_records(10))
     rangeland.land(job(kafka, table, topics), spark)
     delete_topic(kafka.bootstrap, topics[1])
-    produce(kafka.bootstrap, topics[0], numbered(5))
+    produce(kafka.bootstrap, topics[0], numbered_records(5))
 
     with pytest.raises(RangeLost, match="vanished: the cluster no longer names this topic") as lost:
         rangeland.land(job(kafka, table, topics), spark)
@@ -71,7 +71,7 @@ def test_a_reviewed_plan_of_a_topic_that_is_gone_is_refused_at_once(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(10))
+    produce(kafka.bootstrap, topic, numbered_records(10))
     patient = {"timeouts": {"no_progress_ms": 120_000}}
     reviewed = rangeland.plan(job(kafka, table, [topic], source=patient), spark)
     delete_topic(kafka.bootstrap, topic)
@@ -82,7 +82,7 @@ def test_a_reviewed_plan_of_a_topic_that_is_gone_is_refused_at_once(
     assert lost.value.exit_code == 66
     # No plan was entered that would be in the way of the topic that is made next.
     create_topic(kafka.bootstrap, topic)
-    produce(kafka.bootstrap, topic, numbered(3))
+    produce(kafka.bootstrap, topic, numbered_records(3))
     with pytest.raises(RangeLost, match="recreated"):
         reviewed.apply(spark)
     assert rangeland.land(job(kafka, table, [topic]), spark).counts.landed == 3

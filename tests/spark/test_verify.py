@@ -30,7 +30,7 @@ from rangeland.testing.producer import (
     create_topic,
     delete_records,
     delete_topic,
-    numbered,
+    numbered_records,
     produce,
     produce_transaction,
 )
@@ -49,7 +49,7 @@ def landed(kafka: KafkaCluster, spark: Any, topic: str, table: str) -> Job:
     job = job_of(kafka.bootstrap, table, topic)
     for start, count in ((0, 60), (60, 40)):
         for partition in (0, 1):
-            produce(kafka.bootstrap, topic, numbered(count, start), partition=partition)
+            produce(kafka.bootstrap, topic, numbered_records(count, start), partition=partition)
         assert rangeland.land(job, spark).counts.landed == 2 * count
     return job
 
@@ -89,7 +89,7 @@ def test_markers_and_aborted_records_are_no_holes(
     create_topic(kafka.bootstrap, topic, partitions=1)
     for number in range(6):
         produce_transaction(
-            kafka.bootstrap, topic, numbered(5), commit=number % 3 != 1, partition=0
+            kafka.bootstrap, topic, numbered_records(5), commit=number % 3 != 1, partition=0
         )
     wait_for_ends(kafka, topic, 36)
     job = job_of(kafka.bootstrap, table, topic)
@@ -119,7 +119,7 @@ def test_deleted_rows_are_found_to_the_offset_and_landed_again(
     assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
     again = rangeland.backfill(landed, spark, missing=True)
     assert (again.state, again.counts.landed) == ("nothing", 0)
-    produce(kafka.bootstrap, topic, numbered(5), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(5), partition=0)
     assert rangeland.land(landed, spark).counts.landed == 5
 
 
@@ -147,7 +147,7 @@ def test_a_restored_table_is_mended_and_goes_on(
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
-    produce(kafka.bootstrap, topic, numbered(10, 100), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(10, 100), partition=0)
     with pytest.raises(Conflict, match="was restored") as refused:
         rangeland.land(landed, spark)
     assert "backfill" in refused.value.do
@@ -167,7 +167,7 @@ def test_a_table_restored_to_a_time_is_noticed_too(
     history = sql(f"DESCRIBE HISTORY delta.`{table}`")
     (stamp,) = [row.timestamp for row in history if row.version == 1]
     sql(f"RESTORE TABLE delta.`{table}` TO TIMESTAMP AS OF '{stamp.isoformat(' ')}'")
-    produce(kafka.bootstrap, topic, numbered(10, 100), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(10, 100), partition=0)
     with pytest.raises(Conflict, match="was restored"):
         rangeland.land(landed, spark)
     assert rangeland.backfill(landed, spark, missing=True).counts.landed == 80
@@ -185,7 +185,7 @@ def test_a_restore_that_took_nothing_back_is_in_nobody_s_way(
     assert rangeland.backfill(part, spark, replace=True).replaced == ReplacedRange(same=60)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {before}")
     assert rangeland.land(landed, spark).state == "nothing"
-    produce(kafka.bootstrap, topic, numbered(5), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(5), partition=0)
     assert rangeland.land(landed, spark).counts.landed == 5
     assert verified(landed, spark)["ok"]
 
@@ -195,7 +195,7 @@ def test_a_column_named_broker_is_not_part_of_an_offset_s_name(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(10))
+    produce(kafka.bootstrap, topic, numbered_records(10))
     sink = {"transform": "tests.spark.test_verify:with_a_broker"}
     job = job_of(kafka.bootstrap, table, topic, sink=sink)
     rangeland.land(job, spark)
@@ -246,7 +246,7 @@ def test_without_offsets_in_its_rows_a_table_cannot_be_proved(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(3))
+    produce(kafka.bootstrap, topic, numbered_records(3))
     job = job_of(
         kafka.bootstrap, table, topic, sink={"transform": "tests.spark.test_verify:values_only"}
     )
@@ -272,7 +272,7 @@ def test_what_a_transform_has_dropped_is_not_a_hole(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, sql: Sql
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(10))
+    produce(kafka.bootstrap, topic, numbered_records(10))
     job = job_of(
         kafka.bootstrap, table, topic, sink={"transform": "tests.spark.test_verify:every_other"}
     )
@@ -317,7 +317,7 @@ def test_what_two_incarnations_of_a_topic_share_is_left_alone_and_the_rest_is_me
     table, topic = landed.sink.table, landed.source.topics[0]
     delete_topic(kafka.bootstrap, topic)
     create_topic(kafka.bootstrap, topic, partitions=2)
-    produce(kafka.bootstrap, topic, numbered(120, 1000), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(120, 1000), partition=0)
     job = job_of(kafka.bootstrap, table, topic, policy={"recreated": "skip"})
     assert rangeland.land(job, spark).counts.landed == 120
     assert verified(job, spark)["ok"]
@@ -356,7 +356,7 @@ def test_a_range_is_replaced_and_every_difference_is_counted(
     assert (found["holes"], doubled) == ([], [(1, 20)]), "the other partition is as it was"
     rows = [row for row in rows_of(table_of(spark, table)) if row.partition == 0]
     assert rows == [row for row in judged(kafka.bootstrap, [topic]) if row.partition == 0]
-    produce(kafka.bootstrap, topic, numbered(5), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(5), partition=0)
     assert rangeland.land(landed, spark).counts.landed == 5, "the checkpoint stayed where it was"
 
 
@@ -386,7 +386,7 @@ def test_rows_that_spark_cannot_compare_are_replaced_with_a_warning(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, sql: Sql
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(10), partition=0)
+    produce(kafka.bootstrap, topic, numbered_records(10), partition=0)
     sink = {"transform": "tests.spark.test_verify:with_a_map"}
     job = job_of(kafka.bootstrap, table, topic, sink=sink)
     rangeland.land(job, spark)
@@ -463,7 +463,7 @@ def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
     else:
         delete_topic(kafka.bootstrap, topic)
         create_topic(kafka.bootstrap, topic, partitions=2)
-        produce(kafka.bootstrap, topic, numbered(60), partition=0)
+        produce(kafka.bootstrap, topic, numbered_records(60), partition=0)
         more, refusal = {"policy": {"recreated": "skip"}}, UsageError
         rangeland.land(job_of(kafka.bootstrap, table, topic, **more), spark)
     job = job_of(kafka.bootstrap, table, topic, **more)
@@ -527,7 +527,7 @@ def test_what_died_before_its_commit_is_finished_by_the_next_run(
         with pytest.raises(Died):
             rangeland.backfill(asked, spark, **{step: True})
     assert not verified(landed, spark)["ok"]
-    produce(kafka.bootstrap, topic, numbered(5), partition=1)
+    produce(kafka.bootstrap, topic, numbered_records(5), partition=1)
     assert rangeland.land(landed, spark).counts.landed == 5 + {"missing": 5, "replace": 60}[step]
     assert verified(landed, spark)["ok"]
     assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
@@ -536,7 +536,7 @@ def test_what_died_before_its_commit_is_finished_by_the_next_run(
 def test_a_preview_of_what_is_missing_writes_nothing(landed: Job, spark: Any, sql: Sql) -> None:
     sql(f"DELETE FROM delta.`{landed.sink.table}` WHERE partition = 0 AND offset < 5")
     topic = landed.source.topics[0]
-    seen = run.preview(landed, spark, NoProgress(), PlanKind.MISSING)
+    seen = run.preview(landed, spark, NoProgress(), PlanKind.HOLES)
     (hole,) = seen.draft.plan.ranges
     assert (hole.partition, hole.from_offset, hole.until_offset) == (Partition(topic, 0), 0, 5)
     assert isinstance(hole, Range)

@@ -67,7 +67,7 @@ class Driving(run.Runner):
     def refuse_disagreement(self) -> None: ...
 
     def _result(self, *about: Any) -> Any:
-        return run.summed(self.job, self.target, *about)
+        return run.result_of_plans(self.job, self.target, *about)
 
     def draft(self) -> Any:
         standing = self.target.history.standing(self.job.application)
@@ -92,7 +92,7 @@ def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(target: LandingTarget) -> list[tuple[Any, ...]]:
     target.refresh()
     return sorted(
-        (x.partition, x.from_offset, x.until_offset, x.verdict, x.action)
+        (x.partition, x.from_offset, x.until_offset, x.kind, x.action)
         for x in (event.loss for event in target.history.losses())
     )
 

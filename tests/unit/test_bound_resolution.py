@@ -82,7 +82,7 @@ def offsets(result: ResolvedRange) -> list[tuple[int, int, int]]:
 
 
 def lost(losses: tuple[Loss, ...]) -> list[tuple[int, int, int, LossKind]]:
-    return [(x.partition.number, x.from_offset, x.until_offset, x.verdict) for x in losses]
+    return [(x.partition.number, x.from_offset, x.until_offset, x.kind) for x in losses]
 
 
 TIMES: dict[tuple[Partition, int], int | None] = {(P0, 5): 30, (P0, 6): 70, (P0, 9): None}
@@ -281,11 +281,11 @@ each_loss = pytest.mark.parametrize("case", LOSSES.values(), ids=LOSSES)
 def test_a_loss_under_fail_names_partition_offsets_cause_and_remedy(case: Case) -> None:
     with pytest.raises(RangeLost) as caught:
         case.resolved(Action.FAIL)
-    start, end, verdict = case.loss
-    assert caught.value.what == f"t/0 [{start}, {end}) {verdict.value}"
-    assert verdict.value in caught.value.do or verdict is TRUNCATED
+    start, end, kind = case.loss
+    assert caught.value.what == f"t/0 [{start}, {end}) {kind.value}"
+    assert kind.value in caught.value.do or kind is TRUNCATED
     fact = caught.value.facts["losses"][0]
-    assert (fact["from_offset"], fact["until_offset"], fact["verdict"]) == (start, end, verdict)
+    assert (fact["from_offset"], fact["until_offset"], fact["verdict"]) == (start, end, kind)
     assert fact["evidence"]
 
 
@@ -312,10 +312,10 @@ def test_all_losses_of_all_partitions_are_in_one_error() -> None:
     text = " ".join(str(caught.value).split())
     for words in ("t/0 [4, 10) expired;", "t/1 [100, 120) truncated;", "t/2 [60, 60) recreated"):
         assert words in text
-    for verdict in ("expired", "truncated", "recreated"):
-        assert f"policy: {{{verdict}: skip}}" in text
-    verdicts = {x["partition"]: x["verdict"] for x in caught.value.facts["losses"]}
-    assert verdicts == {0: "expired", 1: "truncated", 2: "recreated"}
+    for kind in ("expired", "truncated", "recreated"):
+        assert f"policy: {{{kind}: skip}}" in text
+    kinds = {x["partition"]: x["verdict"] for x in caught.value.facts["losses"]}
+    assert kinds == {0: "expired", 1: "truncated", 2: "recreated"}
 
 
 def test_an_unknown_topic_id_on_either_side_is_not_a_recreation() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.spark.catalog_names import literal, parts_of, quoted
+from rangeland.spark.catalog_names import literal, parts_of, quote_name
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,13 @@ from rangeland.spark.catalog_names import literal, parts_of, quoted
 )
 def test_a_name_has_the_parts_that_are_meant(name: str, parts: list[str]) -> None:
     assert parts_of(name) == parts
-    assert parts_of(quoted(name)) == parts, "quoting twice changes nothing"
+    assert parts_of(quote_name(name)) == parts, "quoting twice changes nothing"
 
 
 def test_every_part_is_quoted_and_the_suffix_goes_to_the_last() -> None:
-    assert quoted("my-catalog.db.`o``2`", "__rangeland") == "`my-catalog`.`db`.`o``2__rangeland`"
+    assert (
+        quote_name("my-catalog.db.`o``2`", "__rangeland") == "`my-catalog`.`db`.`o``2__rangeland`"
+    )
 
 
 def test_a_text_cannot_end_its_literal() -> None:

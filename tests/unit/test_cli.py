@@ -124,8 +124,8 @@ BOUNDS = ("--from", "2026-01-30", "--until", "2026-01-31")
     [
         (BOUNDS, PlanKind.BACKFILL),
         ((*BOUNDS, "--replace"), PlanKind.REPLACE),
-        (("--missing",), PlanKind.MISSING),
-        (("--missing", "--dry-run"), PlanKind.MISSING),
+        (("--missing",), PlanKind.HOLES),
+        (("--missing", "--dry-run"), PlanKind.HOLES),
     ],
 )
 def test_a_backfill_is_asked_for_in_three_ways(
@@ -248,7 +248,7 @@ def test_an_error_for_people_is_on_stderr_only(runs: Runs, job: str, called: Cal
     code, out, err = called("status", job)
     assert code == 75
     assert out == ""
-    for answer in ("b1:9092 does not answer", "refused", "Try later", "yes, later"):
+    for answer in ("b1:9092 does not answer", "Refused.", "Try later", "yes, later"):
         assert answer in err
 
 

@@ -19,13 +19,13 @@ from rangeland.delta.table_schema.column_mapping import (
     NESTED_IDS,
     PHYSICAL_NAME,
     highest_id,
-    mapped,
+    map_columns,
     shown_schema,
     stored_column,
     stored_schema,
 )
 from rangeland.delta.table_schema.schema_compatibility import row_layout
-from rangeland.delta.table_schema.schema_evolution import Evolution, evolved, follow
+from rangeland.delta.table_schema.schema_evolution import Evolution, evolve_schema, follow
 from tests.unit.test_delta_files import ROWS, rows
 
 NAME = {"delta.columnMapping.mode": "name", HIGHEST_ID_PROPERTY: "40"}
@@ -88,7 +88,7 @@ def test_schemas_for_reading_have_the_names_of_files_or_of_sql() -> None:
 
 def test_without_mapping_nothing_is_numbered() -> None:
     plain = TableMetadata("file:/t", 1, schema_json(ROWS))
-    assert mapped(plain, schema_json(ROWS)) == schema_json(ROWS)
+    assert map_columns(plain, schema_json(ROWS)) == schema_json(ROWS)
     assert highest_id(schema_json(ROWS)) == 0
 
 
@@ -98,8 +98,8 @@ MORE = pa.schema(
 
 
 def test_new_columns_get_new_numbers_and_each_driver_chooses_the_same() -> None:
-    columns = mapped(table(), schema_json(MORE))
-    assert columns == mapped(table(), schema_json(MORE))
+    columns = map_columns(table(), schema_json(MORE))
+    assert columns == map_columns(table(), schema_json(MORE))
     *old, new = json.loads(columns)["fields"]
     assert old == json.loads(table().schema_json)["fields"]
     assert new["metadata"][ID] == 41
@@ -109,14 +109,14 @@ def test_new_columns_get_new_numbers_and_each_driver_chooses_the_same() -> None:
     assert len(names) == 3
     # A column that was dropped does not come back with its old values.
     later = replace(table(), configuration=NAME | {HIGHEST_ID_PROPERTY: "43"})
-    again = json.loads(mapped(later, schema_json(MORE)))["fields"][-1]["metadata"]
+    again = json.loads(map_columns(later, schema_json(MORE)))["fields"][-1]["metadata"]
     assert again[ID] == 44
     assert again[PHYSICAL_NAME] not in names
 
 
 def test_iceberg_also_numbers_what_has_no_field_of_its_own(tmp_path: Path) -> None:
     iceberg = table("icebergCompatV2")
-    new = json.loads(mapped(iceberg, schema_json(MORE)))["fields"][-1]["type"]["fields"][1]
+    new = json.loads(map_columns(iceberg, schema_json(MORE)))["fields"][-1]["type"]["fields"][1]
     assert new["metadata"][NESTED_IDS] == {f"{new['metadata'][PHYSICAL_NAME]}.element": 45}
     after, written = follow(iceberg, MORE, Evolution.ADD, ())
     layout = row_layout(after, written).layout
@@ -130,14 +130,14 @@ def test_iceberg_also_numbers_what_has_no_field_of_its_own(tmp_path: Path) -> No
 
 
 def test_files_fit_only_if_the_table_has_their_numbers_or_never_had_them() -> None:
-    columns = mapped(table(), schema_json(MORE))
+    columns = map_columns(table(), schema_json(MORE))
 
     def misfits(now: TableMetadata, highest: int) -> list[str]:
-        change = evolved(now.schema_json, columns, are_written=True, highest_id=highest)
+        change = evolve_schema(now.schema_json, columns, are_written=True, highest_id=highest)
         return [one.field for one in change.misfits]
 
     assert misfits(table(), 40) == []
-    change = evolved(table().schema_json, columns, highest_id=40)
+    change = evolve_schema(table().schema_json, columns, highest_id=40)
     assert highest_id(change.schema_json) == 43
     # Another commit has used the number, or added the column under a name of its own.
     assert misfits(table(), 41) == ["at"]
@@ -148,5 +148,5 @@ def test_files_fit_only_if_the_table_has_their_numbers_or_never_had_them() -> No
     # The table has no mapping any more.
     assert "at" in misfits(TableMetadata("file:/t", 1, schema_json(ROWS)), 0)
     # It has one by now, and the files do not.
-    plain = evolved(table().schema_json, schema_json(MORE), are_written=True, highest_id=40)
+    plain = evolve_schema(table().schema_json, schema_json(MORE), are_written=True, highest_id=40)
     assert [one.field for one in plain.misfits] == ["at"]

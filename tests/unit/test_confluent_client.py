@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from rangeland.errors import Conflict, RangelandError, Unreachable, UsageError
-from rangeland.testing.client_library import joined, library, our_errors
+from rangeland.testing.client_library import join_servers, library, our_errors
 from rangeland.testing.producer import produce
 
 
@@ -42,7 +42,7 @@ def test_what_passes_is_distinguished_from_what_does_not(
 
 
 def test_servers_may_be_a_list_or_one_string() -> None:
-    assert joined(["a:1", "b:2"]) == joined("a:1,b:2") == "a:1,b:2"
+    assert join_servers(["a:1", "b:2"]) == join_servers("a:1,b:2") == "a:1,b:2"
 
 
 def test_an_unknown_codec_names_the_known_ones() -> None:

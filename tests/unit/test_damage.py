@@ -51,7 +51,7 @@ def receipt(found: Sequence[SliceChunk], piece: Slice | None = None) -> Receipt:
 
 
 def bounds_of(loss: Loss) -> tuple[int, int, str]:
-    return loss.from_offset, loss.until_offset, loss.verdict
+    return loss.from_offset, loss.until_offset, loss.kind
 
 
 def test_a_damaged_batch_fails_without_a_policy() -> None:

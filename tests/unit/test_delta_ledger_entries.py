@@ -12,8 +12,8 @@ import pytest
 from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, stats_of, to_row
 from rangeland.delta.ledger.events import (
     PLAN,
-    Entry,
     FileEntry,
+    LedgerEvent,
     LossEvent,
     OffsetSpan,
     OutcomeEvent,
@@ -105,7 +105,7 @@ def a_held_part() -> PartEvent:
         replace(a_loss(), plan_hash="hash", attempt=1),
     ],
 )
-def test_entries_survive_the_way_through_a_row(entry: Entry) -> None:
+def test_entries_survive_the_way_through_a_row(entry: LedgerEvent) -> None:
     table = pa.Table.from_pylist([to_row(entry)], schema=SCHEMA)
     assert from_row(table.to_pylist()[0]) == entry
 

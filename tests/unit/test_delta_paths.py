@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.delta.parquet_files.data_files import foreign_entries
 from rangeland.delta.stores.store_access import open_store
-from rangeland.delta.stores.table_lock import locked
+from rangeland.delta.stores.table_lock import lock_table
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import JobFileError, StorageFailed, TableRefused
 
@@ -61,7 +61,7 @@ def test_files_lie_in_the_folder_that_was_named(tmp_path: Path, name: str) -> No
 def test_one_table_has_one_lock_however_it_is_spelled(tmp_path: Path) -> None:
     table = tmp_path / "x#y"
     table.mkdir()
-    with locked(f"file:{table}"):
+    with lock_table(f"file:{table}"):
         spellings = (f"{table}/", f"file://{table}", f"{tmp_path}/z/../x#y", f"file:{table}/.")
         for spelled in spellings:
             path = TablePath.parse(spelled).local
@@ -79,7 +79,10 @@ def test_a_path_where_no_folder_can_be_is_not_tried_again(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "else")
     for name in ("file", "file/table", "x" * 300, "link"):
-        with pytest.raises(JobFileError, match="cannot be written"), locked(f"{tmp_path}/{name}"):
+        with (
+            pytest.raises(JobFileError, match="cannot be written"),
+            lock_table(f"{tmp_path}/{name}"),
+        ):
             pass
     for name in ("file", "x" * 300):
         with pytest.raises(JobFileError, match="cannot be written"):
@@ -89,7 +92,7 @@ def test_a_path_where_no_folder_can_be_is_not_tried_again(tmp_path: Path) -> Non
 def test_a_path_where_nothing_can_be_created_is_not_tried_again() -> None:
     """To create something in /proc fails as if /proc were not there."""
     for path in ("/proc/table", "/proc/a/table", "file:/proc/table"):
-        with pytest.raises(JobFileError, match="cannot be written"), locked(path):
+        with pytest.raises(JobFileError, match="cannot be written"), lock_table(path):
             pass
 
 
@@ -100,7 +103,7 @@ def test_a_folder_that_was_removed_meanwhile_may_come_back(
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(fcntl, "flock", gone)
-    with pytest.raises(StorageFailed), locked(f"{tmp_path}/table"):
+    with pytest.raises(StorageFailed), lock_table(f"{tmp_path}/table"):
         pass
     assert os.listdir(tmp_path) == ["table"]
 
@@ -115,5 +118,5 @@ def test_a_lock_that_is_denied_is_not_tried_again(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", denied)
-    with pytest.raises(TableRefused, match=os.strerror(number)), locked(f"{tmp_path}/table"):
+    with pytest.raises(TableRefused, match=os.strerror(number)), lock_table(f"{tmp_path}/table"):
         pass

@@ -22,7 +22,7 @@ from rangeland.dialects.kafka.legacy_messages import bad_batch
 from rangeland.dialects.kafka.requests import CAPABILITIES
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RangelandError
-from rangeland.fetch.damage_policy import located
+from rangeland.fetch.damage_policy import add_partition
 from rangeland.job import Job
 from rangeland.job.located_values import parse_job_text
 from rangeland.job.overrides import require_closed_range
@@ -65,9 +65,9 @@ def storage() -> None:
 def engine() -> None:
     from py4j.protocol import Py4JError
 
-    from rangeland.spark.spark_jobs import translated
+    from rangeland.spark.spark_jobs import translate_spark_error
 
-    raise translated(
+    raise translate_spark_error(
         Py4JError(
             "org.apache.spark.SparkException: Job aborted due to stage failure: "
             "ExecutorLostFailure (executor 3 exited)"
@@ -86,7 +86,7 @@ def local() -> None:
 
 
 def bad_record() -> None:
-    raise located(
+    raise add_partition(
         bad_batch(81204, "its checksum is wrong (codec lz4)"),
         Partition("orders", 3),
         "broker-1:9092",
@@ -95,12 +95,12 @@ def bad_record() -> None:
 
 
 def transform() -> None:
-    from rangeland.spark.failing_records import located
+    from rangeland.spark.failing_records import add_location
     from rangeland.spark.transform import RaisedByTransform, transform_failed
 
     found = [Slice(0, ORDERS, 81204, 81205, 0, None)]
     raised = RaisedByTransform("KeyError", "'amount'", "my_module.py:12")
-    raise located(transform_failed("my_module:my_function", raised), found, found)
+    raise add_location(transform_failed("my_module:my_function", raised), found, found)
 
 
 def lost() -> None:

@@ -145,7 +145,9 @@ def test_facts_that_are_not_known_are_not_shown() -> None:
     [
         ("the log begins at 3", "", "", "The log begins at 3."),
         ("no leader", "it moved", "try again", "No leader: it moved. Try again."),
-        ("orders has gone", "", "pip install x", "orders has gone. pip install x."),
+        ("orders/0 has gone", "", "b.yaml", "orders/0 has gone. b.yaml."),
+        ("h:9092 is busy", "h: too slow", "wait", "h:9092 is busy: h: too slow. Wait."),
+        ("nobody", "", "wait, then try", "Nobody. Wait, then try."),
         ("--set a: no field", "", "Write it!", "--set a: no field. Write it!"),
         ("a.yaml:3: job", "", "--json", "a.yaml:3: job. --json."),
     ],

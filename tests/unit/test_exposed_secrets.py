@@ -127,7 +127,7 @@ def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise EngineFailed("enough")
 
-    monkeypatch.setattr(run, "summed", stop)
+    monkeypatch.setattr(run, "result_of_plans", stop)
     with pytest.raises(EngineFailed, match="enough"):
         made._result([], None)
     assert made.warnings == [note]

@@ -226,7 +226,7 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
     measure(loop, 0, start, 600)
     ((index, loss),) = loop.losses_to_report
     assert (index, loss.from_offset, loss.until_offset) == (0, 0, lost_until)
-    assert loss.verdict is LossKind.EXPIRED
+    assert loss.kind is LossKind.EXPIRED
     if lost_until == 100:
         assert loop.next(1) == AllRead()
     else:
@@ -277,7 +277,7 @@ def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
     assert _stay_beyond_the_end(skipping, 30_000) > 10_000
     ((_, loss),) = skipping.losses_to_report
     assert (loss.from_offset, loss.until_offset) == (30, 100)
-    assert loss.verdict is LossKind.TRUNCATED
+    assert loss.kind is LossKind.TRUNCATED
 
 
 def _have_no_leader(loop: FetchLoop, now: int) -> None:
@@ -321,7 +321,7 @@ def test_another_topic_id_in_the_metadata_is_a_topic_created_again(meaning: Erro
     skipping = loop_of(piece(0, P0), recreated=Action.SKIP)
     _named_b(skipping, meaning, 8_000)
     assert skipping.next(8_000) == AllRead()
-    assert [(i, x.verdict, x.width) for i, x in skipping.losses_to_report] == [
+    assert [(i, x.kind, x.width) for i, x in skipping.losses_to_report] == [
         (0, LossKind.RECREATED, 100)
     ]
 
@@ -501,7 +501,7 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
         assert loop.now_ms < 3_000, "nobody waits for the deadline"
         ((_, loss),) = loop.losses_to_report
         assert (loss.from_offset, loss.until_offset) == (30, 100)
-        assert (loss.verdict, loss.action) == (LossKind.TRUNCATED, action)
+        assert (loss.kind, loss.action) == (LossKind.TRUNCATED, action)
 
 
 def _with_epochs(**actions: Action) -> FetchLoop:
@@ -515,7 +515,7 @@ def test_an_end_that_no_epoch_confirms_is_asked_for_longer() -> None:
     assert _cut_short(loop, 30, itertools.repeat(30)) > 2
     assert 5_000 < loop.now_ms < 9_000
     ((_, loss),) = loop.losses_to_report
-    assert (loss.from_offset, loss.verdict) == (30, LossKind.TRUNCATED)
+    assert (loss.from_offset, loss.kind) == (30, LossKind.TRUNCATED)
 
 
 @pytest.mark.parametrize("end", [100, 31, None])
@@ -587,7 +587,7 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
     assert loop.next(loop.now_ms) == AllRead()
     ((index, loss),) = loop.losses_to_report
     assert (index, loss.from_offset, loss.until_offset, loss.action) == (0, 40, 100, Action.HOLD)
-    assert loss.verdict is LossKind.UNREACHABLE
+    assert loss.kind is LossKind.UNREACHABLE
     assert "LEADER_NOT_AVAILABLE" in loss.evidence
     assert loop.now_ms > PATIENCE.no_progress_ms
 
@@ -671,7 +671,7 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
     assert loop.next(1) == AllRead()
     ((index, loss),) = loop.losses_to_report
     assert (index, loss.from_offset, loss.until_offset) == (0, 5, 100)
-    assert (loss.verdict, loss.action) == (LossKind.CORRUPT, Action.HOLD)
+    assert (loss.kind, loss.action) == (LossKind.CORRUPT, Action.HOLD)
 
 
 def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
@@ -737,7 +737,7 @@ def test_a_partition_that_the_cluster_denies_to_the_last_has_vanished() -> None:
 
 def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> None:
     loop, ended_at_ms = denied(Policy(vanished=Action.SKIP))
-    assert [(loss.verdict, loss.width) for _, loss in loop.losses_to_report] == [
+    assert [(loss.kind, loss.width) for _, loss in loop.losses_to_report] == [
         (LossKind.VANISHED, 10)
     ]
     assert ended_at_ms >= 1_000

@@ -39,7 +39,7 @@ def test_a_topic_that_an_old_broker_may_hide_is_never_skipped() -> None:
             resolve(asked(action), survey, CHECKPOINT)
         assert "or this client may not see it any more" in str(caught.value.facts)
     (held,) = resolve(asked(Action.HOLD), survey, CHECKPOINT).held
-    assert held.verdict is LossKind.VANISHED
+    assert held.kind is LossKind.VANISHED
     assert "or this client may not see it any more" in held.evidence
 
 

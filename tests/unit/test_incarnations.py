@@ -29,8 +29,8 @@ from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, res
 from rangeland.planning.coverage_rule import coverage_of
 from rangeland.planning.incarnation import (
     LogMark,
+    is_recreated,
     may_be_behind,
-    recreated,
     still_holds,
     stopped_at,
 )
@@ -78,7 +78,7 @@ def test_a_policy_that_skips_a_truncation_goes_on_at_the_checkpoint() -> None:
     went_on = found(log(0, 50, 3), LogMark(30, None, 2), 10, policy)
     assert went_on.ranges == (Range(P, 30, 50),)
     ((loss,),) = (went_on.losses,)
-    assert (loss.from_offset, loss.until_offset, loss.verdict) == (10, 30, LossKind.TRUNCATED)
+    assert (loss.from_offset, loss.until_offset, loss.kind) == (10, 30, LossKind.TRUNCATED)
     assert "leader epoch 2 end at 10" in loss.evidence
 
 
@@ -109,8 +109,8 @@ def test_without_ids_the_leader_epoch_tells_a_new_incarnation(
     start: int, end: int, now: int | None, is_anew: bool
 ) -> None:
     mark = LogMark(30, None, 2)
-    assert recreated(mark, log(start, end, now)) is is_anew
-    assert not recreated(LogMark(30), log(start, end, now))
+    assert is_recreated(mark, log(start, end, now)) is is_anew
+    assert not is_recreated(LogMark(30), log(start, end, now))
     if is_anew:
         assert lost(log(start, end, now), mark) == ("recreated", 30, 30)
         with pytest.raises(RangeLost) as caught:
@@ -119,8 +119,8 @@ def test_without_ids_the_leader_epoch_tells_a_new_incarnation(
 
 
 def test_ids_settle_it_where_both_are_known() -> None:
-    assert recreated(LogMark(30, "A", 2), log(0, 90, 9, "B"))
-    assert not recreated(LogMark(30, "A", 2), log(0, 20, 0, "A"))
+    assert is_recreated(LogMark(30, "A", 2), log(0, 90, 9, "B"))
+    assert not is_recreated(LogMark(30, "A", 2), log(0, 20, 0, "A"))
 
 
 def test_a_nameless_new_incarnation_is_never_skipped_into_the_same_table() -> None:
@@ -150,7 +150,7 @@ def test_an_epoch_read_from_the_last_batch_tells_a_new_incarnation_of_a_shorter_
     """A limit has ended the landing at 100 of a log of 1000, whose last batch was of epoch 6."""
     mark = LogMark(100, None, 6, epoch_is_later=True)
     seen = replace(log(start, end, now), epoch_is_read=True)
-    assert recreated(mark, seen) is is_anew
+    assert is_recreated(mark, seen) is is_anew
     assert may_be_behind(mark, seen) is may_wait
     if end > mark.until_offset:
         assert found(seen, mark).ranges == (Range(P, 100, end),)
@@ -159,13 +159,13 @@ def test_an_epoch_read_from_the_last_batch_tells_a_new_incarnation_of_a_shorter_
 def test_a_longer_log_of_a_lower_epoch_is_another_one_where_the_mark_was_at_the_end() -> None:
     mark = LogMark(100, None, 6)
     seen = replace(log(0, 500, 5), epoch_is_read=True)
-    assert recreated(mark, seen)
+    assert is_recreated(mark, seen)
     assert may_be_behind(mark, replace(seen, end_offset=90)), "its last batch is not seen yet"
 
 
-@pytest.mark.parametrize("verdict", [LossKind.RECREATED, LossKind.TRUNCATED])
-def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: LossKind) -> None:
-    error = range_lost([Loss(P, 100, 100, verdict, "x")])
+@pytest.mark.parametrize("kind", [LossKind.RECREATED, LossKind.TRUNCATED])
+def test_a_run_looks_again_at_a_log_that_may_only_be_behind(kind: LossKind) -> None:
+    error = range_lost([Loss(P, 100, 100, kind, "x")])
     marks = JobPosition({P: LogMark(100, None, 6)}, coverage_of([]), 2)
     for end, again in ((90, True), (100, False)):
         survey = Survey(0, {P: log(0, end, 6)})
@@ -242,7 +242,7 @@ def test_brokers_that_begin_to_have_ids_make_no_new_incarnation() -> None:
 def test_what_only_a_replica_has_not_got_is_out_of_reach_and_no_loss() -> None:
     behind = LogState(P, Leader(B1, is_replica=True), 0, 20)
     held = found(behind, LogMark(30), policy=Policy(unreachable=Action.HOLD))
-    assert [loss.verdict for loss in held.held] == [LossKind.UNREACHABLE]
+    assert [loss.kind for loss in held.held] == [LossKind.UNREACHABLE]
     assert (held.ranges, held.losses) == ((), ())
 
 

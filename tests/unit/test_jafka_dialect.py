@@ -14,7 +14,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.dialects.jafka import DIALECT as jafka
 from rangeland.dialects.jafka import messages as m
-from rangeland.dialects.jafka.error_codes import CODES, judge
+from rangeland.dialects.jafka.error_codes import CODES, error_code_of
 from rangeland.dialects.jafka.log_entries import MAX_DEPTH
 from rangeland.dialects.jafka.requests import FIRST_PARTITIONS
 from rangeland.dialects.protocol_session import Credentials, Question
@@ -91,7 +91,7 @@ def test_too_many_parts_are_not_sent() -> None:
 
 def test_every_code_is_listed_once_and_others_are_unknown() -> None:
     assert [code.number for code in CODES] == [-1, 0, 1, 2, 3, 4]
-    assert judge(77).meaning is ErrorMeaning.UNKNOWN
+    assert error_code_of(77).meaning is ErrorMeaning.UNKNOWN
 
 
 # --- leaders ----------------------------------------------------------------------------

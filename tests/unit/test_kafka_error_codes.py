@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.error_meaning import ErrorMeaning, unlisted
-from rangeland.dialects.kafka.error_codes import CODES, judge
+from rangeland.dialects.error_meaning import ErrorMeaning, unlisted_code
+from rangeland.dialects.kafka.error_codes import CODES, error_code_of
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ from rangeland.dialects.kafka.error_codes import CODES, judge
         (103, "INCONSISTENT_TOPIC_ID", ErrorMeaning.RECREATED),
     ],
 )
-def test_a_code_has_one_name_and_one_verdict(number: int, name: str, meaning: ErrorMeaning) -> None:
-    code = judge(number)
+def test_a_code_has_one_name_and_one_meaning(number: int, name: str, meaning: ErrorMeaning) -> None:
+    code = error_code_of(number)
     assert (code.number, code.name, code.meaning) == (number, name, meaning)
 
 
@@ -47,8 +47,8 @@ def test_every_number_from_minus_one_on_is_listed_once() -> None:
 
 @pytest.mark.parametrize("number", [-2, len(CODES) - 1, 32767, -32768])
 def test_a_number_that_is_not_listed_is_named_and_may_pass(number: int) -> None:
-    assert judge(number).name == f"error code {number}"
-    assert judge(number).meaning is ErrorMeaning.UNKNOWN
+    assert error_code_of(number).name == f"error code {number}"
+    assert error_code_of(number).meaning is ErrorMeaning.UNKNOWN
 
 
 def test_only_a_reader_s_success_reads_on() -> None:
@@ -100,6 +100,6 @@ def test_what_the_java_client_retries_is_never_final(name: str) -> None:
 
 
 def test_every_description_is_a_phrase_without_an_end() -> None:
-    for code in (*CODES, unlisted(999)):
+    for code in (*CODES, unlisted_code(999)):
         assert code.description[0].islower() or code.description.startswith("SASL")
         assert not code.description.endswith(".")

@@ -397,7 +397,7 @@ def test_a_ledger_gets_its_new_columns_from_one_driver(
 ) -> None:
     target, spark = old_ledger
     monkeypatch.setattr(
-        "rangeland.landing.target_ledger.locked", Locked(lambda: spark.lacking.clear())
+        "rangeland.landing.target_ledger.lock_table", Locked(lambda: spark.lacking.clear())
     )
     target.record_losses(1, LOSS)
     assert (spark.asked, len(target.history.losses())) == ([], 1)
@@ -407,7 +407,7 @@ def test_columns_that_another_host_has_added_meanwhile_are_no_error(
     old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target_ledger.locked", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target_ledger.lock_table", Locked(lambda: None))
     spark.error = RuntimeError("[FIELD_ALREADY_EXISTS] seen_at")
     target.record_losses(1, LOSS)
     assert (len(spark.asked), len(target.history.losses())) == (1, 1)
@@ -417,7 +417,7 @@ def test_columns_that_cannot_be_added_are_an_error_of_ours(
     old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target_ledger.locked", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target_ledger.lock_table", Locked(lambda: None))
     spark.error, spark.adds = RuntimeError("no such grant\n\tat Alter"), False
     with pytest.raises(Conflict, match="no such grant") as caught:
         target.record_losses(1, LOSS)

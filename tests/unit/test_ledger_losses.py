@@ -11,7 +11,7 @@ from rangeland.delta.ledger.events import LossEvent, OffsetSpan, OutcomeEvent, R
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord
-from rangeland.fetch.damage_policy import located
+from rangeland.fetch.damage_policy import add_partition
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.slice_errors import unreadable
 from rangeland.fetch.slice_state import Phase, SliceState
@@ -156,7 +156,7 @@ def test_what_is_lost_of_a_topics_next_incarnation_is_another_loss(ledger: Ledge
 def test_damage_is_noted_with_the_broker_whose_log_it_is_in(broker: str) -> None:
     where = Partition("orders", 0, broker)
     fault = BadRecord("a bad entry", why="torn", base_offset=4, next_offset=9, broker="h:10911")
-    (found,) = losses_in(located(fault, where, "h:10911", CAPABILITIES))
+    (found,) = losses_in(add_partition(fault, where, "h:10911", CAPABILITIES))
     assert found.partition == where
 
 
@@ -226,10 +226,10 @@ def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
     ((_, found),) = ledger.prepared()
     assert found == outcome()
     assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
-    assert (ledger.live(), ledger.recent()) == ([], ((APP, 1),))
+    assert (ledger.unfinished(), ledger.recent()) == ([], ((APP, 1),))
 
 
-def test_an_outcome_has_a_loss_for_each_verdict() -> None:
+def test_an_outcome_has_a_loss_of_each_kind() -> None:
     other = Partition("orders", 1)
     made = Plan(
         "a",
@@ -256,7 +256,7 @@ def test_an_outcome_has_a_loss_for_each_verdict() -> None:
     )
     receipts = {0: receipt, 1: Receipt(1, other, 0, 5, Counts(landed=5))}
     found = losses_of(made, receipts, 900)
-    assert [(x.loss.from_offset, x.loss.width, x.loss.verdict, x.loss.action) for x in found] == [
+    assert [(x.loss.from_offset, x.loss.width, x.loss.kind, x.loss.action) for x in found] == [
         (0, 3, "expired", "skip"),
         (4, 2, "corrupt", "skip"),
         (8, 2, "corrupt", "quarantine"),

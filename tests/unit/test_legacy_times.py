@@ -13,7 +13,7 @@ from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.legacy_requests import fitted
+from rangeland.dialects.kafka.legacy_requests import fit_request
 from rangeland.dialects.protocol_session import NoCommonVersion, Question
 from rangeland.model import Address, AtTime, Leader, Partition
 from rangeland.survey.legacy_times import corrected_times
@@ -45,7 +45,7 @@ class Broker:
         if self.no_oldest:
             raise NoCommonVersion("no version of ListOffsets is supported by both sides")
         assert question.max_version == 0
-        asked = fitted(request, 0).topics[0].partitions[0]
+        asked = fit_request(request, 0).topics[0].partitions[0]
         times = [(base, modified) for base, modified, _ in self.segments] + [(END, 10**12)]
         if asked.timestamp >= 0:
             times = [(base, at) for base, at in times if at <= asked.timestamp]

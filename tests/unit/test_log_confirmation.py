@@ -8,7 +8,7 @@ import pytest
 
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.log_identity import changed, doubtful, marks_of
+from rangeland.planning.log_identity import doubtful, find_changes, marks_of
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
@@ -81,10 +81,10 @@ def test_the_same_id_and_epoch_need_no_second_look(leader: Leader, is_in_doubt: 
     ],
 )
 def test_what_has_happened_is_reported(survey: Survey, found: list[tuple[str, int, int]]) -> None:
-    losses = changed(marks_of(PLAN, [read(0, 100)]), survey)
-    assert [(x.verdict.value, x.from_offset, x.until_offset) for x in losses] == found
+    losses = find_changes(marks_of(PLAN, [read(0, 100)]), survey)
+    assert [(x.kind.value, x.from_offset, x.until_offset) for x in losses] == found
 
 
 def test_a_replica_is_not_believed() -> None:
     behind = replace(log(60), leader=Leader(BROKER, 7, "id-1", is_replica=True))
-    assert changed(marks_of(PLAN, [read(0, 100)]), seen(behind)) == []
+    assert find_changes(marks_of(PLAN, [read(0, 100)]), seen(behind)) == []

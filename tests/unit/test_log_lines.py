@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.stores.table_lock import LOCK_PATH, locked
+from rangeland.delta.stores.table_lock import LOCK_PATH, lock_table
 from rangeland.delta.transaction_log.log_maintenance import LogMaintenance
 from rangeland.errors import Unreachable
 from rangeland.model import Partition, Slice
@@ -42,11 +42,11 @@ def test_a_wait_for_a_lock_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFi
     entered = threading.Event()
 
     def commit() -> None:
-        with locked(str(tmp_path)):
+        with lock_table(str(tmp_path)):
             entered.set()
 
     with caplog.at_level(logging.INFO, "rangeland"):
-        with locked(str(tmp_path)):
+        with lock_table(str(tmp_path)):
             pass
         assert caplog.records == []
         with lock.open("a") as held:

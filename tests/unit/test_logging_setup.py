@@ -25,7 +25,7 @@ from rangeland.logging_setup import (
 )
 from rangeland.model import Partition
 from rangeland.render.progress_view import LiveProgress
-from rangeland.spark.task_logging import logged
+from rangeland.spark.task_logging import with_task_logging
 from tests import sample_results as made
 
 LOGGER = logging.getLogger("rangeland.fetch.fetch_loop")
@@ -109,7 +109,7 @@ def test_tasks_log_as_the_driver_does(capsys: pytest.CaptureFixture[str]) -> Non
         fail_over()
         return items
 
-    task = logged(work)
+    task = with_task_logging(work)
     reset()  # A worker has been told nothing.
     assert list(task(iter([1, 2]))) == [1, 2]
     assert [json.loads(line)["level"] for line in lines(capsys)] == ["debug", "warning"]

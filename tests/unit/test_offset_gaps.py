@@ -212,7 +212,7 @@ def test_without_a_policy_it_ends_the_run_naming_the_first_gap() -> None:
 def test_what_is_skipped_is_lost_and_what_a_batch_lacks_is_compacted() -> None:
     _, receipt = read(Action.SKIP)
     assert receipt.counts == Counts(landed=11, compacted=1, lost=18)
-    assert [(x.from_offset, x.until_offset, x.verdict) for x in receipt.losses] == [
+    assert [(x.from_offset, x.until_offset, x.kind) for x in receipt.losses] == [
         (4, 8, "missing"),
         (16, 30, "missing"),
     ]
@@ -225,7 +225,7 @@ def test_what_is_held_ends_the_slice_at_the_gap() -> None:
     assert (receipt.until_offset, receipt.counts) == (4, Counts(landed=3, compacted=1))
     assert receipt.held is not None
     assert (receipt.held.from_offset, receipt.held.until_offset) == (4, 30)
-    assert receipt.held.verdict is LossKind.MISSING
+    assert receipt.held.kind is LossKind.MISSING
 
 
 def test_a_gap_that_the_leader_does_not_have_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

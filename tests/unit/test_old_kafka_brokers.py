@@ -16,7 +16,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import ClusterView, LeaderQuery
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.legacy_requests import fitted
+from rangeland.dialects.kafka.legacy_requests import fit_request
 from rangeland.dialects.kafka.requests import ask_offsets, find_leaders, read_offsets
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
 from rangeland.job import Job
@@ -67,9 +67,9 @@ def test_no_broker_is_asked_for_a_topic_by_a_name_that_it_would_make(version: in
 
 def test_all_topics_are_all_topics_in_every_version() -> None:
     everything, nothing = m.MetadataRequest(topics=None), m.MetadataRequest(topics=())
-    assert fitted(everything, 0).topics == ()
-    assert fitted(everything, 1).topics is None
-    assert fitted(nothing, 3).topics == ()
+    assert fit_request(everything, 0).topics == ()
+    assert fit_request(everything, 1).topics is None
+    assert fit_request(nothing, 3).topics == ()
 
 
 def test_brokers_without_transactions_are_asked_for_no_isolation() -> None:

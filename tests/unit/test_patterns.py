@@ -11,7 +11,7 @@ from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Address
-from rangeland.patterns import check_pattern, matches, matching
+from rangeland.patterns import check_pattern, match_topics, matches
 
 JOB = """
 job: a
@@ -29,7 +29,7 @@ def test_no_pattern_takes_long_for_any_topic(pattern: str) -> None:
     started = time.process_time()
     assert not source.source.reads("a" * 249 + "!")
     assert not source.policies.topics[0].matches("a" * 249 + "!")
-    assert matching(pattern, ["a" * 100_000 + "!"]) == []
+    assert match_topics(pattern, ["a" * 100_000 + "!"]) == []
     explainer = GapExplainer(cluster_settings(source))
     with pytest.raises(Unreachable, match="has a gap"):  # it is not compacted by the pattern
         explainer.explain("a" * 249 + "!", [Address("127.0.0.1", 1)])
@@ -37,7 +37,7 @@ def test_no_pattern_takes_long_for_any_topic(pattern: str) -> None:
 
 
 def test_a_pattern_matches_whole_names() -> None:
-    assert matching("a|b.", ["a", "b", "bc", "ab", "bcd", "a\n"]) == ["a", "bc"]
+    assert match_topics("a|b.", ["a", "b", "bc", "ab", "bcd", "a\n"]) == ["a", "bc"]
     assert matches("(?i)orders-[0-9]+", "ORDERS-12")
     assert not matches("orders", "orders\n")
 

@@ -40,7 +40,7 @@ def batch(values: list[bytes | None]) -> pa.RecordBatch:
 
 
 def described(values: list[bytes | None], row_format: RowFormat | None = None) -> SampleResult:
-    return payload_sample.described([batch(values)] if values else [], row_format)
+    return payload_sample.describe_rows([batch(values)] if values else [], row_format)
 
 
 def values_of(rows: list[pa.RecordBatch]) -> list[Any]:

@@ -175,7 +175,7 @@ def test_expired_offsets_are_recorded_and_not_read_and_the_plan_can_be_proved() 
     )
     plan = drafted.plan
     assert spans(drafted) == [(0, 4, 20)]
-    assert [(x.from_offset, x.until_offset, x.verdict) for x in plan.losses] == [
+    assert [(x.from_offset, x.until_offset, x.kind) for x in plan.losses] == [
         (4, 10, LossKind.EXPIRED)
     ]
     assert {o for s in plan.slices for o in range(s.from_offset, s.until_offset)} == set(
@@ -319,25 +319,25 @@ def test_ranges_that_are_landed_are_planned_again_when_they_are_asked_for() -> N
 
 
 @pytest.mark.parametrize(
-    ("hole", "verdict"),
+    ("hole", "kind"),
     [
         (Range(P0, 5, 12, "A"), LossKind.EXPIRED),
         (Range(P0, 12, 14, "B"), LossKind.RECREATED),
     ],
 )
 def test_what_the_log_no_longer_has_fails_or_is_part_of_the_plan_as_lost(
-    hole: Range, verdict: LossKind
+    hole: Range, kind: LossKind
 ) -> None:
     seen = survey(log(P0, 10, 30))
     with pytest.raises(RangeLost) as lost:
         draft_exact_ranges(terms(), seen, standing(), [hole])
-    assert lost.value.facts["losses"][0]["verdict"] == verdict.value
-    skipping = terms(None, None, None, **{verdict.value: Action.SKIP})
+    assert lost.value.facts["losses"][0]["kind"] == kind.value
+    skipping = terms(None, None, None, **{kind.value: Action.SKIP})
     plan = draft_exact_ranges(skipping, seen, standing(), [hole]).plan
     assert [(r.from_offset, r.until_offset) for r in plan.ranges] == [
         (hole.from_offset, hole.until_offset)
     ]
-    assert {loss.verdict for loss in plan.losses} == {verdict}
+    assert {loss.kind for loss in plan.losses} == {kind}
     assert sum(s.width for s in plan.slices) + sum(x.width for x in plan.losses) == hole.width
     receipts = {
         s.index: Receipt(
@@ -350,20 +350,20 @@ def test_what_the_log_no_longer_has_fails_or_is_part_of_the_plan_as_lost(
 
 
 @pytest.mark.parametrize(
-    ("hole", "verdict", "left"),
+    ("hole", "kind", "left"),
     [
         (Range(P0, 28, 33, "A"), LossKind.TRUNCATED, [(0, 28, 30)]),
         (Range(P1, 0, 3, "A"), LossKind.VANISHED, []),
     ],
 )
 def test_what_may_yet_come_is_not_recorded_as_lost(
-    hole: Range, verdict: LossKind, left: list[tuple[int, int, int]]
+    hole: Range, kind: LossKind, left: list[tuple[int, int, int]]
 ) -> None:
     seen = survey(log(P0, 10, 30))
     with pytest.raises(RangeLost):
         draft_exact_ranges(terms(), seen, standing(), [hole])
     drafted = draft_exact_ranges(
-        terms(None, None, None, **{verdict.value: Action.SKIP}), seen, standing(), [hole]
+        terms(None, None, None, **{kind.value: Action.SKIP}), seen, standing(), [hole]
     )
     assert (spans(drafted), drafted.plan.losses) == (left, ())
     (note,) = drafted.notes
@@ -420,7 +420,7 @@ def test_what_nobody_serves_now_is_held_or_asked_for_later_and_never_called_gone
     drafted = draft_exact_ranges(terms(unreachable=Action.HOLD), seen, standing(), wanted)
     assert (spans(drafted), drafted.plan.losses) == ([(0, 2, 4)], ())
     (held,) = drafted.held
-    assert (held.partition, held.verdict) == (hole.partition, LossKind.UNREACHABLE)
+    assert (held.partition, held.kind) == (hole.partition, LossKind.UNREACHABLE)
 
 
 # --- a beginning of its own -----------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_a_mark_inside_an_entry_shows_that_the_log_was_written_again() -> None:
     skips = request(FromCheckpoint(), Latest(), truncated=Action.SKIP)
     skipped = resolve(skips, survey, checkpoint)
     assert [(r.from_offset, r.until_offset) for r in skipped.ranges] == [(340, 1000)]
-    assert [(x.verdict, x.width) for x in skipped.losses] == [(LossKind.TRUNCATED, 30)]
+    assert [(x.kind, x.width) for x in skipped.losses] == [(LossKind.TRUNCATED, 30)]
     held = resolve(request(FromCheckpoint(), Latest(), truncated=Action.HOLD), survey, checkpoint)
     assert (held.ranges, len(held.held)) == ((), 1)
     sound = Survey(1, {ONE: log()}, entries={(ONE, 310): (310, 340)}, brokers=frozenset({"1"}))
@@ -142,7 +142,7 @@ def test_a_broker_that_is_not_registered_any_more_is_unreachable_too() -> None:
 def test_a_policy_holds_what_is_unreachable_and_lands_the_others() -> None:
     found = resolve(HOLD, only_one_answers(), BOTH)
     assert [r.partition for r in found.ranges] == [ONE]
-    assert [(loss.partition, loss.verdict) for loss in found.held] == [(TWO, LossKind.UNREACHABLE)]
+    assert [(loss.partition, loss.kind) for loss in found.held] == [(TWO, LossKind.UNREACHABLE)]
 
 
 def test_a_partition_without_a_leader_is_held_as_well() -> None:
@@ -156,7 +156,7 @@ def test_a_partition_that_a_living_broker_no_longer_has_has_vanished() -> None:
     survey = Survey(1, {ONE: log()}, brokers=frozenset({"1", "2"}))
     skip = request(FromCheckpoint(), Latest(), vanished=Action.SKIP)
     (loss,) = resolve(skip, survey, BOTH).losses
-    assert (loss.partition, loss.verdict) == (TWO, LossKind.VANISHED)
+    assert (loss.partition, loss.kind) == (TWO, LossKind.VANISHED)
 
 
 # --- limits -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from rangeland.errors import Conflict, ProofFailed
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan import Plan, PlanKind, advance, canonical, renumbered
+from rangeland.planning.plan import Plan, PlanKind, advance, canonical, renumber_plan
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.slice_receipt import Receipt
@@ -82,7 +82,7 @@ RANGE_CHANGES: list[dict[str, Any]] = [
 LOSS_CHANGES: list[dict[str, Any]] = [
     {"from_offset": 1},
     {"until_offset": 11},
-    {"verdict": LossKind.TRUNCATED},
+    {"kind": LossKind.TRUNCATED},
     {"evidence": "other"},
 ]
 CHANGED = [
@@ -166,8 +166,8 @@ def test_an_unknown_kind_is_a_conflict() -> None:
 
 
 def test_a_renumbered_plan_differs_in_its_number_only() -> None:
-    assert renumbered(PLAN, 9) == replace(PLAN, sequence=9)
-    assert renumbered(PLAN, 1, "rangeland/b") == replace(
+    assert renumber_plan(PLAN, 9) == replace(PLAN, sequence=9)
+    assert renumber_plan(PLAN, 1, "rangeland/b") == replace(
         PLAN, sequence=1, application="rangeland/b"
     )
 

@@ -29,7 +29,7 @@ def policy(topics: str = 'topic_pattern: "a.*|orders.*"') -> Policy:
 
 
 @pytest.mark.parametrize(
-    ("topic", "verdict", "action"),
+    ("topic", "kind", "action"),
     [
         ("orders", LossKind.EXPIRED, Action.FAIL),
         ("orders", LossKind.VANISHED, Action.FAIL),  # the first that fits counts, and it alone
@@ -40,9 +40,9 @@ def policy(topics: str = 'topic_pattern: "a.*|orders.*"') -> Policy:
     ],
 )
 def test_the_first_rule_that_fits_a_topic_decides(
-    topic: str, verdict: LossKind, action: Action
+    topic: str, kind: LossKind, action: Action
 ) -> None:
-    assert policy().of(verdict, topic) is action
+    assert policy().of(kind, topic) is action
 
 
 def test_a_rule_is_a_name_or_matches_all_of_one() -> None:
@@ -63,13 +63,13 @@ def test_rules_for_topics_that_a_job_does_not_read_are_refused() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["{a: {expired: quarantine}}", "{a: {unreachable: skip}}"])
-def test_a_topic_s_words_are_those_of_the_verdict(wrong: str) -> None:
+def test_a_topic_s_words_are_those_of_the_kind(wrong: str) -> None:
     text = JOB.replace("TOPICS", "topics: [a]").partition("policy:")[0]
     with pytest.raises(JobFileError, match=r"policy\.topics\.a"):
         Job.parse(f"{text}policy: {{topics: {wrong}}}")
 
 
-def test_each_verdict_has_a_cause() -> None:
+def test_each_kind_has_a_cause() -> None:
     assert set(CAUSES) == set(LossKind)
 
 
@@ -80,4 +80,4 @@ def test_the_losses_of_an_error_are_found_again() -> None:
     assert losses_in(range_lost([loss])) == [loss]
     bad = BadRecord("t/1: the batch", why="why", topic="t", partition=1, base_offset=3)
     (found,) = losses_in(bad)
-    assert (found.from_offset, found.until_offset, found.verdict) == (3, 3, LossKind.CORRUPT)
+    assert (found.from_offset, found.until_offset, found.kind) == (3, 3, LossKind.CORRUPT)

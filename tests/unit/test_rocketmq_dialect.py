@@ -13,7 +13,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.error_codes import CODES, STATUSES, judge, judge_pull
+from rangeland.dialects.rocketmq.error_codes import CODES, STATUSES, error_code_of, pull_code_of
 from rangeland.dialects.rocketmq.frames import (
     RESPONSE,
     Frame,
@@ -31,7 +31,7 @@ from rangeland.dialects.rocketmq.requests import (
     read_records,
 )
 from rangeland.dialects.rocketmq.routes import read_route
-from rangeland.dialects.rocketmq.session import RocketmqSession, signed
+from rangeland.dialects.rocketmq.session import RocketmqSession, sign_fields
 from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
@@ -573,8 +573,8 @@ def test_an_offset_that_is_refused_is_none() -> None:
 def test_codes_are_listed_once() -> None:
     assert len({code.number for code in CODES}) == len(CODES)
     assert len({code.name for code in (*CODES, *STATUSES)}) == len(CODES) + len(STATUSES)
-    assert judge(99_999).meaning is ErrorMeaning.UNKNOWN
-    assert judge_pull(0, "FOUND", 5).meaning is ErrorMeaning.OK
+    assert error_code_of(99_999).meaning is ErrorMeaning.UNKNOWN
+    assert pull_code_of(0, "FOUND", 5).meaning is ErrorMeaning.OK
 
 
 # --- signing ----------------------------------------------------------------------------
@@ -582,12 +582,12 @@ def test_codes_are_listed_once() -> None:
 
 def test_a_request_is_signed_over_its_values_in_order_of_their_keys_and_its_body() -> None:
     # Made with upstream's AclClientRPCHook.
-    fields = signed(
+    fields = sign_fields(
         {"topic": "orders", "queueId": "3"}, b"body", Credentials("ACL", "key", "secret")
     )
     assert fields["AccessKey"] == "key"
     assert fields["Signature"] == "0iRjBWfo+S16mh9AtJHqz8462q4="
-    again = signed(fields, b"body", Credentials("ACL", "key", "secret"))
+    again = sign_fields(fields, b"body", Credentials("ACL", "key", "secret"))
     assert again == fields
 
 

@@ -9,7 +9,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing.committer import CommittedPlan
-from rangeland.landing.run_summary import summed
+from rangeland.landing.run_summary import result_of_plans
 from rangeland.model import Isolation, Partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
@@ -35,7 +35,7 @@ def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:
     events = {1: [held(0, 1)], 2: [held(10, 2), held(20, 2), held(30, 2)]}
     history = SimpleNamespace(losses=lambda application, sequence: events[sequence])
     target: Any = SimpleNamespace(history=history, table=SimpleNamespace(version=2))
-    result = summed(cast(Job, _job()), target, [committed(1), committed(2)], None)
+    result = result_of_plans(cast(Job, _job()), target, [committed(1), committed(2)], None)
     assert result.held == ("orders/0 [10, 20) is recreated",)
     assert [event.loss.from_offset for event in result.losses] == [0, 10, 20, 30]
 

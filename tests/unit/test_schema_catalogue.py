@@ -26,7 +26,7 @@ from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectW
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaReference, SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
-from rangeland.schema_registry.schema_references import MAX_REFERENCES, resolved
+from rangeland.schema_registry.schema_references import MAX_REFERENCES, resolve_references
 from rangeland.schema_registry.subject_names import (
     SubjectNameStrategy,
     record_name,
@@ -45,7 +45,7 @@ def schema(kind: SchemaFormat, content: object, *subjects: str) -> SchemaRespons
 
 
 def made_of(root: SchemaResponse, **others: SchemaResponse) -> RegisteredSchema | UnusableSchema:
-    return resolved(root, lambda at: others.get(at.subject))
+    return resolve_references(root, lambda at: others.get(at.subject))
 
 
 def record(name: str, **more: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_references_are_bounded() -> None:
     def fetch(at: SubjectVersion) -> SchemaResponse:
         return schema(JSON, at.subject, f"s{int(at.subject[1:]) + 1}")
 
-    found = resolved(schema(JSON, "root", "s0"), fetch)
+    found = resolve_references(schema(JSON, "root", "s0"), fetch)
     assert found == UnusableSchema(f"it refers to more than {MAX_REFERENCES} schemas")
 
 

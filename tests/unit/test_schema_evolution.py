@@ -16,7 +16,7 @@ from rangeland.delta.table_schema.schema_evolution import (
     Evolution,
     Misfit,
     as_written,
-    evolved,
+    evolve_schema,
     follow,
     takes,
 )
@@ -82,11 +82,11 @@ def test_new_fields_are_nullable_and_named_by_their_path() -> None:
     item, more = pa.struct({"a": pa.int32()}), pa.struct({"a": pa.int32(), "b": pa.string()})
     old = rows(value=item, items=pa.list_(item), sizes=pa.map_(pa.string(), item))
     new = rows(value=more, items=pa.list_(more), sizes=pa.map_(pa.string(), more), id=pa.int64())
-    change = evolved(schema_json(old), schema_json(new))
+    change = evolve_schema(schema_json(old), schema_json(new))
     assert list(change.added) == ["value.b", "items.element.b", "sizes.value.b", "id"]
     assert fields_of(change.schema_json)["id"]["nullable"]
     assert not change.misfits
-    same = evolved(schema_json(new), schema_json(old))
+    same = evolve_schema(schema_json(new), schema_json(old))
     assert (same.is_any, same.schema_json) == (False, schema_json(new))
 
 
@@ -121,8 +121,8 @@ def test_each_change_of_a_type_is_kept_with_the_path_to_it() -> None:
         inner = pa.struct({"sizes": pa.map_(pa.string(), pa.list_(kind))})
         return schema_json(rows(value=inner))
 
-    once = evolved(of(pa.int8()), of(pa.int16()), widens=True)
-    twice = evolved(once.schema_json, of(pa.int64()), widens=True)
+    once = evolve_schema(of(pa.int8()), of(pa.int16()), widens=True)
+    twice = evolve_schema(once.schema_json, of(pa.int64()), widens=True)
     assert twice.widened == ["value.sizes.value.element"]
     value = fields_of(twice.schema_json)["value"]
     assert value["metadata"] == {}
@@ -139,12 +139,12 @@ def test_files_that_are_written_fit_only_columns_of_their_types() -> None:
     inner = pa.struct({"a": pa.int32(), "b": pa.list_(pa.int32())})
     wide = pa.struct({"A": pa.int64(), "b": pa.list_(pa.int64()), "c": pa.string()})
     ours, theirs = schema_json(rows(value=inner, id=pa.int8())), schema_json(rows(value=wide))
-    change = evolved(theirs, ours, are_written=True)
+    change = evolve_schema(theirs, ours, are_written=True)
     assert [one.field for one in change.misfits] == ["value.A", "value.b.element"]
     written = as_written(theirs, ours)
     made = pa.struct({"a": pa.int64(), "b": pa.list_(pa.int64())})
     assert json.loads(written) == json.loads(schema_json(rows(value=made, id=pa.int8())))
-    assert not evolved(theirs, written, are_written=True).misfits
+    assert not evolve_schema(theirs, written, are_written=True).misfits
     # What does not fit stays as it is, and is found.
     assert as_written(schema_json(rows(id=pa.string())), schema_json(INT)) == schema_json(INT)
 
@@ -191,7 +191,7 @@ def test_what_does_not_fit_inside_of_a_struct_is_named_with_both_types() -> None
 def test_a_struct_is_not_a_number_nor_a_list() -> None:
     struct, listed = pa.struct({"a": pa.int64()}), pa.list_(pa.int64())
     for old, new in ((struct, listed), (struct, pa.int64()), (pa.int64(), struct)):
-        change = evolved(schema_json(rows(x=old)), schema_json(rows(x=new)), widens=True)
+        change = evolve_schema(schema_json(rows(x=old)), schema_json(rows(x=new)), widens=True)
         assert [one.field for one in change.misfits] == ["x"]
         assert not change.misfits[0].is_widening
 
@@ -199,7 +199,7 @@ def test_a_struct_is_not_a_number_nor_a_list() -> None:
 def test_a_required_field_that_rows_lack_is_named() -> None:
     inner = [pa.field("a", pa.int64()), pa.field("b", pa.int64(), nullable=False)]
     old = rows(value=pa.struct(inner))
-    change = evolved(schema_json(old), schema_json(rows(value=pa.struct(inner[:1]))))
+    change = evolve_schema(schema_json(old), schema_json(rows(value=pa.struct(inner[:1]))))
     assert change.misfits == [Misfit("value.b", "long", None)]
     with pytest.raises(TableRefused, match=r"column value\.b of table .* is NOT NULL"):
         row_layout(table(old), rows(value=pa.struct(inner[:1])))

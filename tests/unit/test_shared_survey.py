@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rangeland.errors import Unreachable
-from rangeland.fleet.shared_survey import SharedSurveys, merged, part_of
+from rangeland.fleet.shared_survey import SharedSurveys, merge_requests, part_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import wanted_of
 from rangeland.landing.plan_survey import FRESH_SECONDS
@@ -151,7 +151,7 @@ def test_a_merged_request_has_what_each_asks_for() -> None:
     mark = LogMark(5, None)
     one = SurveyRequest(("a",), times_ms=(3,), known=frozenset({"a"}))
     other = SurveyRequest(("b", "a"), times_ms=(1, 3), checkpoint={Partition("b", 0): mark})
-    found = merged([one, other])
+    found = merge_requests([one, other])
     assert (found.topics, found.times_ms, found.known) == (("a", "b"), (1, 3), frozenset({"a"}))
     assert found.checkpoint == {Partition("b", 0): mark}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rangeland.spark.gateway import without_startup_lines
-from rangeland.spark.spark_jobs import settled
+from rangeland.spark.spark_jobs import task_results
 
 
 def test_what_is_not_spark_s_is_raised_as_it_is_and_is_not_its_own_cause() -> None:
     with pytest.raises(EOFError) as gone:
-        settled(EOFError("gone"))
+        task_results(EOFError("gone"))
     assert gone.value.__cause__ is None
 
 

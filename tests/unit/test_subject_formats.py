@@ -27,8 +27,8 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 from rangeland.decode.payload.schema_ids.subject_formats import (
     SubjectFormats,
     TypeConflict,
-    fitted,
-    merged,
+    fit_values,
+    merge_types,
     registered_as,
 )
 from rangeland.errors import JobFileError, TableRefused
@@ -225,11 +225,11 @@ LESS, FULL = {"a": 1}, {"a": 1, "b": None}
 def test_values_get_the_fields_that_they_lack(
     one: pa.DataType, other: pa.DataType, together: Any, value: Any, as_it_becomes: Any
 ) -> None:
-    kind = merged(one, other)
+    kind = merge_types(one, other)
     assert isinstance(kind, pa.DataType)
     assert together is None or kind == together
     given = pa.array([value, None, value], one)
-    assert fitted(given, kind).to_pylist() == [as_it_becomes, None, as_it_becomes]
+    assert fit_values(given, kind).to_pylist() == [as_it_becomes, None, as_it_becomes]
 
 
 @pytest.mark.parametrize(
@@ -243,6 +243,6 @@ def test_values_get_the_fields_that_they_lack(
     ],
 )
 def test_other_types_are_in_conflict(one: pa.DataType, other: pa.DataType, path: str) -> None:
-    found = merged(one, other)
+    found = merge_types(one, other)
     assert isinstance(found, TypeConflict)
     assert found.path == path

@@ -39,7 +39,7 @@ from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey import cluster_survey as surveys
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.leaders import ask_leaders
-from rangeland.survey.survey_confirmation import settled, suspicions
+from rangeland.survey.survey_confirmation import settle_survey, suspicions
 
 B1, B2 = Address("b1", 9092), Address("b2", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -180,7 +180,7 @@ def test_one_wrong_response_is_asked_again_and_not_believed(lie: Lie) -> None:
     assert [at for at, what in cluster.asked if what == "topics"] == [B1, B2]
 
 
-def test_what_both_looks_say_becomes_a_verdict_that_names_who_was_asked() -> None:
+def test_what_both_looks_say_becomes_a_loss_that_names_who_was_asked() -> None:
     survey, _ = surveyed(always(LIED, Latest()))
     with pytest.raises(RangeLost) as caught:
         resolved(survey)
@@ -213,7 +213,7 @@ def test_a_topic_that_both_brokers_deny_has_vanished() -> None:
     assert "asked twice" in caught.value.facts["losses"][0]["evidence"]
 
 
-def test_a_second_look_that_is_wrong_does_not_make_a_verdict_either() -> None:
+def test_a_second_look_that_is_wrong_does_not_make_a_loss_either() -> None:
     """The first is wrong of an end; the second knows one of the partitions only."""
 
     def lie(address: Address, number: int, what: Any) -> Any:
@@ -277,12 +277,10 @@ def test_what_only_the_second_look_finds_odd_is_not_a_loss_though_nobody_served_
 ) -> None:
     again = suspicions(second, MARKS, ["t"])
     assert P1 in again
-    found = settled(first, second, suspicions(first, MARKS, ["t"]), again, "both")
+    found = settle_survey(first, second, suspicions(first, MARKS, ["t"]), again, "both")
     if first.unreachable:
         held = resolved(found, Policy(unreachable=Action.HOLD))
-        assert [(loss.partition, loss.verdict) for loss in held.held] == [
-            (P1, LossKind.UNREACHABLE)
-        ]
+        assert [(loss.partition, loss.kind) for loss in held.held] == [(P1, LossKind.UNREACHABLE)]
     elif P1 not in second.logs:
         assert resolved(found).losses == ()
 
@@ -299,14 +297,14 @@ def test_a_survey_that_cannot_read_the_leader_epoch_neither_confirms_nor_refutes
     first: Survey, second: Survey
 ) -> None:
     one, two = (suspicions(survey, IN_EPOCH, ["t"]) for survey in (first, second))
-    found = settled(first, second, one, two, "both")
+    found = settle_survey(first, second, one, two, "both")
     assert P0 not in found.logs
     assert "could not be read" in found.unreachable[P0]
 
 
 def test_a_leader_epoch_that_can_be_read_when_asked_again_is_believed() -> None:
     whole = Survey(0, {P0: BEFORE_21})
-    found = settled(MUTE, whole, suspicions(MUTE, IN_EPOCH, ["t"]), {}, "both")
+    found = settle_survey(MUTE, whole, suspicions(MUTE, IN_EPOCH, ["t"]), {}, "both")
     assert found.logs == whole.logs
     assert not found.unreachable
 

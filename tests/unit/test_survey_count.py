@@ -61,7 +61,7 @@ class Cluster:
         monkeypatch.setattr(planner, "time", self.clock)
         monkeypatch.setattr(plan_survey, "time", self.clock)
         monkeypatch.setattr(run, "survey_of", self.survey)
-        monkeypatch.setattr(run, "claimed", self.join)
+        monkeypatch.setattr(run, "hold_lease", self.join)
 
     def survey(self, *about: object) -> Survey:
         self.looks += 1

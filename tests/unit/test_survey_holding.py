@@ -104,7 +104,7 @@ def test_a_partition_whose_time_could_not_be_looked_up_is_held_and_not_taken_for
     )
     found = resolve(request, survey, {})
     assert [(r.partition, r.from_offset, r.until_offset) for r in found.ranges] == [(P0, *span)]
-    assert [(x.partition, x.verdict) for x in found.held] == [(P1, policy.LossKind.UNREACHABLE)]
+    assert [(x.partition, x.kind) for x in found.held] == [(P1, policy.LossKind.UNREACHABLE)]
 
 
 def test_a_time_that_cannot_be_looked_up_fails_the_survey_where_nothing_is_held() -> None:

@@ -7,11 +7,11 @@ import numpy as np
 from rangeland.model import Partition, Range
 from rangeland.planning.table_audit import (
     LandedPiece,
-    MissingRows,
+    LocatedHoles,
     audit,
     cut_pieces,
     in_force,
-    missing,
+    locate_holes,
     other_incarnations,
     runs_of,
 )
@@ -27,7 +27,7 @@ PIECES = [
 
 def test_a_hole_has_the_topic_id_of_the_newest_landing_of_its_offsets() -> None:
     pieces = [*PIECES[2:], LandedPiece(Range(P0, 10, 15, "old"), 5, ())]
-    assert missing(pieces, [Range(P0, 12, 17)], {}).ranges == (
+    assert locate_holes(pieces, [Range(P0, 12, 17)], {}).ranges == (
         Range(P0, 12, 15, "old"),
         Range(P0, 15, 17, "old"),
     )
@@ -35,18 +35,18 @@ def test_a_hole_has_the_topic_id_of_the_newest_landing_of_its_offsets() -> None:
 
 def test_where_two_incarnations_have_landed_a_hole_is_theirs_only_if_both_lack_their_rows() -> None:
     hole = [Range(P0, 3, 12)]
-    found = missing(PIECES, hole, {P0: runs_of(np.array([3]))})
+    found = locate_holes(PIECES, hole, {P0: runs_of(np.array([3]))})
     assert found.shared == (Range(P0, 3, 4, "new"),), "one of two rows is there"
     old = (Range(P0, 4, 5, "old"), Range(P0, 5, 10, "old"), Range(P0, 10, 12, "old"))
     assert found.ranges == old, "the oldest first"
     assert found.leaves_more
     gone = [LandedPiece(Range(P0, 0, 20, "old"), 0, ((0, 20),)), PIECES[1]]
-    found = missing(gone, [Range(P0, 4, 5)], {P0: runs_of(np.array([3]))})
-    assert found == MissingRows((Range(P0, 4, 5, "new"),)), "the old rows are lost by now"
+    found = locate_holes(gone, [Range(P0, 4, 5)], {P0: runs_of(np.array([3]))})
+    assert found == LocatedHoles((Range(P0, 4, 5, "new"),)), "the old rows are lost by now"
 
 
 def test_a_hole_outside_of_all_landings_is_nobody_s() -> None:
-    assert missing(PIECES, [Range(P1, 10, 12), Range(P0, 20, 21)], {}) == MissingRows(())
+    assert locate_holes(PIECES, [Range(P1, 10, 12), Range(P0, 20, 21)], {}) == LocatedHoles(())
 
 
 def test_an_end_inside_a_piece_cuts_it_and_one_at_its_edge_does_not() -> None:

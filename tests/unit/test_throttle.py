@@ -10,7 +10,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import FetchLimits, SendFetch, WaitUntil
-from rangeland.fetch.throttle import Throttle, shared_rates, slowed
+from rangeland.fetch.throttle import Throttle, limits_at_rate, shared_rates
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import Policy
 
@@ -118,8 +118,8 @@ def test_tasks_that_run_at_the_same_time_share_a_broker_s_rate() -> None:
 
 def test_a_slow_reader_asks_for_about_a_second_s_worth() -> None:
     patience = FetchLimits()
-    assert slowed(patience, ()) is patience
-    slow = slowed(patience, ((B1, 300_000), (B2, 10**9)))
+    assert limits_at_rate(patience, ()) is patience
+    slow = limits_at_rate(patience, ((B1, 300_000), (B2, 10**9)))
     assert (slow.fetch_bytes, slow.request_bytes) == (300_000, 300_000)
     least = patience.smallest_fetch_bytes
-    assert slowed(patience, ((B1, 1),)).request_bytes == least
+    assert limits_at_rate(patience, ((B1, 1),)).request_bytes == least

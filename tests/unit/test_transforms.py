@@ -19,8 +19,8 @@ from rangeland.spark.failing_records import (
     NotAttributable,
     RecordSearch,
     Trials,
-    located,
-    narrowed,
+    add_location,
+    narrow_slices,
 )
 from rangeland.spark.omitted_records import OmittedRecords
 from rangeland.spark.transform import RaisedByTransform, load_transform, raised_in, raised_of
@@ -115,19 +115,19 @@ class Failing:
 def test_the_record_is_found_by_halves(offset: int) -> None:
     fails = Failing(offset)
     slices = [piece(i, i * 1000, (i + 1) * 1000) for i in range(3)]
-    (found,) = narrowed(slices, fails)
+    (found,) = narrow_slices(slices, fails)
     assert (found.from_offset, found.until_offset) == (offset, offset + 1)
     assert fails.asked <= 15
 
 
 def test_what_does_not_fail_again_is_not_named() -> None:
-    assert narrowed([piece(0, 0, 100)], lambda _: False) == []
+    assert narrow_slices([piece(0, 0, 100)], lambda _: False) == []
 
 
 def test_only_what_was_seen_to_fail_is_named() -> None:
     """Here it takes both halves."""
     whole = [piece(0, 0, 100)]
-    assert narrowed(whole, lambda slices: sum(s.width for s in slices) == 100) == whole
+    assert narrow_slices(whole, lambda slices: sum(s.width for s in slices) == 100) == whole
 
 
 def test_a_search_that_meets_other_trouble_ends_with_what_it_has() -> None:
@@ -138,13 +138,13 @@ def test_a_search_that_meets_other_trouble_ends_with_what_it_has() -> None:
             raise OSError("gone")
         return slices[0].from_offset == 0
 
-    (found,) = narrowed(whole, fails)
+    (found,) = narrow_slices(whole, fails)
     assert (found.from_offset, found.until_offset) == (0, 50)
 
 
 def test_positions_in_bytes_are_not_cut() -> None:
     whole = [piece(0, 0, 100)]
-    assert narrowed(whole, Failing(3), can_cut=False) == whole
+    assert narrow_slices(whole, Failing(3), can_cut=False) == whole
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,12 @@ def test_positions_in_bytes_are_not_cut() -> None:
 )
 def test_the_error_names_the_records(found: list[Slice], words: str) -> None:
     error = TransformFailed("the transform m:f failed", why="KeyError: 'x'", exception="KeyError")
-    said = located(error, found, [piece(0, 0, 10), piece(1, 10, 20)])
+    said = add_location(error, found, [piece(0, 0, 10), piece(1, 10, 20)])
     with pytest.raises(TransformFailed, match=words):
         raise said
     assert said.facts["exception"] == "KeyError"
     many = [piece(i, i * 10, i * 10 + 10) for i in range(5)]
-    assert "or orders/0 [20, 30) or 2 more slices:" in str(located(error, [], many))
+    assert "or orders/0 [20, 30) or 2 more slices:" in str(add_location(error, [], many))
     assert (said.facts["topic"], said.facts["partition"]) == ("orders", 0)
 
 

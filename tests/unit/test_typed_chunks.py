@@ -95,7 +95,7 @@ def test_a_bad_record_ends_the_reading_and_is_named() -> None:
         101,
     )
     (loss,) = losses_in(error)
-    assert (loss.verdict, loss.from_offset, loss.until_offset) == (LossKind.UNDECODABLE, 101, 102)
+    assert (loss.kind, loss.from_offset, loss.until_offset) == (LossKind.UNDECODABLE, 101, 102)
 
 
 def test_a_bad_key_is_named_as_one() -> None:
@@ -117,7 +117,7 @@ def test_the_counts_of_a_slice_close_per_record(action: Action) -> None:
         (104, 105),
         (119, 120),
     ]
-    assert {x.verdict for x in receipt.losses} == {LossKind.UNDECODABLE}
+    assert {x.kind for x in receipt.losses} == {LossKind.UNDECODABLE}
     assert sum(x.width for x in receipt.losses) == getattr(receipt.counts, name)
     assert receipt.gaps == ((101, 105), (106, 120))
     assert "2 records; the value at offset 101: it is not UTF-8" in receipt.losses[0].evidence

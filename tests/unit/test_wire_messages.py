@@ -26,7 +26,7 @@ from rangeland.wire.declarations import (
     since,
     spec_of,
     struct,
-    tagged,
+    tagged_field,
 )
 from rangeland.wire.encoding import decode, decode_from, encode
 from tests.contract.readers import read_three_ways
@@ -46,13 +46,13 @@ class Tree:
     old: Int8 = since(1, until=2, default=0)
     leaves: Array[Leaf]
     sap: Records | None = None
-    label: String = tagged(1, since=4, default="", ignorable=True)
-    crown: Leaf | None = tagged(0, since=5, default=None)
+    label: String = tagged_field(1, since=4, default="", ignorable=True)
+    crown: Leaf | None = tagged_field(0, since=5, default=None)
 
 
 @message(key=78, versions=(0, 0))
 class TagWithoutFlexibleVersion:
-    label: String = tagged(0, since=0, default="")
+    label: String = tagged_field(0, since=0, default="")
 
 
 @message(key=79, versions=(0, 0))

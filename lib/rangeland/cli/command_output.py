@@ -25,7 +25,7 @@ from rangeland.errors import RangelandError, UsageError, error_json, public_name
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
 from rangeland.spark.gateway import end_jvm, let_jvm_end
 from rangeland.spark.unexpected_errors import unexpected_error
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -146,8 +146,8 @@ def interruption_message(writes: bool, plans: Sequence[Plan]) -> str:
     plan = plans[-1]
     return (
         f"Interrupted during plan {plan.sequence} of {plan.application} "
-        f"({counted(plan.width, 'offset')}). The plan is in the ledger; the table holds all of its "
-        "records or none, never a part. Run the same command again: it finishes that plan, "
+        f"({count_noun(plan.width, 'offset')}). The plan is in the ledger; the table holds all of "
+        "its records or none, never a part. Run the same command again: it finishes that plan, "
         "and no offset is landed twice."
     )
 

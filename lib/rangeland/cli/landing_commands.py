@@ -190,7 +190,7 @@ def backfill(
 
     from rangeland.planning.plan import PlanKind
 
-    kind = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
+    kind = PlanKind.HOLES if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
 
     def imported() -> TableCommand:
         from rangeland.render.result_view import result_picture

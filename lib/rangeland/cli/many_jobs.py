@@ -80,9 +80,9 @@ def load_jobs(
             return TableJob(job, text)
 
     from rangeland.fleet.job_folders import job_files
-    from rangeland.fleet.table_jobs import loaded
+    from rangeland.fleet.table_jobs import load_files
 
-    files, failed = loaded(job_files(paths), load, asks_cluster=asks_cluster)
+    files, failed = load_files(job_files(paths), load, asks_cluster=asks_cluster)
     return many_jobs(files, failed, parallel)
 
 

@@ -18,10 +18,10 @@ from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Slice, Survey
-from rangeland.patterns import matching
+from rangeland.patterns import match_topics
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.seen_schema_ids import seen_schema_ids
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 
 def survey_of(
@@ -82,11 +82,11 @@ def schema_ids_in(
 def _matching(job: Job, wanted: SurveyRequest) -> tuple[str, ...]:
     pattern = wanted.topic_pattern or ""
     topics = {*registry_of(job).topics, *wanted.known}
-    found = tuple(matching(pattern, sorted(topics)))
+    found = tuple(match_topics(pattern, sorted(topics)))
     if not found:
         raise JobFileError(
             f"no topic matches {pattern}",
-            why=f"{counted(len(topics), 'topic')} registered; the pattern is anchored",
+            why=f"{count_noun(len(topics), 'topic')} registered; the pattern is anchored",
             do="correct source.topic_pattern, or create the topic",
         )
     return found

@@ -115,7 +115,7 @@ def _library() -> Any:
         raise JobFileError(
             "GSSAPI needs the package gssapi, which this Python does not have",
             why=str(error),
-            do="pip install 'rangeland[kerberos]', for the driver's Python and the workers'; it "
-            "needs the libraries of Kerberos",
+            do="run pip install 'rangeland[kerberos]', for the driver's Python and the workers'; "
+            "it needs the libraries of Kerberos",
         ) from error
     return gssapi

@@ -1,7 +1,7 @@
 """What a broker's error code means for the caller, in the same terms for all dialects.
 
-A dialect has a table of codes; its ``judge`` turns a number into a line of that table, and the
-fetch loop turns the meaning in it into an action or an error. No protocol's numbers are known
+A dialect has a table of codes; its ``error_code_of`` turns a number into a line of that table, and
+the fetch loop turns the meaning in it into an action or an error. No protocol's numbers are known
 here, and no policy.
 """
 
@@ -53,14 +53,14 @@ class ErrorCode:
     description: str
 
 
-def judging(codes: Iterable[ErrorCode]) -> Callable[[int], ErrorCode]:
+def error_code_lookup(codes: Iterable[ErrorCode]) -> Callable[[int], ErrorCode]:
     """Gives the line of a table for a number from the wire, or one for a number that the table
     lacks."""
     by_number = {code.number: code for code in codes}
-    return lambda number: by_number.get(number) or unlisted(number)
+    return lambda number: by_number.get(number) or unlisted_code(number)
 
 
-def unlisted(number: int) -> ErrorCode:
+def unlisted_code(number: int) -> ErrorCode:
     """For a number that a dialect's table lacks, as newer brokers may send."""
     return ErrorCode(
         number,

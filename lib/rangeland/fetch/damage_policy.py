@@ -19,7 +19,9 @@ from rangeland.planning.policy import Action, Loss, LossKind, Policy
 logger = logging.getLogger(__name__)
 
 
-def located(error: BadRecord, partition: Partition, leader: str, nature: Capabilities) -> BadRecord:
+def add_partition(
+    error: BadRecord, partition: Partition, leader: str, nature: Capabilities
+) -> BadRecord:
     """The same error with the partition and leader that only the consumer knows."""
     return BadRecord.of(
         error,

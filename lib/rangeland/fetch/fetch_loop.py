@@ -33,7 +33,7 @@ from rangeland.fetch.fetch_steps import (
     Step,
     WaitUntil,
 )
-from rangeland.fetch.replica_choice import ReplicaMove, serving
+from rangeland.fetch.replica_choice import ReplicaMove, initial_replica
 from rangeland.fetch.request_choice import fetch_request, leader_request
 from rangeland.fetch.slice_state import Phase, SliceEvent, SliceState, move_on, new_state
 from rangeland.fetch.throttle import Throttle
@@ -72,7 +72,7 @@ class FetchLoop:
     def __post_init__(self) -> None:
         leader_id, self.states = self.capabilities.leader_id, {}
         for piece in self.slices:
-            server = serving(piece, leader_id, leader_only=self.leader_only)
+            server = initial_replica(piece, leader_id, leader_only=self.leader_only)
             self.states[piece.index] = new_state(piece, server, self.limits, self.now_ms)
         if len(self.states) != len(self.slices):
             raise Bug("two slices of one task have the same index")

@@ -43,7 +43,7 @@ from rangeland.fetch.log_edges import (
     log_end,
 )
 from rangeland.fetch.response_reader import ResponseReader
-from rangeland.fetch.throttle import Throttle, slowed
+from rangeland.fetch.throttle import Throttle, limits_at_rate
 from rangeland.model import Address, Earliest, Latest, Slice
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class FetchThread:
         default a pool of its own; either is closed at the end."""
         self.brokers = brokers or ConnectionPool(settings)
         self._settings = settings
-        limits = slowed(limits, settings.rates)
+        limits = limits_at_rate(limits, settings.rates)
         self._options = FetchOptions(
             settings.isolation,
             MAX_WAIT_MS,

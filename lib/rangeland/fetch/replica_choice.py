@@ -115,7 +115,7 @@ class ServingReplica:
         return self.leader.replicas[ids.index(replica_id)] if replica_id in ids else None
 
 
-def serving(piece: Slice, leader_id: int | None, *, leader_only: bool) -> ServingReplica:
+def initial_replica(piece: Slice, leader_id: int | None, *, leader_only: bool) -> ServingReplica:
     """At the start: the leader that the plan names, if any."""
     leader = Leader(piece.leader, topic_id=piece.topic_id)
     until_ms = sys.maxsize if leader_only else 0

@@ -18,7 +18,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, UnconfirmedGap
 from rangeland.errors import BadRecord
-from rangeland.fetch.damage_policy import located, passable_until
+from rangeland.fetch.damage_policy import add_partition, passable_until
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import FetchTarget
 from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
@@ -224,7 +224,7 @@ class ResponseReader:
 
     def _damaged(self, want: FetchTarget, error: BadRecord, leader: Address) -> None:
         capabilities = self._brokers.dialect.capabilities
-        self._loop.on_damaged(want, located(error, want.partition, str(leader), capabilities))
+        self._loop.on_damaged(want, add_partition(error, want.partition, str(leader), capabilities))
 
     def _lost(self, leader: Address, error: ConnectionLost) -> None:
         self._loop.on_lost(leader, f"{error.what}: {error.why}")

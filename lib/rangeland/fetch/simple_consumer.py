@@ -16,7 +16,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, Gap
 from rangeland.errors import BadRecord, Bug, Damage
-from rangeland.fetch.damage_policy import damage_loss, first_damaged, located, log_loss
+from rangeland.fetch.damage_policy import add_partition, damage_loss, first_damaged, log_loss
 from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
@@ -201,7 +201,7 @@ class _SliceReader:
             except BadRecord as error:
                 if piece.is_doubtful:
                     raise
-                bad = located(error, piece_slice.partition, piece.leader, known)
+                bad = add_partition(error, piece_slice.partition, piece.leader, known)
                 damage = bad.damage
                 if damage is None:
                     raise bad from error

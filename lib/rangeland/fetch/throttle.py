@@ -28,7 +28,7 @@ def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second:
     )
 
 
-def slowed(limits: FetchLimits, rates: Rates) -> FetchLimits:
+def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:
     """Requests of about a second's worth, so that a slow reader pauses often and briefly."""
     if not rates:
         return limits

@@ -19,7 +19,7 @@ from rangeland.errors import UndecodablePayload
 from rangeland.fetch.receipt_builder import LostRecords
 from rangeland.model import Partition, QuarantinedBytes
 from rangeland.planning.policy import Action, Loss, LossKind
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 SHOWN_BYTES = 40
 TRANSFORM = "transform"
@@ -134,7 +134,7 @@ def evidence_of(rows: pa.RecordBatch, members: Sequence[UndecodableRow]) -> str:
     else:
         text = f"the {first.part} at offset {offset}: {reason_of(first)}; it"
     text += f" begins with {_shown(rows, first)}"
-    return text if len(members) == 1 else f"{counted(len(members), 'record')}; {text}"
+    return text if len(members) == 1 else f"{count_noun(len(members), 'record')}; {text}"
 
 
 def reason_of(one: UndecodableRow) -> str:

@@ -187,7 +187,7 @@ def run_all(
     landed = for_each(TableJobs(tuple(largest_first), jobs.failed), land, progress, parallel)
     outcomes = _in_order(landed.outcomes, jobs.jobs)
     if kind is PlanKind.RUN:
-        outcomes = mirrored(outcomes, ready, progress)
+        outcomes = mirror_outcomes(outcomes, ready, progress)
     return replace(landed, outcomes=outcomes)
 
 
@@ -254,7 +254,7 @@ def _in_order(
 # --- groups ----------------------------------------------------------------------------------
 
 
-def mirrored(
+def mirror_outcomes(
     outcomes: tuple[JobOutcome[RunResult], ...], ready: Sequence[OpenedJob], progress: JobsProgress
 ) -> tuple[JobOutcome[RunResult], ...]:
     """Commits what the tables of a template have landed to its group, in one go. A failure is a

@@ -98,7 +98,7 @@ class SharedSurveys:
     def _renew(self, cluster: _WaitingJobs) -> None:
         """Surveys for all jobs that wait. Where that fails, each of them takes its own."""
         job, _ = next(iter(cluster.waiting.values()))
-        wanted = merged([request for _, request in cluster.waiting.values()])
+        wanted = merge_requests([request for _, request in cluster.waiting.values()])
         try:
             cluster.survey = self._take(job, wanted)
             cluster.taken_at = self._clock()
@@ -116,7 +116,7 @@ def may_share(job: Job, wanted: SurveyRequest) -> bool:
     return bool(wanted.topics) and not wanted.partitions and not wanted.groups and is_plain
 
 
-def merged(wanted: Iterable[SurveyRequest]) -> SurveyRequest:
+def merge_requests(wanted: Iterable[SurveyRequest]) -> SurveyRequest:
     """One request for all of these."""
     requests = list(wanted)
     return SurveyRequest(

@@ -33,8 +33,8 @@ from rangeland.job.topic_tables import (
 )
 from rangeland.job.value_parsers import TOPIC_FIELD
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.patterns import matching
-from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quoted
+from rangeland.patterns import match_topics
+from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class LoadedFile:
     topics: tuple[str, ...] | None = None
 
 
-def loaded(
+def load_files(
     paths: Iterable[Path], load: Callable[[Path], tuple[Job, JobText]], *, asks_cluster: bool
 ) -> tuple[list[LoadedFile], list[FailedFile]]:
     """The files, and those that cannot be used. Needs no Spark: an unreachable cluster shows
@@ -109,7 +109,7 @@ def landed_topics(template: Job, spark: Any, others: Iterable[str] = ()) -> list
         found = _in_catalog(template, spark, tables)
     else:
         found = _in_folders(template, spark)
-    return matching(pattern, sorted(set(found) - known))
+    return match_topics(pattern, sorted(set(found) - known))
 
 
 def _in_folders(template: Job, spark: Any) -> list[str]:
@@ -142,7 +142,7 @@ def _in_catalog(template: Job, spark: Any, known_tables: set[tuple[str, ...]]) -
     # A catalog may list names in lower case, however the job file spells them.
     text = f"{re.escape(before)}.+{re.escape(after)}{re.escape(LEDGER_SUFFIX)}"
     name = re.compile(text, re.IGNORECASE)
-    schema = quoted(".".join(outer))
+    schema = quote_name(".".join(outer))
     if not spark.catalog.databaseExists(schema):
         return []
     listed = [table.name for table in spark.catalog.listTables(schema)]

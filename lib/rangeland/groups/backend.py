@@ -42,7 +42,7 @@ class Fenced(Conflict):
     acts = "the scheduler"
 
 
-def fenced(group: str, member: str, generation: int, why: str) -> Fenced:
+def fencing_error(group: str, member: str, generation: int, why: str) -> Fenced:
     logger.warning(
         "Fenced: %s", why, extra={"group": group, "member": member, "generation": generation}
     )

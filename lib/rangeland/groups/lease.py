@@ -217,7 +217,7 @@ class GroupLease:
 
 
 @contextmanager
-def claimed(
+def hold_lease(
     job: Job,
     settings: ClusterSettings,
     partitions: Sequence[Partition],

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from rangeland.groups.backend import GroupBackend
 from rangeland.logging_setup import partition_fields
 from rangeland.model import LogState, Partition
-from rangeland.planning.incarnation import LogMark, recreated
-from rangeland.wording import counted
+from rangeland.planning.incarnation import LogMark, is_recreated
+from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def positions(
     return {
         partition: mark.until_offset
         for partition, mark in sorted(checkpoint.items())
-        if partition in logs and not recreated(mark, logs[partition])
+        if partition in logs and not is_recreated(mark, logs[partition])
     }
 
 
@@ -93,7 +93,7 @@ def notices(
 
 def _likewise(partitions: Sequence[Partition]) -> str:
     more = len(partitions) - 1
-    return f", and {counted(more, 'more partition')} likewise" if more else ""
+    return f", and {count_noun(more, 'more partition')} likewise" if more else ""
 
 
 def mirror(

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from rangeland.errors import JobFileError
 from rangeland.job.located_values import FieldPath, JobText, display_path
 from rangeland.job.section import MisplacedKey, UnneededKey
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def job_file_error(text: JobText, mistakes: Sequence[JobFileMistake]) -> JobFile
     others = "; ".join(": ".join(one) for one in shown[1:])
     return JobFileError(
         f"{place}: {field}: {expected}",
-        why=f"{counted(len(shown) - 1, 'more mistake')}: {others}" if others else "",
+        why=f"{count_noun(len(shown) - 1, 'more mistake')}: {others}" if others else "",
         do="correct all of these" if others else "correct the job file",
         file=text.file_of(mistakes[0].path),
         line=text.line_of(mistakes[0].path),

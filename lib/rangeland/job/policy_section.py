@@ -82,7 +82,7 @@ class PolicySpec(Section):
     topics: dict[str, TopicPolicy] = Field(
         default={},
         json_schema_extra={
-            "title": "{topic: {verdict: action}}",
+            "title": "{topic: {loss kind: action}}",
             "examples": [{"orders": {"expired": "fail"}, "audit-.*": {"corrupt": "hold"}}],
         },
         description="Other policies for some topics, by name or by a pattern that matches the "

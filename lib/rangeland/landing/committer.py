@@ -16,7 +16,7 @@ from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
 from rangeland.delta.table_metadata import AddedFile, Function, TableLayout
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
-    FilesMissing,
+    FilesGone,
     FilesUnfit,
     NotCommitted,
     RowsRefused,
@@ -47,7 +47,7 @@ from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
 
@@ -136,18 +136,18 @@ class PlanCommitter:
             return CommittedOutcome(version, is_new=False)
         if outcome.kept or outcome.attempt:
             if outcome.kept:
-                self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")
+                self.progress.step(f"keeping {count_noun(len(outcome.kept), 'file')} in quarantine")
             if (missing := self.target.commit_quarantine(outcome)) is not None:
                 return missing
-        if gone := self.target.table.missing(outcome) if self.constraints.are_any else ():
-            return FilesMissing(gone)
+        if gone := self.target.table.gone_files(outcome) if self.constraints.are_any else ():
+            return FilesGone(gone)
         files = [entry.file for entry in outcome.files]
         if (refused := self.constraints.refusal(files, outcome.columns)) is not None:
             return RowsRefused(refused)
         if plan.kind is PlanKind.REPLACE:
             return self._replace(plan, outcome, since)
-        self.progress.step(f"committing {counted(len(outcome.files), 'file')}")
-        if plan.kind is not PlanKind.MISSING:
+        self.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
+        if plan.kind is not PlanKind.HOLES:
             return self.target.land(outcome, since)
         if self.replacement.has_rows_of(plan):
             # The missing rows are back by other means: replace them with these.
@@ -167,8 +167,8 @@ class PlanCommitter:
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self.target.land(outcome, since)
-        if gone := self.target.table.missing(outcome):
-            return FilesMissing(gone)
+        if gone := self.target.table.gone_files(outcome):
+            return FilesGone(gone)
         if (unfit := self.replacement.unfit(outcome)) is not None:
             return unfit
         self._compare(plan, outcome)
@@ -285,9 +285,9 @@ def _why_again(found: NotCommitted) -> str:
             return f"column {misfit.field} of the table has been changed meanwhile; the plan is"
         case RowsRefused(refusal=refusal):
             return f"{refusal.what}; the plan is"
-        case FilesMissing(paths=(_,)):
+        case FilesGone(paths=(_,)):
             return "1 prepared file is gone and is"
-        case FilesMissing(paths=paths):
+        case FilesGone(paths=paths):
             return f"{len(paths)} prepared files are gone and are"
 
 
@@ -302,7 +302,7 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
             )
         case RowsRefused(refusal=refusal):
             return refusal
-        case FilesMissing(paths=paths):
+        case FilesGone(paths=paths):
             return StorageFailed(
                 f"files of {name} are gone again",
                 why=f"there are {len(paths)}; the first is {paths[0]}",

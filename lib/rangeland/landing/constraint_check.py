@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rangeland.delta.table_schema.table_constraints import TableConstraint, violated
+from rangeland.delta.table_schema.table_constraints import TableConstraint, constraint_violation
 from rangeland.errors import TableRefused
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import DataFile
@@ -47,4 +47,4 @@ class ConstraintCheck:
         if found is None:
             self._passed |= {(file.path, constraints) for file in left}
             return None
-        return violated(found.constraint, self._table.name, found.place)
+        return constraint_violation(found.constraint, self._table.name, found.place)

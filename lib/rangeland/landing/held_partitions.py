@@ -20,7 +20,7 @@ from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import FOUND_BY_READING, Action, Loss
 
 
-def damaged(
+def find_damage(
     target: LandingTarget, cluster: ClusterSettings, standing: JobPosition, survey: Survey
 ) -> list[Loss]:
     """Logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
@@ -28,7 +28,7 @@ def damaged(
     found = []
     for loss in _held(target, standing).values():
         log = survey.logs.get(loss.partition)
-        policy = cluster.policy.of(loss.verdict, loss.partition.topic)
+        policy = cluster.policy.of(loss.kind, loss.partition.topic)
         if log is None or policy is not Action.HOLD:
             continue
         if log.leader.topic_id not in (None, loss.topic_id or log.leader.topic_id):
@@ -45,7 +45,7 @@ def held_now(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -
     at = 0 if mark is None else mark.until_offset
     mine = [event for event in losses if event.loss.partition == log.partition]
     held = [x for x in mine if x.loss.action is Action.HOLD and x.loss.from_offset == at]
-    return held[-1] if held and still_holds(held[-1].loss.verdict, mark, log) else None
+    return held[-1] if held and still_holds(held[-1].loss.kind, mark, log) else None
 
 
 def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, Loss]:
@@ -53,7 +53,7 @@ def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, Loss]
     found = {}
     for loss in (event.loss for event in target.history.losses()):
         mark = standing.checkpoint.get(loss.partition)
-        is_held = loss.verdict in FOUND_BY_READING and loss.action is Action.HOLD
+        is_held = loss.kind in FOUND_BY_READING and loss.action is Action.HOLD
         if is_held and mark is not None and mark.until_offset == loss.from_offset:
             found[loss.partition] = loss
     return found
@@ -64,6 +64,6 @@ def _read_at(log: LogState, at: int, cluster: ClusterSettings) -> Loss | None:
         for chunk in chunks:
             if chunk.until_offset > at:
                 return None
-            if chunk.loss is not None and chunk.loss.verdict in FOUND_BY_READING:
+            if chunk.loss is not None and chunk.loss.kind in FOUND_BY_READING:
                 return chunk.loss
     return None

@@ -205,8 +205,10 @@ class JobHistory:
             return None
         since = newest.table_version
         commits = self._table.kernel.commits(self._table.there(), since + 1)
-        restored = table_commit.restored(self._table.kernel, self._table.snapshot, since, commits)
-        return restored or table_commit.replaced(commits)
+        restored = table_commit.last_restore(
+            self._table.kernel, self._table.snapshot, since, commits
+        )
+        return restored or table_commit.last_replacement(commits)
 
     def refuse_undone(self, found: table_commit.Restored | CommitMetadata) -> None:
         """Raises Conflict for the rows that it removed."""

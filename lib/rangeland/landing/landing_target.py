@@ -198,7 +198,7 @@ class LandingTarget:
             self.ledger.add_columns_if_lacking()
         return losses
 
-    def commit_quarantine(self, outcome: OutcomeEvent) -> table_commit.FilesMissing | None:
+    def commit_quarantine(self, outcome: OutcomeEvent) -> table_commit.FilesGone | None:
         """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
         return self.table.commit_quarantine(outcome)
 

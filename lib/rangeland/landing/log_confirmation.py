@@ -16,7 +16,7 @@ from rangeland.errors import Conflict, Unreachable
 from rangeland.job import Job
 from rangeland.model import Cluster, Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
-from rangeland.planning.log_identity import changed, doubtful, marks_of
+from rangeland.planning.log_identity import doubtful, find_changes, marks_of
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
@@ -104,7 +104,7 @@ class Confirmation:
         }
         policies = self._job.policies
         return all(
-            policies.of(loss.verdict, loss.partition.topic) in allowed.get(loss.verdict, ())
+            policies.of(loss.kind, loss.partition.topic) in allowed.get(loss.kind, ())
             for loss in losses
         )
 
@@ -153,7 +153,7 @@ class Confirmation:
         missing = [p for p in odd if p not in survey.logs]
         if missing and not brokers.dialect.capabilities.numbered_per_broker:
             raise _untold(f"{missing[0]} was read and no longer exists")
-        if losses := changed(odd, survey):
+        if losses := find_changes(odd, survey):
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
         now = batch_checksums(brokers, led, _known_by(brokers, plan, before))
@@ -173,7 +173,7 @@ class Confirmation:
         while True:
             survey = take_survey(brokers, _wanted(marks))
             is_behind = any(may_be_behind(marks[p], log) for p, log in survey.logs.items())
-            if not is_behind or not changed(marks, survey) or time.monotonic() > deadline:
+            if not is_behind or not find_changes(marks, survey) or time.monotonic() > deadline:
                 return survey
             time.sleep(0.5)
 
@@ -199,7 +199,7 @@ class LogChange(Unreachable):
         return {
             replace(loss, until_offset=ends[loss.partition], action=Action.SKIP): epoch
             for loss, epoch in self.found.items()
-            if loss.verdict is LossKind.TRUNCATED and loss.is_sure and epoch is not None
+            if loss.kind is LossKind.TRUNCATED and loss.is_sure and epoch is not None
             if ends.get(loss.partition, 0) > loss.from_offset
         }
 

@@ -118,7 +118,7 @@ def of_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
     """The error with all that a plan would have read of the logs that are gone: a task knows only
     its own slices of them."""
     found = losses_in(error)
-    if not any(loss.verdict in WHOLE_LOG for loss in found):
+    if not any(loss.kind in WHOLE_LOG for loss in found):
         return error
     return range_lost(
         [
@@ -126,7 +126,7 @@ def of_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
             for loss in found
             for start, until in (
                 _read_with(plan, loss)
-                if loss.verdict in WHOLE_LOG
+                if loss.kind in WHOLE_LOG
                 else [(loss.from_offset, loss.until_offset)]
             )
         ]

@@ -19,11 +19,11 @@ def comes_first(job: Job, kind: PlanKind, unfinished: UnfinishedPlan) -> bool:
     repair the table or land quarantined batches, are finished first too."""
     plan = unfinished.plan
     own = plan.application == job.application and kind is PlanKind.RUN
-    is_repair = plan.job == job.job and plan.kind in (PlanKind.MISSING, PlanKind.REDRIVE)
+    is_repair = plan.job == job.job and plan.kind in (PlanKind.HOLES, PlanKind.REDRIVE)
     return own or is_repair or unfinished.outcome is not None
 
 
-def overlapping(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
+def find_overlap(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
     """The first unfinished plan that shares an offset with this one."""
     for other in unfinished:
         if common(plan.ranges, coverage_of(other.plan.ranges)):
@@ -46,16 +46,18 @@ def refuse_other_job(job: Job, unfinished: UnfinishedPlan) -> None:
 def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPosition) -> None:
     """Raises Conflict for a plan that was made earlier and cannot be entered any more."""
     if now.sequence != plan.sequence:
-        raise outdated(plan, f"the next plan of {plan.application} is {now.sequence}")
+        raise outdated_conflict(plan, f"the next plan of {plan.application} is {now.sequence}")
     if covered := common(plan.ranges, now.landed):
-        raise outdated(plan, f"{covered[0]} has landed already")
+        raise outdated_conflict(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
         # Two plans of one sequence: the checkpoint of one would count with the rows of the other.
         why = f"{plan.application} {plan.sequence} was entered already, as another plan"
-        raise outdated(plan, why, f"run {plan.job} to its end, then make a new plan and review it")
-    if blocking := overlapping(plan, unfinished):
+        raise outdated_conflict(
+            plan, why, f"run {plan.job} to its end, then make a new plan and review it"
+        )
+    if blocking := find_overlap(plan, unfinished):
         other = blocking.plan.application
-        raise outdated(plan, f"{other} is landing some of the same offsets")
+        raise outdated_conflict(plan, f"{other} is landing some of the same offsets")
 
 
 def refuse_gaps(plan: Plan, gaps: Sequence[Range], begins: Bounds) -> None:
@@ -63,8 +65,8 @@ def refuse_gaps(plan: Plan, gaps: Sequence[Range], begins: Bounds) -> None:
     it was made they counted as landed, with a plan that was given up since."""
     for gap in gaps:
         if isinstance(begins.of(gap.partition), FromCheckpoint):
-            raise outdated(plan, f"it leaves out {gap}, which has not landed")
+            raise outdated_conflict(plan, f"it leaves out {gap}, which has not landed")
 
 
-def outdated(plan: Plan, why: str, do: str = "make a new plan and review it") -> Conflict:
+def outdated_conflict(plan: Plan, why: str, do: str = "make a new plan and review it") -> Conflict:
     return Conflict(f"plan {plan.hash[:12]} no longer applies", why=why, do=do)

@@ -28,7 +28,7 @@ from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
 from rangeland.planning.policy import Loss
 from rangeland.record_codec import ColumnType
 from rangeland.results import PlanPreview
-from rangeland.untrusted import Unreadable, parse_json, typed
+from rangeland.untrusted import Unreadable, check_type, parse_json
 
 FORMAT = 3
 WITHOUT_SEEN = 2
@@ -236,10 +236,12 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
 _CONTENT = PLAN_JSON.viewing(
     {
         ReviewedPlan: "hash location text=job plan seen",
-        Loss: "*partition from_offset until_offset verdict evidence topic_id action",
+        Loss: "*partition from_offset until_offset kind=verdict evidence topic_id action",
     },
     {
-        "job": ColumnType(dict, _json_values, lambda job: JobText("job", typed(job, dict, "job"))),
+        "job": ColumnType(
+            dict, _json_values, lambda job: JobText("job", check_type(job, dict, "job"))
+        ),
         "plan": ColumnType(dict, Plan.to_json, Plan.from_json),
     },
 )

@@ -22,7 +22,7 @@ from rangeland.job.connection_settings import (
     plaintext_secret_warnings,
     with_cleanup,
 )
-from rangeland.landing.held_partitions import damaged
+from rangeland.landing.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_survey import PlanSurvey, survey_request
@@ -40,8 +40,8 @@ from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Surv
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.overwrite_check import in_earlier_epochs, marks_of_landed, overwritten
-from rangeland.planning.plan import Plan, PlanKind, renumbered
+from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
+from rangeland.planning.plan import Plan, PlanKind, renumber_plan
 from rangeland.planning.plan_builder import (
     JobPosition,
     PlanDraft,
@@ -142,7 +142,7 @@ class Planner:
         """A plan based on what is known now, and the survey that it was made from."""
         standing = self.target.history.standing(self.job.application)
         match self.kind:
-            case PlanKind.MISSING:
+            case PlanKind.HOLES:
                 found, survey = self._draft_holes(standing)
             case PlanKind.REDRIVE:
                 found, survey = self._draft_from_quarantine(standing)
@@ -220,7 +220,7 @@ class Planner:
     def _damaged(self, standing: JobPosition, survey: Survey) -> list[Loss]:
         if self.kind is not PlanKind.RUN:
             return []
-        return damaged(self.target, self._cluster(survey), standing, survey)
+        return find_damage(self.target, self._cluster(survey), standing, survey)
 
     def _cluster(self, survey: Survey) -> ClusterSettings:
         # What is held or in quarantine was judged before.
@@ -252,7 +252,7 @@ class Planner:
             return found
         plan = replace(found.plan, kind=self.kind)
         application = self.kind.application(self.job.job, plan.hash)
-        return replace(found, plan=renumbered(plan, 1, application))
+        return replace(found, plan=renumber_plan(plan, 1, application))
 
     # --- read options -----------------------------------------------------------
 
@@ -294,7 +294,7 @@ class Planner:
         found = []
         for one_epoch in in_earlier_epochs(landed, survey):
             now = self.survey_of(self.job, self._wanted(marks_of_landed(one_epoch)))
-            found += overwritten(one_epoch, now, standing.landed)
+            found += find_overwritten(one_epoch, now, standing.landed)
         return found
 
     def _wanted(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
@@ -327,9 +327,9 @@ class Planner:
 def _may_lag(losses: Sequence[Loss], standing: JobPosition, survey: Survey) -> bool:
     """A new leader's end may be below the checkpoint, or an offset that was asked for, for a
     moment; another log's stays there."""
-    if any(loss.verdict is LossKind.TRUNCATED and _is_beyond(loss, survey) for loss in losses):
+    if any(loss.kind is LossKind.TRUNCATED and _is_beyond(loss, survey) for loss in losses):
         return True
-    kinds = {loss.verdict for loss in losses}
+    kinds = {loss.kind for loss in losses}
     return not kinds.isdisjoint((LossKind.TRUNCATED, LossKind.RECREATED)) and any(
         may_be_behind(mark, survey.logs[partition])
         for partition, mark in standing.checkpoint.items()

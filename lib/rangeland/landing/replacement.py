@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
-from rangeland.delta.stores.table_lock import locked
+from rangeland.delta.stores.table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import RangeLost, TableRefused
@@ -85,9 +85,9 @@ class Replacement:
         table, transaction = self._target.table, (outcome.application, outcome.sequence)
         path = table.there()
         self._target.set_ledger_property()
-        with locked(path):
-            if gone := table.missing(outcome):
-                return table_commit.FilesMissing(gone)
+        with lock_table(path):
+            if gone := table.gone_files(outcome):
+                return table_commit.FilesGone(gone)
             if table.snapshot is not None:
                 table_commit.refuse_another(table.kernel, table.snapshot)
             change = table.change_of(outcome)

@@ -18,7 +18,7 @@ from rangeland.planning.proof import RangeOutcome
 from rangeland.results import RunResult, State, WriterSchema
 
 
-def summed(
+def result_of_plans(
     job: Job,
     target: LandingTarget,
     finished: Sequence[CommittedPlan],

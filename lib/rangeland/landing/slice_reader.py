@@ -19,7 +19,7 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.stores.table_path import TablePath
-from rangeland.delta.transaction_log.table_commit import missing_files
+from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
 from rangeland.fetch.throttle import shared_rates
 from rangeland.job.connection_settings import cluster_settings, login_packages, with_cleanup
@@ -39,7 +39,13 @@ from rangeland.planning.task_packing import pack
 from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.python_workers import start_workers
-from rangeland.spark.spark_jobs import TasksStopped, TasksToRun, land_tasks, land_until, translated
+from rangeland.spark.spark_jobs import (
+    TasksStopped,
+    TasksToRun,
+    land_tasks,
+    land_until,
+    translate_spark_error,
+)
 from rangeland.spark.transform import Transform
 from rangeland.spark.transformed_landing import land_transformed
 
@@ -275,7 +281,7 @@ class SliceReader:
         workers = start_workers(self.spark, login_packages(self.job))
         if not workers.is_ready:
             self.progress.step("waiting for the cluster's workers")
-        workers.wait(translated)
+        workers.wait(translate_spark_error)
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
         """Slices packed by leader: enough tasks for every core, and no more than the bytes need."""
@@ -301,7 +307,7 @@ def refuse_unseen(spark: Any, target: LandingTarget, entries: Sequence[FileEntry
     where = str(target.table.path)
     if spark.sparkContext.master.startswith("local") or not TablePath.parse(where).is_local:
         return
-    if missing := missing_files(where, [entry.file for entry in entries]):
+    if missing := gone_files(where, [entry.file for entry in entries]):
         raise TableRefused(
             f"{len(missing)} of {len(entries)} files that the executors have written are not "
             f"in {where} as this driver sees it",

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from rangeland.delta.ledger.ledger_table import Ledger
-from rangeland.delta.stores.table_lock import locked
+from rangeland.delta.stores.table_lock import lock_table
 from rangeland.errors import Bug, Conflict, RangelandError
 from rangeland.landing.target_table import TargetTable
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
@@ -49,7 +49,7 @@ class TargetLedger:
 
     def _landed_without_outcome(self) -> set[tuple[str, int]]:
         """Plans that the table has and for which the ledger had no outcome when it was read."""
-        live = [] if self.found is None else self.found.live()
+        live = [] if self.found is None else self.found.unfinished()
         return {
             (name, last) for name, last in live if self._table.transaction_version(name) >= last
         }
@@ -88,7 +88,7 @@ class TargetLedger:
         """Ledgers of earlier versions lack the newest columns."""
         ledger = self.opened()
         if ledger.columns_to_add():
-            with locked(ledger.path):
+            with lock_table(ledger.path):
                 ledger.refresh()  # another driver may have added them before the lock was free
                 self._add_columns(ledger)
             ledger.refresh()

@@ -22,7 +22,7 @@ from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_probe import try_store
 from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
 from rangeland.delta.table_schema.arrow_schema import schema_json
-from rangeland.delta.table_schema.column_mapping import mapped
+from rangeland.delta.table_schema.column_mapping import map_columns
 from rangeland.delta.table_schema.schema_compatibility import RowLayout, new_table, row_layout
 from rangeland.delta.table_schema.schema_evolution import (
     Evolution,
@@ -39,7 +39,7 @@ from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.model import DataFile
 from rangeland.planning.plan import Plan
-from rangeland.spark.catalog_names import QUARANTINE_SUFFIX, literal, quoted
+from rangeland.spark.catalog_names import QUARANTINE_SUFFIX, literal, quote_name
 
 RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
 
@@ -67,7 +67,7 @@ class TargetTable:
         """The table's URI; None for a catalog table that does not exist yet."""
         if not self._job.sink.is_catalog_name:
             return self.kernel.resolve(self.name)
-        name = quoted(self.name)
+        name = quote_name(self.name)
         if not self._spark.catalog.tableExists(name):
             return None
         detail = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
@@ -112,7 +112,7 @@ class TargetTable:
         columns = schema_json(rows)
         if self.snapshot is None or self.snapshot.is_own:
             return columns
-        return mapped(self.snapshot.metadata, columns)
+        return map_columns(self.snapshot.metadata, columns)
 
     def as_written(self, columns: str) -> str:
         """A schema of rows, as files of the table have it."""
@@ -221,13 +221,15 @@ class TargetTable:
 
         made = new_table(rows, self._job.sink.partition_by)
         schema = StructType.fromJson(json.loads(made.schema_json))
-        writer = self._spark.createDataFrame([], schema).writeTo(quoted(self.name)).using("delta")
+        writer = (
+            self._spark.createDataFrame([], schema).writeTo(quote_name(self.name)).using("delta")
+        )
         if made.partition_columns:
             writer = writer.partitionedBy(*[_column(name) for name in made.partition_columns])
         try:
             writer.create()
         except Exception as error:
-            if not self._spark.catalog.tableExists(quoted(self.name)):
+            if not self._spark.catalog.tableExists(quote_name(self.name)):
                 raise Conflict(
                     f"the table {self.name} could not be created", why=str(error)[:300]
                 ) from error
@@ -237,7 +239,7 @@ class TargetTable:
         """Registers the ledger or quarantine of a catalog table under a name of its own."""
         if self._job.sink.is_catalog_name:
             self._spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {quoted(self.name, suffix)} "
+                f"CREATE TABLE IF NOT EXISTS {quote_name(self.name, suffix)} "
                 f"USING DELTA LOCATION {literal(path)}"
             )
 
@@ -256,7 +258,7 @@ class TargetTable:
             return []
         own = [f for f in self.snapshot.files() if ":/" not in f.path]
         asked = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
-        gone = set(table_commit.missing_files(self.storage(), asked))
+        gone = set(table_commit.gone_files(self.storage(), asked))
         return [f for f in own if f.path in gone]
 
     def storage(self) -> StoreSettings:
@@ -269,9 +271,9 @@ class TargetTable:
         if self.path is not None:
             try_store(self.kernel.storage(self.path))
 
-    def missing(self, outcome: OutcomeEvent) -> tuple[str, ...]:
+    def gone_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""
-        return table_commit.missing_files(self.storage(), [entry.file for entry in outcome.files])
+        return table_commit.gone_files(self.storage(), [entry.file for entry in outcome.files])
 
     def there(self) -> str:
         """The URI of a table that exists."""
@@ -286,15 +288,15 @@ class TargetTable:
         where = self._quarantine().storage()
         return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
 
-    def commit_quarantine(self, outcome: OutcomeEvent) -> table_commit.FilesMissing | None:
+    def commit_quarantine(self, outcome: OutcomeEvent) -> table_commit.FilesGone | None:
         """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
         quarantine = self._quarantine()
         if not outcome.kept:
             if outcome.attempt:
                 quarantine.commit(outcome)  # drops what an earlier attempt had kept
             return None
-        if missing := quarantine.missing(outcome):
-            return table_commit.FilesMissing(missing)
+        if gone := quarantine.gone_files(outcome):
+            return table_commit.FilesGone(gone)
         quarantine.commit(outcome)
         self.register(QUARANTINE_SUFFIX, quarantine.path)
         return None

@@ -24,12 +24,12 @@ from rangeland.planning.policy import Action, Loss
 from rangeland.planning.table_audit import (
     Audit,
     LandedPiece,
-    MissingRows,
+    LocatedHoles,
     Runs,
     audit,
     cut_pieces,
     in_force,
-    missing,
+    locate_holes,
     other_incarnations,
     pieces_in_bytes,
 )
@@ -102,10 +102,10 @@ def pieces_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[Land
 
 def torn_from(
     spark: Any, target: LandingTarget, job: Job, warn: Callable[[str], None]
-) -> MissingRows:
+) -> LocatedHoles:
     """What the table has lost of the topics that a job reads."""
     evidence = examine(spark, target)
-    found = missing(evidence.pieces, evidence.audit.holes, evidence.found)
+    found = locate_holes(evidence.pieces, evidence.audit.holes, evidence.found)
     if found.shared:
         warn(
             f"{found.shared[0]} was landed from two topics of that name, one made after the other "
@@ -211,7 +211,7 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
     if files:
         state = "landed"
     elif (loss := _loss_of(target, plan, partition, offset)) is not None:
-        state, why = _LEFT_OUT[loss.action], f"{loss.verdict}, {loss.evidence}"
+        state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
     elif any(start <= offset < end for start, end in entry.gaps or ()):
         state = "no-row"
     elif entry.in_bytes:

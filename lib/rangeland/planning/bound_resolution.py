@@ -191,7 +191,7 @@ def _not_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> l
     """Expired offsets without the landed ones; truncations stay, since they are also warnings."""
     left: list[Loss] = []
     for loss in losses:
-        if loss.verdict is not LossKind.EXPIRED:
+        if loss.kind is not LossKind.EXPIRED:
             left.append(loss)
             continue
         whole = (loss.from_offset, loss.until_offset)
@@ -339,12 +339,12 @@ def _short(partition: Partition) -> str:
 
 def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRange:
     """Applies the policy to the losses. Raises RangeLost for those that must fail."""
-    actions = {loss: policy.of(loss.verdict, loss.partition.topic) for loss in losses}
+    actions = {loss: policy.of(loss.kind, loss.partition.topic) for loss in losses}
     for loss in losses:
         if actions[loss] is Action.SKIP and not loss.is_sure:
             actions[loss] = Action.FAIL
     failing = [loss for loss in losses if actions[loss] is Action.FAIL]
-    out_of_reach = [loss for loss in failing if loss.verdict is LossKind.UNREACHABLE]
+    out_of_reach = [loss for loss in failing if loss.kind is LossKind.UNREACHABLE]
     if out_of_reach and len(out_of_reach) == len(failing):
         raise unreachable(out_of_reach)
     if failing:

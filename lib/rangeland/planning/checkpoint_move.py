@@ -14,7 +14,7 @@ from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, subtract
 from rangeland.planning.partition_groups import by_partition
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 
 def moved_to(
@@ -76,11 +76,12 @@ def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[In
     return tuple(subtract((first, max(first, checkpoint)), landed))
 
 
-def passing(gaps: Sequence[Range]) -> list[str]:
+def skip_ahead_warnings(gaps: Sequence[Range]) -> list[str]:
     """The warnings about it, given before the plan is entered."""
     return [
         f"{gap} is passed over: the run begins after it, the checkpoint moves past it, and no "
-        f"later run lands these {counted(gap.width, 'offset')}. A backfill does: {backfill_of(gap)}"
+        f"later run lands these {count_noun(gap.width, 'offset')}. A backfill does: "
+        f"{backfill_of(gap)}"
         for gap in gaps
     ]
 

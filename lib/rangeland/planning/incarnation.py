@@ -41,7 +41,7 @@ def stopped_at(
         mark = marks.get(loss.partition)
         if mark is None or loss.from_offset >= mark.until_offset:
             continue
-        if loss.action is Action.HOLD or loss.verdict in STILL_TO_COME:
+        if loss.action is Action.HOLD or loss.kind in STILL_TO_COME:
             is_later = mark.epoch is not None
             marks[loss.partition] = replace(
                 mark, until_offset=loss.from_offset, epoch_is_later=is_later
@@ -61,7 +61,7 @@ def read_in(
     return marks
 
 
-def recreated(mark: LogMark, log: LogState) -> bool:
+def is_recreated(mark: LogMark, log: LogState) -> bool:
     """The mark belongs to another incarnation of the topic than the log."""
     then, now = mark.topic_id, log.leader.topic_id
     if then is not None and now is not None:
@@ -88,7 +88,7 @@ def may_be_behind(mark: LogMark, log: LogState) -> bool:
 
 
 def recreation(mark: LogMark, log: LogState) -> Loss:
-    """The loss to report where ``recreated``: no offsets, since it ended at the mark."""
+    """The loss to report where ``is_recreated``: no offsets, since it ended at the mark."""
     if mark.topic_id is not None and log.leader.topic_id is not None:
         evidence = (
             f"the topic was deleted and created again: its id was {mark.topic_id} when offset "
@@ -108,7 +108,7 @@ def recreation(mark: LogMark, log: LogState) -> Loss:
 def without_id(loss: Loss, log: LogState, landed: Coverage) -> str:
     """Why the offsets of a new incarnation look like the landed ones: one of the two has
     no topic id, and the new log reaches the landed offsets or will. Empty where they differ."""
-    if loss.verdict is not LossKind.RECREATED:
+    if loss.kind is not LossKind.RECREATED:
         return ""
     if log.leader.topic_id is None:
         return "these brokers have no topic ids"
@@ -133,7 +133,7 @@ def cut_short(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
 def without_known(found: Loss, losses: Iterable[Loss]) -> list[Loss]:
     """A loss that was found in another way, unless it is inside one of these of its kind."""
     is_known = any(
-        one.verdict is found.verdict
+        one.kind is found.kind
         and one.from_offset <= found.from_offset
         and found.until_offset <= one.until_offset
         for one in losses
@@ -141,7 +141,7 @@ def without_known(found: Loss, losses: Iterable[Loss]) -> list[Loss]:
     return [] if is_known else [found]
 
 
-def rewritten(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
+def rewritten_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
     """Where offsets are bytes: the part after the mark of an entry that the mark is inside of. An
     entry ended there when it was landed, so the log was truncated and rewritten."""
     start, end = survey.entries.get((log.partition, mark.until_offset), (mark.until_offset, 0))
@@ -156,14 +156,14 @@ def rewritten(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
 
 def since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark, list[Loss]]:
     """Where to go on, and the losses in the log since the mark was made."""
-    if recreated(mark, log):
+    if is_recreated(mark, log):
         fresh = LogMark(log.start_offset, log.leader.topic_id, log.leader.epoch)
         return fresh, [recreation(mark, log)]
     losses = []
     gone = cut_short(mark, survey, log)
     if gone is not None and (mark.until_offset <= log.end_offset or not log.leader.is_replica):
         losses.append(gone)
-    other = rewritten(mark, survey, log)
+    other = rewritten_loss(mark, survey, log)
     if other is not None:
         losses.append(other)
         mark = replace(mark, until_offset=other.until_offset)
@@ -182,6 +182,6 @@ def still_holds(kind: LossKind, mark: LogMark | None, log: LogState) -> bool:
         case LossKind.TRUNCATED:
             return at > log.end_offset
         case LossKind.RECREATED:
-            return mark is not None and recreated(mark, log)
+            return mark is not None and is_recreated(mark, log)
         case _:
             return False

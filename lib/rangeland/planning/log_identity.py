@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.model import Leader, Partition, Range, Survey
-from rangeland.planning.incarnation import LogMark, recreated, recreation, since, without_known
+from rangeland.planning.incarnation import LogMark, is_recreated, recreation, since, without_known
 from rangeland.planning.intervals import subtract
 from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.plan import Plan
@@ -68,14 +68,14 @@ def _is_the_same(mark: LogMark, leader: Leader | None) -> bool:
     return (leader.topic_id, leader.epoch) == (mark.topic_id, mark.epoch)
 
 
-def changed(marks: Mapping[Partition, LogMark], survey: Survey) -> list[Loss]:
+def find_changes(marks: Mapping[Partition, LogMark], survey: Survey) -> list[Loss]:
     """The losses in these logs since. Partitions without a leader now are left out."""
     losses = []
     for partition, mark in sorted(marks.items()):
         log = survey.logs.get(partition)
         if log is None or log.leader.is_replica:
             continue
-        if recreated(mark, log):
+        if is_recreated(mark, log):
             losses.append(recreation(mark, log))
             continue
         known = since(mark, survey, log)[1]

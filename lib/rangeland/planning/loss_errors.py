@@ -5,7 +5,7 @@ from __future__ import annotations
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.planning.plan import PLAN_JSON
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 REMEDY = {
     LossKind.EXPIRED: "Land what is left with `policy: {expired: skip}`, which records the gap, "
@@ -44,36 +44,36 @@ def range_lost(losses: list[Loss]) -> RangeLost:
     to go on."""
     kinds: dict[LossKind, list[Loss]] = {}
     for loss in losses:
-        kinds.setdefault(loss.verdict, []).append(loss)
+        kinds.setdefault(loss.kind, []).append(loss)
     return RangeLost(
         "; ".join(_named(found) for found in kinds.values()),
         why="; ".join(_cause(found) for found in kinds.values()),
-        do=" ".join(_remedy(verdict, len(kinds)) for verdict in kinds),
+        do=" ".join(_remedy(kind, len(kinds)) for kind in kinds),
         losses=[PLAN_JSON.write(loss) for loss in losses],
     )
 
 
 def _named(losses: list[Loss]) -> str:
     first, more = losses[0], len(losses) - 1
-    where = f"{first.partition} [{first.from_offset}, {first.until_offset}) {first.verdict}"
-    return f"{where}, and {counted(more, 'more range')}" if more else where
+    where = f"{first.partition} [{first.from_offset}, {first.until_offset}) {first.kind}"
+    return f"{where}, and {count_noun(more, 'more range')}" if more else where
 
 
 def _cause(losses: list[Loss]) -> str:
     """The evidence of the first; a recreated topic is a loss even without lost offsets."""
     width = sum(loss.width for loss in losses)
     seen = losses[0].evidence
-    return f"{seen}; {counted(width, 'offset')} cannot be read" if width else seen
+    return f"{seen}; {count_noun(width, 'offset')} cannot be read" if width else seen
 
 
-def _remedy(verdict: LossKind, kinds: int) -> str:
-    return f"If {verdict}: {REMEDY[verdict]}" if kinds > 1 else REMEDY[verdict]
+def _remedy(kind: LossKind, kinds: int) -> str:
+    return f"If {kind}: {REMEDY[kind]}" if kinds > 1 else REMEDY[kind]
 
 
 def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
     """For a recreated topic of which one incarnation has no topic id: its new offsets would count
     as landed, since the old ones are. Raises RangeLost where the policy would go on."""
-    if policy.of(loss.verdict, loss.partition.topic) is not Action.SKIP:
+    if policy.of(loss.kind, loss.partition.topic) is not Action.SKIP:
         return
     error = range_lost([loss])
     raise RangeLost.of(

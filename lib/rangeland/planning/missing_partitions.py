@@ -98,7 +98,7 @@ def matches(pattern: str, topic: str) -> bool:
 def not_believed(loss: Loss) -> Loss:
     """A replica may lag: what it does not have is not lost until the leader says so."""
     evidence = f"{loss.evidence}, a replica that may lag; its leader is down"
-    return replace(loss, verdict=LossKind.UNREACHABLE, evidence=evidence)
+    return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
 
 
 def agreed_on(loss: Loss, survey: Survey) -> Loss:

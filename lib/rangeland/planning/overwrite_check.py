@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rangeland.model import Partition, Survey
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.incarnation import LogMark, cut_short, recreated
+from rangeland.planning.incarnation import LogMark, cut_short, is_recreated
 from rangeland.planning.intervals import overlap
 from rangeland.planning.policy import Loss
 from rangeland.planning.read_options import LandedRead
@@ -41,12 +41,14 @@ def marks_of_landed(landed: Sequence[LandedRead]) -> dict[Partition, LogMark]:
     return marks
 
 
-def overwritten(landed: Sequence[LandedRead], survey: Survey, coverage: Coverage) -> list[Loss]:
+def find_overwritten(
+    landed: Sequence[LandedRead], survey: Survey, coverage: Coverage
+) -> list[Loss]:
     """The landed offsets after the end of the leader epoch that all of these were landed in."""
     losses = []
     for partition, mark in sorted(marks_of_landed(landed).items()):
         log = survey.logs.get(partition)
-        if log is None or log.leader.is_replica or recreated(mark, log):
+        if log is None or log.leader.is_replica or is_recreated(mark, log):
             continue
         if (gone := cut_short(mark, survey, log)) is None:
             continue

@@ -25,9 +25,9 @@ from rangeland.untrusted import (
     MAX_INT32,
     JsonFields,
     Unreadable,
+    check_type,
     parse_address,
     parse_json,
-    typed,
     whole,
 )
 
@@ -41,7 +41,7 @@ class PlanKind(StrEnum):
 
     RUN = "run"
     BACKFILL = "backfill"
-    MISSING = "missing"  # offsets that were landed and are no longer in the table
+    HOLES = "missing"  # landed offsets whose rows are not in the table any more
     REDRIVE = "redrive"  # kept bytes of quarantined batches that can be decoded now
     REREAD = "reread"  # quarantined offsets, read from the log again
     REPLACE = "replace"  # landed offsets, landed again in place of the rows in the table
@@ -176,8 +176,8 @@ def _number(name: str, low: int, high: int) -> ColumnType:
     return ColumnType(int, int, lambda value: whole(value, name, low, high))
 
 
-_TEXT = ColumnType(str, str, lambda value: typed(value, str, "id"))
-_ADDRESS = ColumnType(str, str, lambda value: parse_address(typed(value, str, "leader")))
+_TEXT = ColumnType(str, str, lambda value: check_type(value, str, "id"))
+_ADDRESS = ColumnType(str, str, lambda value: parse_address(check_type(value, str, "leader")))
 _MODE = "kind? replaces? tags? cluster? columns? format"
 _HEAD = "job application sequence dialect isolation made_at_ms"
 PLAN_JSON = RecordCodec(
@@ -187,7 +187,7 @@ PLAN_JSON = RecordCodec(
         Range: "*partition from_offset until_offset estimated_bytes topic_id",
         Slice: "index *partition from_offset until_offset estimated_bytes topic_id leader "
         "is_urgent?",
-        Loss: "*partition from_offset until_offset verdict evidence",
+        Loss: "*partition from_offset until_offset kind=verdict evidence",
         LogMark: "until_offset topic_id epoch? epoch_is_later?",
         Cluster: "id addresses",
     },
@@ -259,6 +259,6 @@ def advance(
     return moved
 
 
-def renumbered(plan: Plan, sequence: int, application: str | None = None) -> Plan:
+def renumber_plan(plan: Plan, sequence: int, application: str | None = None) -> Plan:
     """The same plan with another sequence number, and perhaps another application."""
     return replace(plan, sequence=sequence, application=application or plan.application)

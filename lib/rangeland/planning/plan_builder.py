@@ -21,7 +21,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest, judge, resolve
-from rangeland.planning.checkpoint_move import left_behind, moved_to, passing
+from rangeland.planning.checkpoint_move import left_behind, moved_to, skip_ahead_warnings
 from rangeland.planning.coverage_rule import Coverage, common, leave_out
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
@@ -143,11 +143,11 @@ def draft_new(
     checkpoint = advance(before, planned, _epochs(planned, survey), _later(planned, survey))
     plan = _plan(terms, survey, standing.sequence, ranges, slices, losses, checkpoint)
     already = common(asked, standing.landed)
-    passed = tuple(loss for loss in resolved.losses if loss.verdict is not LossKind.EXPIRED)
+    passed = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
     skipped_ranges: tuple[Range, ...] = ()
     if terms.moves_checkpoint:
         skipped_ranges = left_behind(standing.checkpoint, plan.checkpoint, ranges, standing.landed)
-    notes = (*passing(skipped_ranges), *resolved.notes, *passed_over(passed))
+    notes = (*skip_ahead_warnings(skipped_ranges), *resolved.notes, *passed_over(passed))
     begins = bool({*begun, *(r.partition for r in moved)} - {r.partition for r in ranges})
     held = (*resolved.held, *damaged)
     return PlanDraft(
@@ -205,7 +205,7 @@ def draft_exact_ranges(
     resolved = judge(terms.request.policy, here, [*losses, *others])
     passed = [loss for loss in resolved.losses if loss in others]
     # What may still appear is not recorded as gone: it stays missing.
-    coming = [loss for loss in resolved.losses if loss.verdict not in _FOR_GOOD]
+    coming = [loss for loss in resolved.losses if loss.kind not in _FOR_GOOD]
     coming = [loss for loss in coming if loss not in passed]
     ranges = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
@@ -268,7 +268,7 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
     return [not_believed(loss) for loss in found] if log.leader.is_replica else found
 
 
-def reviewed(
+def rebuild_draft(
     plan: Plan,
     seen: Sequence[Loss],
     standing: JobPosition,
@@ -283,7 +283,7 @@ def reviewed(
     left: tuple[Range, ...] = ()
     if moves_checkpoint:
         left = left_behind(standing.checkpoint, plan.checkpoint, plan.ranges, standing.landed)
-    notes = (*passing(left), *passed_over(passed), *notes)
+    notes = (*skip_ahead_warnings(left), *passed_over(passed), *notes)
     begins = plan.checkpoint != standing.checkpoint
     return PlanDraft(plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=left)
 
@@ -296,8 +296,8 @@ def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None
     failing = [
         loss
         for loss in gone
-        if loss.verdict in (*_FOR_GOOD, LossKind.VANISHED)
-        and policy.of(loss.verdict, loss.partition.topic) is Action.FAIL
+        if loss.kind in (*_FOR_GOOD, LossKind.VANISHED)
+        and policy.of(loss.kind, loss.partition.topic) is Action.FAIL
     ]
     if failing:
         raise range_lost(failing)
@@ -306,15 +306,15 @@ def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None
 def passed_over(losses: Sequence[Loss]) -> list[str]:
     """The warnings about a draft's ``passed`` losses."""
     return [
-        f"{loss}: {loss.evidence}; passed over, as policy.{loss.verdict} is skip" for loss in losses
+        f"{loss}: {loss.evidence}; passed over, as policy.{loss.kind} is skip" for loss in losses
     ]
 
 
 def _losses_inside(
-    ranges: Sequence[Range], losses: Sequence[Loss], verdicts: Sequence[LossKind]
+    ranges: Sequence[Range], losses: Sequence[Loss], kinds: Sequence[LossKind]
 ) -> list[Loss]:
     """The losses of these kinds inside the ranges of a plan: part of its proof."""
-    wanted = by_partition(loss for loss in losses if loss.verdict in verdicts)
+    wanted = by_partition(loss for loss in losses if loss.kind in kinds)
     return [
         replace(
             loss,

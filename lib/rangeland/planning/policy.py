@@ -89,12 +89,12 @@ class Policy:
     @staticmethod
     def all(action: Action) -> Policy:
         """The same action for every kind."""
-        return Policy(**{verdict.value: action for verdict in LossKind}, topics=())
+        return Policy(**{kind.value: action for kind in LossKind}, topics=())
 
-    def of(self, verdict: LossKind, topic: str) -> Action:
+    def of(self, kind: LossKind, topic: str) -> Action:
         rule = next((rule for rule in self.topics if rule.matches(topic)), None)
-        own = dict(rule.actions).get(verdict) if rule is not None else None
-        general: Action = getattr(self, verdict.value)
+        own = dict(rule.actions).get(kind) if rule is not None else None
+        general: Action = getattr(self, kind.value)
         return general if own is None else own
 
     def without_receipts(self) -> Policy:
@@ -111,10 +111,10 @@ class Policy:
         ]
         return Policy(**general, topics=tuple(rules))
 
-    def ever(self, verdict: LossKind, action: Action) -> bool:
+    def ever(self, kind: LossKind, action: Action) -> bool:
         """True if this action applies to any topic."""
-        rules = [dict(rule.actions).get(verdict) for rule in self.topics]
-        return action in (getattr(self, verdict.value), *rules)
+        rules = [dict(rule.actions).get(kind) for rule in self.topics]
+        return action in (getattr(self, kind.value), *rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Loss:
     partition: Partition
     from_offset: int
     until_offset: int
-    verdict: LossKind
+    kind: LossKind
     evidence: str
     action: Action = Action.SKIP
     """What is done about it, once that is decided."""
@@ -139,11 +139,11 @@ class Loss:
 
     @property
     def cause(self) -> str:
-        return CAUSES[self.verdict]
+        return CAUSES[self.kind]
 
     @property
     def range(self) -> Range:
         return Range(self.partition, self.from_offset, self.until_offset, self.topic_id)
 
     def __str__(self) -> str:
-        return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.verdict}"
+        return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.kind}"

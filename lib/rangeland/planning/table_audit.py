@@ -207,7 +207,7 @@ def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], 
 
 
 @dataclass(frozen=True, slots=True)
-class MissingRows:
+class LocatedHoles:
     """Parts of landed ranges whose rows are gone, each with the topic id of the log that they came
     from. ``shared`` are of two incarnations of a topic, and it is unknown whose rows are gone.
     ``leaves_more``: at offsets of these the rows of a later incarnation are gone, too."""
@@ -217,9 +217,9 @@ class MissingRows:
     leaves_more: bool = False
 
 
-def missing(
+def locate_holes(
     pieces: Sequence[LandedPiece], holes: Iterable[Range], found: Mapping[Partition, Runs]
-) -> MissingRows:
+) -> LocatedHoles:
     """The holes as parts of landed ranges. Where several incarnations of a topic have landed, an
     offset at which not a single row was ``found`` lacks those of all, and the oldest comes
     first."""
@@ -230,7 +230,7 @@ def missing(
     gone = [part for r in both for part in _outside(r, present[r.partition])]
     shared = [part for r in both for part in _inside(r, present[r.partition])]
     oldest = _parts_of(pieces, gone)
-    return MissingRows(tuple(sorted([*alone, *oldest])), tuple(sorted(shared)), bool(gone))
+    return LocatedHoles(tuple(sorted([*alone, *oldest])), tuple(sorted(shared)), bool(gone))
 
 
 def _present(runs: Runs | None) -> list[Interval]:

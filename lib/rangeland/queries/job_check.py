@@ -18,7 +18,7 @@ from rangeland.progress_events import Progress
 from rangeland.results import CheckResult
 from rangeland.run import Runner
 from rangeland.survey.cluster_survey import SurveyRequest
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 
 def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
@@ -64,7 +64,9 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
 
 def _dialect(job: Job) -> str:
     if job.source.dialect not in dialect_names():
-        raise Conflict(f"{job.source.dialect} is not available, only {', '.join(dialect_names())}")
+        raise Conflict(
+            f"dialect {job.source.dialect} is not available, only {', '.join(dialect_names())}"
+        )
     return job.source.dialect
 
 
@@ -78,8 +80,8 @@ def _brokers(job: Job) -> str:
     leaders = {str(log.leader.address) for log in survey.logs.values()}
     records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
     seen = (
-        f"{counted(len(survey.logs), 'partition')} on {counted(len(leaders), 'leader')}, "
-        f"{counted(records, 'offset')}"
+        f"{count_noun(len(survey.logs), 'partition')} on {count_noun(len(leaders), 'leader')}, "
+        f"{count_noun(records, 'offset')}"
     )
     return f"{seen}; missing: {', '.join(gone)}" if gone else seen
 
@@ -112,5 +114,5 @@ def _plan(job: Job, spark: Any, progress: Progress) -> str:
     if found.is_empty:
         return "there is nothing to land now"
     plan = found.plan
-    ranges = counted(len(plan.ranges), "range")
-    return f"a run would land {counted(plan.width, 'offset')} of {ranges}"
+    ranges = count_noun(len(plan.ranges), "range")
+    return f"a run would land {count_noun(plan.width, 'offset')} of {ranges}"

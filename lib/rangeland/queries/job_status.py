@@ -16,7 +16,7 @@ from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.held_partitions import held_now
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey
-from rangeland.planning.incarnation import LogMark, recreated
+from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.progress_events import Progress
 from rangeland.results import GroupStatus, PartitionStatus, Status
 from rangeland.survey.cluster_survey import SurveyRequest
@@ -50,7 +50,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     partitions = []
     for partition, log in survey.logs.items():
         mark: LogMark | None = standing.checkpoint.get(partition)
-        if mark is not None and recreated(mark, log):
+        if mark is not None and is_recreated(mark, log):
             mark = None  # It belongs to a deleted log: nothing of this one is landed.
         partitions.append(
             PartitionStatus(

@@ -65,7 +65,7 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     progress.step("reading the newest records")
     rows = newest(survey.logs.values(), settings.knowing(survey), records)
     topics = {partition.topic for partition in survey.logs}
-    return described(rows, row_format_of(job, schema_ids_of(job, topics, rows)))
+    return describe_rows(rows, row_format_of(job, schema_ids_of(job, topics, rows)))
 
 
 def schema_ids_of(
@@ -116,7 +116,7 @@ def _rows(slices: list[Slice], settings: ClusterSettings, records: int) -> Itera
         yield from (batch for batch in batches if batch.num_rows)
 
 
-def described(rows: list[pa.RecordBatch], row_format: RowFormat | None = None) -> SampleResult:
+def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = None) -> SampleResult:
     """What the values of these records are, and what becomes of them."""
     values = [value for batch in rows for value in batch.column(VALUE.name).to_pylist()]
     census = count_schema_ids(pa.array(values, pa.binary()))

@@ -17,7 +17,7 @@ from rangeland.wording import sentence
 def error_picture(error: RangelandError) -> RenderableType:
     """A box with what happened, why and what to do; and whether the data is safe, whether to
     retry, and who has to act."""
-    do = sentence(error.do, is_advice=True)
+    do = sentence(error.do)
     answers = [("why", sentence(error.why)), ("do", do), ("data", error.data)]
     answers += [("retry", error.retry), ("who acts", error.acts)]
     grid = facts((name, answer) for name, answer in answers if answer)

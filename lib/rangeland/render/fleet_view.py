@@ -11,9 +11,9 @@ from rich.text import Text
 from rangeland.fleet.fleet_result import FleetResult, JobOutcome
 from rangeland.render.error_view import error_picture
 from rangeland.render.progress_view import LiveProgress
-from rangeland.render.text_drawing import listed, safe_text, table_of
+from rangeland.render.text_drawing import list_lines, safe_text, table_of
 from rangeland.results import PlanPreview, RunResult, Status, VerifyResult
-from rangeland.wording import counted, duration, number
+from rangeland.wording import count_noun, duration, number
 
 MAX_ERRORS = 5
 """Errors that are shown in full."""
@@ -41,7 +41,7 @@ def fleet_picture(result: FleetResult[Any]) -> RenderableType:
         for outcome in result.outcomes
         for text in getattr(outcome.result, "warnings", ())
     ]
-    return Group(*parts, *listed("warning", warnings, "yellow"))
+    return Group(*parts, *list_lines("warning", warnings, "yellow"))
 
 
 def outcome_line(outcome: JobOutcome[Any], done: int, count: int) -> str:
@@ -56,7 +56,7 @@ def _title(result: FleetResult[Any]) -> Text:
     failed = sum(1 for outcome in result.outcomes if outcome.exit_code)
     words = Counter(_word(o).plain for o in result.outcomes if not o.exit_code)
     good = [f"{number(count)} {word}" for word, count in words.items()]
-    title = Text(counted(len(result.outcomes), "table"), "bold").append(": ")
+    title = Text(count_noun(len(result.outcomes), "table"), "bold").append(": ")
     title.append(", ".join(good), style="green" if good else "")
     if failed:
         title.append(f"{', ' if good else ''}{number(failed)} failed", style="bold red")

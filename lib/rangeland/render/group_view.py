@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.groups.mirror_command import MirrorResult
-from rangeland.render.text_drawing import biggest, named, safe_text, table_of
+from rangeland.render.text_drawing import biggest, safe_text, shorten_partition, table_of
 from rangeland.results import GroupStatus
-from rangeland.wording import counted, duration, number
+from rangeland.wording import count_noun, duration, number
 
 MAX_MEMBERS = 5
 
@@ -22,13 +22,13 @@ def group_lines(group: GroupStatus | None) -> list[RenderableType]:
     title = safe_text(f"group {group.id}: ", "bold")
     if group.why:
         return [title.append_text(safe_text(f"unavailable: {group.why}", "yellow"))]
-    members = counted(len(group.members), "member")
+    members = count_noun(len(group.members), "member")
     title.append_text(safe_text(f"{group.state}, {members}, kept by {group.home}", ""))
     lines: list[RenderableType] = [title]
     for member in group.members[:MAX_MEMBERS]:
         ours = "" if member.is_ours else ", not a driver of this job"
         where = f" at {member.host}" if member.host else ""
-        owns = counted(len(member.partitions), "partition")
+        owns = count_noun(len(member.partitions), "partition")
         style = "" if member.is_ours else "yellow"
         lines.append(safe_text(f"  {member.member_id}{where}: {owns}{ours}", style))
     if len(group.members) > MAX_MEMBERS:
@@ -47,13 +47,15 @@ def mirror_picture(result: MirrorResult) -> RenderableType:
     moved = sum(1 for p in result.partitions if p.before != p.after)
     words = f"group {result.group} is at the checkpoint"
     title.append_text(safe_text(words, "bold green"))
-    changed = f"{counted(moved, 'offset')} written" if moved else "as it was before"
+    changed = f"{count_noun(moved, 'offset')} written" if moved else "as it was before"
     title.append_text(safe_text(f", {changed} ({duration(result.seconds)})"))
     table = table_of("partition", ">checkpoint", ">group before", ">group after", ">end", ">lag")
     shown, hidden = biggest(result.partitions, lambda p: p.lag)
     for p in shown:
         numbers = _numbers([p.checkpoint, p.before, p.after, p.end])
-        table.add_row(named(p.partition), *numbers, Text(number(p.lag), "yellow" if p.lag else ""))
+        table.add_row(
+            shorten_partition(p.partition), *numbers, Text(number(p.lag), "yellow" if p.lag else "")
+        )
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.planning.plan import PlanKind
 from rangeland.planning.policy import Action
-from rangeland.render.text_drawing import listed
+from rangeland.render.text_drawing import list_lines
 
 ACTIONS = {
     "fail": ("ended a run", "bold red"),
@@ -31,9 +31,9 @@ def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:
         kind = PlanKind.of_application(event.job, event.application)
         is_reread = kind is PlanKind.REREAD and loss.action is Action.HOLD
         action = "reread" if is_reread else loss.action
-        found[action].append(f"{loss.range} {loss.verdict}: {evidence}")
+        found[action].append(f"{loss.range} {loss.kind}: {evidence}")
     parts: list[RenderableType] = []
     for action, lines in found.items():
         words, style = ACTIONS[action]
-        parts += listed(words, lines, style)
+        parts += list_lines(words, lines, style)
     return parts

@@ -22,17 +22,17 @@ from rangeland.render.text_drawing import (
     Legend,
     LogBar,
     biggest,
-    listed,
-    named,
+    list_lines,
     safe_text,
+    shorten_partition,
     table_of,
 )
 from rangeland.results import PlanPreview
-from rangeland.wording import counted, number, size
+from rangeland.wording import count_noun, number, size
 
 PLAN_TITLES = {
     PlanKind.BACKFILL: "backfill",
-    PlanKind.MISSING: "what is missing",
+    PlanKind.HOLES: "what is missing",
     PlanKind.REPLACE: "replacing",
 }
 
@@ -47,13 +47,13 @@ def plan_picture(preview: PlanPreview) -> RenderableType:
         parts.append(_plan_totals(preview))
     else:
         parts.append(_nothing_to_land(preview))
-    parts += listed("already landed, left out", [str(r) for r in draft.already], "cyan")
+    parts += list_lines("already landed, left out", [str(r) for r in draft.already], "cyan")
     lost = [f"{loss}: {loss.evidence}" for loss in plan.losses]
-    parts += listed("lost, as the policy allows", lost, "bold red")
-    parts += listed("held back", [f"{loss}: {loss.evidence}" for loss in draft.held], "red")
+    parts += list_lines("lost, as the policy allows", lost, "bold red")
+    parts += list_lines("held back", [f"{loss}: {loss.evidence}" for loss in draft.held], "red")
     at_risk = f"may expire before it is read, at {preview.speed}"
-    parts += listed(at_risk, [str(risk) for risk in draft.risks], "bold red")
-    parts += listed("note", draft.notes, "yellow")
+    parts += list_lines(at_risk, [str(risk) for risk in draft.risks], "bold red")
+    parts += list_lines("note", draft.notes, "yellow")
     return Group(*parts)
 
 
@@ -67,7 +67,7 @@ def _plan_title(preview: PlanPreview) -> Text:
 def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:
     return [
         safe_text(
-            f"Plan {p.sequence} ({counted(p.width, 'offset')}) was entered but has not landed: "
+            f"Plan {p.sequence} ({count_noun(p.width, 'offset')}) was entered but has not landed: "
             "a run finishes it first.",
             "yellow",
         )
@@ -81,7 +81,7 @@ def _nothing_to_land(preview: PlanPreview) -> Text:
         return safe_text("Nothing to land: everything in the range is already landed.", "green")
     if draft.held:
         return safe_text("Nothing to land: the policy holds back what is new.", "yellow")
-    of = counted(len(preview.logs), "partition")
+    of = count_noun(len(preview.logs), "partition")
     return safe_text(f"Nothing to land: no new offsets in {of}.", "green")
 
 
@@ -95,7 +95,9 @@ def _plan_table(preview: PlanPreview) -> Group:
     table = table_of("partition", "log", ">from", ">until", ">offsets", ">est. size", ">slices")
     bars = {p: _plan_bar(preview, p, logs.get(p)) for p in shown}
     for p in shown:
-        table.add_row(named(p), bars[p], *_plan_cells(pieces.get(p, []), slices.get(p, [])))
+        table.add_row(
+            shorten_partition(p), bars[p], *_plan_cells(pieces.get(p, []), slices.get(p, []))
+        )
     if hidden:
         rest = [r for p in hidden for r in pieces[p]]
         cells = _plan_cells(rest, [s for p in hidden for s in slices.get(p, [])])
@@ -139,10 +141,10 @@ def _plan_totals(preview: PlanPreview) -> Text:
     plan = preview.draft.plan
     partitions = len({r.partition for r in plan.ranges})
     idle = len(preview.logs) - partitions
-    text = Text(f"{counted(plan.width, 'offset')}", style="bold green")
+    text = Text(f"{count_noun(plan.width, 'offset')}", style="bold green")
     text.append(
-        f" of {counted(partitions, 'partition')}, about {size(plan.estimated_bytes)}, in "
-        f"{counted(len(plan.slices), 'slice')} read by {counted(preview.tasks, 'task')}"
+        f" of {count_noun(partitions, 'partition')}, about {size(plan.estimated_bytes)}, in "
+        f"{count_noun(len(plan.slices), 'slice')} read by {count_noun(preview.tasks, 'task')}"
     )
     text.append(f"; nothing to land in {number(idle)} more" if idle > 0 else "")
     return text.append(f"\nhash {plan.hash[:16]}", style="dim")

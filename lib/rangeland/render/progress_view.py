@@ -30,7 +30,7 @@ from rich.text import Text
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.render.text_drawing import biggest, plain, safe_text
-from rangeland.wording import capitalised, counted, duration, number, sentence
+from rangeland.wording import capitalise, count_noun, duration, number, sentence
 
 LINE_EVERY_S = 10.0
 
@@ -90,8 +90,8 @@ def _print_warning(console: Console, text: str) -> None:
 
 
 def _headline(plan: Plan, recovered: bool) -> str:
-    what = f"plan {plan.sequence}: {counted(plan.width, 'offset')}"
-    partitions = counted(len({r.partition for r in plan.ranges}), "partition")
+    what = f"plan {plan.sequence}: {count_noun(plan.width, 'offset')}"
+    partitions = count_noun(len({r.partition for r in plan.ranges}), "partition")
     before = ", entered by an earlier run" if recovered else ""
     return f"reading {what} of {partitions}{before}"
 
@@ -100,11 +100,11 @@ class _Records:
     """For machines: a log record per step. How far reading is, is not logged."""
 
     def step(self, text: str) -> None:
-        logger.info(capitalised(text))
+        logger.info(capitalise(text))
 
     def planned(self, plan: Plan, recovered: bool) -> None:
         sizes = {"sequence": plan.sequence, "offsets": plan.width, "slices": len(plan.slices)}
-        logger.info(capitalised(_headline(plan, recovered)), extra=sizes)
+        logger.info(capitalise(_headline(plan, recovered)), extra=sizes)
 
     def read(self, read_offsets: dict[Partition, int]) -> None: ...
 

@@ -17,9 +17,16 @@ from rangeland.landing.redrive import RedriveResult
 from rangeland.model import COUNT_NAMES, Counts
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.render.loss_view import loss_lines
-from rangeland.render.text_drawing import MAX_ROWS, biggest, listed, named, safe_text, table_of
+from rangeland.render.text_drawing import (
+    MAX_ROWS,
+    biggest,
+    list_lines,
+    safe_text,
+    shorten_partition,
+    table_of,
+)
 from rangeland.results import RunResult, WriterSchema
-from rangeland.wording import counted, duration, number, size
+from rangeland.wording import count_noun, duration, number, size
 
 COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
 
@@ -32,16 +39,18 @@ def result_picture(result: RunResult) -> RenderableType:
     if result.replaced is not None:
         parts.append(_replaced(result.replaced))
     added = [", ".join(result.added_columns)] if result.added_columns else []
-    parts += listed("columns added to the table", added, "green")
-    parts += listed("schemas of the values", [_schema(one) for one in result.schemas or ()], "dim")
+    parts += list_lines("columns added to the table", added, "green")
+    parts += list_lines(
+        "schemas of the values", [_schema(one) for one in result.schemas or ()], "dim"
+    )
     recovered = [f"plan {sequence}" for sequence in result.recovered]
-    parts += listed("finished from an earlier run", recovered, "yellow")
-    parts += listed("already landed, left out", [str(r) for r in result.already], "cyan")
+    parts += list_lines("finished from an earlier run", recovered, "yellow")
+    parts += list_lines("already landed, left out", [str(r) for r in result.already], "cyan")
     listed_below = {str(loss) for loss in result.losses}
     held = [text for text in result.held if text not in listed_below]
-    parts += listed("held back", held, "red")
+    parts += list_lines("held back", held, "red")
     parts += loss_lines(result.losses)
-    parts += listed("warning", result.warnings, "yellow")
+    parts += list_lines("warning", result.warnings, "yellow")
     return Group(*parts)
 
 
@@ -62,11 +71,17 @@ def redrive_picture(result: RedriveResult) -> RenderableType:
         ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
         more = [Text(size(batch.size_bytes)), Text(number(batch.sequence))]
         decodes = Text("yes", "green") if one.decodes else Text("no", "yellow")
-        table.add_row(named(r.partition), *ends, *more, decodes, safe_text(one.why or batch.reason))
+        table.add_row(
+            shorten_partition(r.partition),
+            *ends,
+            *more,
+            decodes,
+            safe_text(one.why or batch.reason),
+        )
     if len(result.left) > MAX_ROWS:
         table.add_row(Text(f"+ {number(len(result.left) - MAX_ROWS)} more", "dim"))
     ready = sum(1 for one in result.left if one.decodes)
-    last = f"{counted(len(result.left), 'piece')}, {number(ready)} can be decoded now"
+    last = f"{count_noun(len(result.left), 'piece')}, {number(ready)} can be decoded now"
     parts += [Text(), table, Text(), Text(last, "bold")]
     return Group(*parts)
 
@@ -75,7 +90,7 @@ def _schema(one: WriterSchema) -> str:
     """``12, version 3 of orders-value: 1,000 records``."""
     version = "" if one.version is None else f"version {one.version} of "
     subject = f", {version}{one.subject}" if one.subject else ""
-    return f"{one.id}{subject}: {counted(one.records, 'record')}"
+    return f"{one.id}{subject}: {count_noun(one.records, 'record')}"
 
 
 def adopt_picture(result: AdoptResult) -> RenderableType:
@@ -85,7 +100,7 @@ def adopt_picture(result: AdoptResult) -> RenderableType:
     title.append_text(safe_text(f" (version {result.table_version})"))
     if not result.ranges:
         return Group(title, safe_text("all of its rows are in its ledger"))
-    return Group(title, *listed("landed from now on", [str(r) for r in result.ranges], "cyan"))
+    return Group(title, *list_lines("landed from now on", [str(r) for r in result.ranges], "cyan"))
 
 
 def _result_title(result: RunResult) -> Text:
@@ -94,7 +109,7 @@ def _result_title(result: RunResult) -> Text:
     took = f" ({duration(result.seconds)})"
     title = safe_text(result.job, "bold").append(": ")
     if result.state == "landed":
-        title.append(f"landed {counted(result.counts.landed, 'record')}", style="bold green")
+        title.append(f"landed {count_noun(result.counts.landed, 'record')}", style="bold green")
         return title.append_text(safe_text(f" {where}"))
     if result.state == "already-landed":
         title.append("already landed", style="bold cyan")
@@ -111,7 +126,7 @@ def _result_table(result: RunResult) -> Table:
     for outcome in sorted(shown, key=lambda o: (o.range.partition, o.range.from_offset)):
         r = outcome.range
         ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
-        table.add_row(named(r.partition), *ends, *_count_cells(outcome.counts, names))
+        table.add_row(shorten_partition(r.partition), *ends, *_count_cells(outcome.counts, names))
     if hidden:
         rest = Counts.sum(outcome.counts for outcome in hidden)
         name = Text(f"+ {number(len(hidden))} more", "dim")
@@ -128,7 +143,7 @@ def closing_sum(result: RunResult) -> Text:
     """``1,000,000 offsets = 999,990 landed + 10 control``."""
     counts, width = result.counts, sum(outcome.range.width for outcome in result.ranges)
     classes = [(n, name) for name in COUNT_NAMES if (n := getattr(counts, name))]
-    text = Text(counted(width, "offset"), style="bold")
+    text = Text(count_noun(width, "offset"), style="bold")
     in_bytes = any(outcome.range.partition.broker for outcome in result.ranges)
     unlike = " in bytes: " if in_bytes else " != "
     text.append(" = " if counts.total == width else unlike, style="bold")
@@ -142,13 +157,13 @@ def _landing(result: RunResult) -> Text:
     rate = round(result.counts.landed / result.seconds) if result.seconds > 0 else 0
     parts = [
         f"landing {result.sequence}",
-        counted(result.files, "file"),
+        count_noun(result.files, "file"),
         size(result.bytes_written),
         duration(result.seconds),
         f"{number(rate)} records/s",
     ]
     if result.rows != result.counts.landed:
-        parts.insert(1, counted(result.rows, "row"))
+        parts.insert(1, count_noun(result.rows, "row"))
     return Text(", ".join(parts), style="dim")
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from rangeland.queries.payload_sample import SampleResult, shown_rows
 from rangeland.render.text_drawing import plain, safe_text, table_of
-from rangeland.wording import counted, number
+from rangeland.wording import count_noun, number
 
 SHOWN_COLUMNS = 6
 CELL_WIDTH = 20
@@ -19,15 +19,17 @@ def sample_picture(result: SampleResult, written: str = "") -> RenderableType:
     """``written``: the name of the file that has the fields as DDL."""
     kinds = ", ".join(f"{number(count)} {name}" for name, count in result.formats.items())
     parts: list[RenderableType] = [
-        Text(counted(result.records, "record"), style="bold").append(f": {kinds or 'none'}")
+        Text(count_noun(result.records, "record"), style="bold").append(f": {kinds or 'none'}")
     ]
     for one in result.schemas:
         subject = safe_text(f" of {one.subject}" if one.subject else "")
         parts.append(
-            Text(f"schema {one.id}").append(subject).append(f": {counted(one.records, 'record')}")
+            Text(f"schema {one.id}")
+            .append(subject)
+            .append(f": {count_noun(one.records, 'record')}")
         )
     if result.undecodable:
-        parts.append(Text(f"undecodable: {counted(result.undecodable, 'record')}", style="red"))
+        parts.append(Text(f"undecodable: {count_noun(result.undecodable, 'record')}", style="red"))
     if result.fields:
         table = table_of("field", "column", ">present", ">null", "types")
         for field in result.fields:

@@ -21,49 +21,51 @@ from rangeland.render.text_drawing import (
     Legend,
     LogBar,
     biggest,
-    listed,
-    named,
+    list_lines,
     safe_text,
-    shortened,
+    shorten_name,
+    shorten_partition,
     table_of,
 )
 from rangeland.results import CheckResult, PartitionStatus, Status
-from rangeland.wording import counted, duration, number
+from rangeland.wording import count_noun, duration, number
 
 
 def status_picture(status: Status) -> RenderableType:
     """How far each log of a job is landed, and how much is left."""
     version = "" if status.table_version is None else f", version {status.table_version}"
     title = safe_text(status.job, "bold").append_text(safe_text(f": table {status.table}{version}"))
-    title.append(f", {counted(status.sequence, 'landing')}")
+    title.append(f", {count_noun(status.sequence, 'landing')}")
     lag = sum(p.lag for p in status.partitions)
     behind = Text("everything is landed", "green")
     if not status.partitions:
         behind = Text("the cluster has none of the job's partitions", "yellow")
     if lag:
-        behind = Text(f"{counted(lag, 'offset')} not landed yet", "yellow")
+        behind = Text(f"{count_noun(lag, 'offset')} not landed yet", "yellow")
     if held_back := sum(p.held_back for p in status.partitions):
         behind.append(f", {number(held_back)} of them behind an open transaction", "yellow")
     if status.partitions:
-        behind.append(f", {counted(len(status.partitions), 'partition')}", "dim")
+        behind.append(f", {count_noun(len(status.partitions), 'partition')}", "dim")
     if over := sum(width(p.passed_over) for p in status.partitions):
-        behind.append(f"; {counted(over, 'offset')} passed over, a backfill lands them", "yellow")
+        behind.append(
+            f"; {count_noun(over, 'offset')} passed over, a backfill lands them", "yellow"
+        )
     parts: list[RenderableType] = [title, Text(), _status_table(status)]
     parts += [Text(), behind, *group_lines(status.group)]
     live = [
-        f"plan {p.sequence} of {p.application}, {counted(p.width, 'offset')}"
+        f"plan {p.sequence} of {p.application}, {count_noun(p.width, 'offset')}"
         for p in status.live_plans
     ]
-    parts += listed("entered but not landed yet, the next run finishes it", live, "yellow")
-    parts += listed("latest landings", [_recent_line(entry) for entry in status.recent], "")
+    parts += list_lines("entered but not landed yet, the next run finishes it", live, "yellow")
+    parts += list_lines("latest landings", [_recent_line(entry) for entry in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
-    parts += listed("held back behind an open transaction", waiting, "yellow")
-    parts += listed(
+    parts += list_lines("held back behind an open transaction", waiting, "yellow")
+    parts += list_lines(
         "held at its checkpoint", [f"{x.loss}: {x.loss.evidence}" for x in held], "yellow"
     )
     parts += loss_lines(loss for loss in status.losses if loss not in held)
-    parts += listed("warning", status.warnings, "yellow")
+    parts += list_lines("warning", status.warnings, "yellow")
     return Group(*parts)
 
 
@@ -81,8 +83,10 @@ def _status_table(status: Status) -> Group:
         lag = Text(number(p.lag), "yellow" if p.lag else "green")
         age = [Text("-" if p.lag_ms is None else duration(p.lag_ms / 1000))] if aged else []
         group = [_or_dash(p.group_offset)] if grouped else []
-        owner = [shortened(p.owner or "-")] if owned else []
-        table.add_row(named(p.partition), bars[p.partition], *ends, lag, *age, *group, *owner)
+        owner = [shorten_name(p.owner or "-")] if owned else []
+        table.add_row(
+            shorten_partition(p.partition), bars[p.partition], *ends, lag, *age, *group, *owner
+        )
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)
@@ -99,7 +103,9 @@ def _status_table(status: Status) -> Group:
 def _waiting_line(status: PartitionStatus) -> str:
     """``orders/0: 5,000 offsets from 12 on, open for 3 h; producer 7, epoch 0``."""
     found = status.open_transaction
-    line = f"{status.partition}: {counted(status.held_back, 'offset')} from {number(status.end)} on"
+    line = (
+        f"{status.partition}: {count_noun(status.held_back, 'offset')} from {number(status.end)} on"
+    )
     if status.open_for_ms is not None:
         line += f", open for {duration(status.open_for_ms / 1000)}"
     if found is not None and found.producer_id is not None:
@@ -122,8 +128,8 @@ def _status_bar(status: PartitionStatus) -> LogBar:
 def _recent_line(entry: dict[str, Any]) -> str:
     """``landing 12, 2026-01-31 06:00:00 UTC, 33,985 records in 4 files``."""
     moment = datetime.fromtimestamp(entry["prepared_at_ms"] // 1000, UTC)
-    files = f" in {counted(entry['files'], 'file')}" if "files" in entry else ""
-    records = f"{counted(entry['landed'], 'record')}{files}"
+    files = f" in {count_noun(entry['files'], 'file')}" if "files" in entry else ""
+    records = f"{count_noun(entry['landed'], 'record')}{files}"
     return f"landing {number(entry['sequence'])}, {moment:%Y-%m-%d %H:%M:%S} UTC, {records}"
 
 
@@ -140,7 +146,7 @@ def check_picture(check: CheckResult) -> RenderableType:
     bad = sum(1 for _, well, _ in check.findings if not well)
     last = Text("all checks passed", "bold green")
     if bad:
-        last = Text(f"{counted(bad, 'check')} failed", "bold red")
+        last = Text(f"{count_noun(bad, 'check')} failed", "bold red")
     return Group(safe_text(check.job, "bold"), table, last)
 
 
@@ -149,15 +155,15 @@ def reach_picture(result: ReachResult) -> RenderableType:
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
     title = safe_text(result.job, "bold").append(": ")
     if waiting:
-        title.append(f"{counted(waiting, 'partition')} not there yet", "yellow")
+        title.append(f"{count_noun(waiting, 'partition')} not there yet", "yellow")
     else:
-        title.append(f"reached in {counted(len(result.partitions), 'partition')}", "bold green")
+        title.append(f"reached in {count_noun(len(result.partitions), 'partition')}", "bold green")
     table = table_of("partition", "state", ">end", ">until")
     shown, hidden = biggest(result.partitions, lambda p: p.state == "waiting")
     for p in shown:
         style = "yellow" if p.state == "waiting" else "green"
         ends = [number(p.end_offset), _or_dash(p.offset)]
-        table.add_row(named(p.partition), Text(p.state, style), *ends)
+        table.add_row(shorten_partition(p.partition), Text(p.state, style), *ends)
     if hidden:
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "")
     return Group(title, Text(), table)

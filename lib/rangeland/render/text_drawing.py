@@ -48,12 +48,12 @@ def safe_text(text: object, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def named(partition: Partition) -> Text:
+def shorten_partition(partition: Partition) -> Text:
     """The partition's name, without its middle if it is too long for a column."""
-    return shortened(partition)
+    return shorten_name(partition)
 
 
-def shortened(name_of: object) -> Text:
+def shorten_name(name_of: object) -> Text:
     """A name, without its middle if it is too long for a column."""
     name = plain(name_of)
     half = (MAX_NAME - 3) // 2
@@ -150,7 +150,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
     return grid
 
 
-def listed(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:
+def list_lines(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:
     """A heading with a few of the lines below it; nothing if there are none."""
     entries = [plain(line) for line in lines]
     if not entries:

@@ -13,13 +13,13 @@ from rangeland.render.text_drawing import (
     LogBar,
     biggest,
     facts,
-    listed,
-    named,
+    list_lines,
     safe_text,
+    shorten_partition,
     table_of,
 )
 from rangeland.results import Finding, VerifyResult
-from rangeland.wording import counted, duration, number
+from rangeland.wording import count_noun, duration, number
 
 _WORDS = {
     "before": "not landed",
@@ -41,27 +41,27 @@ def verify_picture(result: VerifyResult) -> RenderableType:
     )
     parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
     if result.is_well:
-        all_there = f"every one of {counted(landed, 'landed record')} is there once"
+        all_there = f"every one of {count_noun(landed, 'landed record')} is there once"
         parts.append(Text(all_there, "bold green"))
-    parts += listed("missing", _lines(found.holes), "bold red")
-    parts += listed("more rows than were landed", _lines(found.duplicates), "bold red")
-    parts += listed("rows that no landing brought", _lines(found.strangers), "yellow")
+    parts += list_lines("missing", _lines(found.holes), "bold red")
+    parts += list_lines("more rows than were landed", _lines(found.duplicates), "bold red")
+    parts += list_lines("rows that no landing brought", _lines(found.strangers), "yellow")
     if found.suspect:
         why = (
             "the ledger only has counts for some missing ranges, so offsets in them may have no row"
         )
-        parts += listed("not sure", [why], "yellow")
-    parts += listed(
+        parts += list_lines("not sure", [why], "yellow")
+    parts += list_lines(
         "cannot be proved: the ledger does not know which offsets had rows",
         _lines(found.unproved),
         "yellow",
     )
-    parts += listed("files that are missing from the store", result.missing_files, "bold red")
+    parts += list_lines("files that are missing from the store", result.missing_files, "bold red")
     never = "passed over: never landed, and before the checkpoint; a backfill lands it"
-    parts += listed(never, _lines(result.passed_over), "yellow")
+    parts += list_lines(never, _lines(result.passed_over), "yellow")
     if found.holes:
         parts.append(Text("Land what is missing: rangeland backfill JOB.yaml --missing", "bold"))
-    took = f"{counted(result.landings, 'landing')}, {duration(result.seconds)}"
+    took = f"{count_noun(result.landings, 'landing')}, {duration(result.seconds)}"
     return Group(*parts, Text(took, style="dim"))
 
 
@@ -76,7 +76,7 @@ def _coverage_table(result: VerifyResult) -> Group:
         bad = [_width(result.audit.holes, p), _width(result.audit.duplicates, p)]
         cells = [Text(number(n), "bold red" if n else "dim") for n in bad]
         bar = bars[p]
-        table.add_row(named(p), bar, number(bar.first), number(bar.last), *cells)
+        table.add_row(shorten_partition(p), bar, number(bar.first), number(bar.last), *cells)
     if hidden:
         rest = [
             sum(_width(kind, p) for p in hidden)
@@ -100,7 +100,7 @@ def _width(ranges: Sequence[Range], partition: Partition) -> int:
 
 
 def _lines(ranges: Sequence[Range]) -> list[str]:
-    return [f"{r}, {counted(r.width, 'offset')}" for r in ranges]
+    return [f"{r}, {count_noun(r.width, 'offset')}" for r in ranges]
 
 
 _STATES = {

@@ -18,7 +18,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 from rangeland.errors import JobFileError
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse, VersionResponse
-from rangeland.schema_registry.schema_references import resolved
+from rangeland.schema_registry.schema_references import resolve_references
 from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject_name
 
 
@@ -35,14 +35,14 @@ class RegistrySchemas:
         return None if response is None else self.whole(response)
 
     def whole(self, response: SchemaResponse) -> RegisteredSchema | UnusableSchema:
-        return resolved(response, self._fetch)
+        return resolve_references(response, self._fetch)
 
     def latest(self, subject: str) -> LatestSchema | None:
         """Raises JobFileError for one that cannot be used."""
         response = self._registry.latest(subject)
         if response is None:
             return None
-        schema = resolved(response.schema, self._fetch)
+        schema = resolve_references(response.schema, self._fetch)
         if isinstance(schema, UnusableSchema):
             raise _no_reader(subject, response, schema)
         return LatestSchema(response.id, response.at.version, schema)

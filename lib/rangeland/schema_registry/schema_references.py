@@ -28,7 +28,9 @@ class _Unresolvable(Exception):
     """The reason for an ``UnusableSchema``."""
 
 
-def resolved(schema: SchemaResponse, fetch: FetchVersion) -> RegisteredSchema | UnusableSchema:
+def resolve_references(
+    schema: SchemaResponse, fetch: FetchVersion
+) -> RegisteredSchema | UnusableSchema:
     """The schema with all that it refers to. ``fetch`` gives None for what does not exist."""
     found: dict[str, ReferencedSchema] = {}
     try:

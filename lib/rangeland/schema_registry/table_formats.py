@@ -31,7 +31,11 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     TopicField,
     WriterSchemas,
 )
-from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats, TypeConflict, merged
+from rangeland.decode.payload.schema_ids.subject_formats import (
+    SubjectFormats,
+    TypeConflict,
+    merge_types,
+)
 from rangeland.errors import JobFileError, TableRefused
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
 from rangeland.schema_registry.proto_compiler import compile_proto
@@ -130,9 +134,9 @@ def _together(kinds: Mapping[str, pa.DataType], latest: Mapping[str, LatestSchem
     """One type for all subjects. Raises TableRefused where two of them disagree."""
     (kind, *_), *others = [(it, subject) for subject, it in kinds.items()]
     for other, subject in others:
-        found = merged(kind, other)
+        found = merge_types(kind, other)
         if isinstance(found, TypeConflict):
-            conflicts = {one: merged(kinds[one], other) for one in kinds}
+            conflicts = {one: merge_types(kinds[one], other) for one in kinds}
             one = next(s for s, it in conflicts.items() if isinstance(it, TypeConflict))
             raise _two_types(found, (one, latest[one]), (subject, latest[subject]))
         kind = found

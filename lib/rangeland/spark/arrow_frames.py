@@ -17,7 +17,7 @@ def arrow_schema(schema: Any) -> pa.Schema:
     return convert(schema, **({"timezone": "UTC"} if "timezone" in named else {}))
 
 
-def collected(frame: Any) -> pa.Table:
+def collect_rows(frame: Any) -> pa.Table:
     """The rows of a small frame."""
     if hasattr(frame, "toArrow"):
         return frame.toArrow()

@@ -20,7 +20,7 @@ def parts_of(name: str) -> list[str]:
     return [_plain(part) for part in _PART.findall(name)]
 
 
-def quoted(name: str, suffix: str = "") -> str:
+def quote_name(name: str, suffix: str = "") -> str:
     """The name with each part in backticks; the suffix is added to the last part."""
     *outer, last = parts_of(name)
     return ".".join(f"`{part.replace('`', '``')}`" for part in (*outer, last + suffix))

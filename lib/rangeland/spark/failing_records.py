@@ -19,7 +19,7 @@ from rangeland.errors import Bug, TransformFailed
 from rangeland.model import Slice
 from rangeland.spark.spark_jobs import ByKey, watch
 from rangeland.spark.transform import RaisedByTransform, Transform, raised_of
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 SECONDS = 10
 NAMED = 3
@@ -44,7 +44,12 @@ class Trials:
         frame = self._transform(self._read([[piece] for piece in slices]))
         counts = self._spark.sparkContext.accumulator({}, ByKey())
         try:
-            watch(self._spark, frame.mapInArrow(nothing, "n long").collect, counts, lambda _: None)
+            watch(
+                self._spark,
+                frame.mapInArrow(consume_rows, "n long").collect,
+                counts,
+                lambda _: None,
+            )
         except Bug as error:
             if (found := raised_of(error.__cause__ or error)) is not None:
                 return found
@@ -119,7 +124,7 @@ class RecordSearch:
         return failure
 
 
-def narrowed(
+def narrow_slices(
     slices: Piece,
     fails: Callable[[Piece], object],
     *,
@@ -156,7 +161,7 @@ def _halves(slices: list[Slice], can_cut: bool) -> tuple[list[Slice], list[Slice
     return [replace(piece, until_offset=at)], [replace(piece, from_offset=at)]
 
 
-def located(error: TransformFailed, found: Sequence[Slice], slices: Piece) -> TransformFailed:
+def add_location(error: TransformFailed, found: Sequence[Slice], slices: Piece) -> TransformFailed:
     """The error with its location: in ``found`` if that is not empty, else in ``slices``."""
     pieces = list(found or slices)
     if not pieces:
@@ -166,7 +171,7 @@ def located(error: TransformFailed, found: Sequence[Slice], slices: Piece) -> Tr
         where = f"on {first.partition} offset {first.from_offset}"
     else:
         named = [str(piece) for piece in pieces[:NAMED]]
-        more = [counted(len(pieces) - NAMED, "more slice")] if len(pieces) > NAMED else []
+        more = [count_noun(len(pieces) - NAMED, "more slice")] if len(pieces) > NAMED else []
         where = f"on a record of {' or '.join([*named, *more])}"
     return TransformFailed.of(
         error,
@@ -180,7 +185,7 @@ def located(error: TransformFailed, found: Sequence[Slice], slices: Piece) -> Tr
     )
 
 
-def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def consume_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Consumes all rows and returns none."""
     for _ in batches:
         pass

@@ -17,7 +17,7 @@ from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs
-from rangeland.spark.arrow_frames import collected
+from rangeland.spark.arrow_frames import collect_rows
 from rangeland.spark.offset_runs import (
     COUNTED,
     KEYS,
@@ -64,7 +64,7 @@ def runs_in(
     ours."""
     names = [*_NEEDED, *(["broker"] if by_broker else [])]
     with _passing_over_missing_files(spark):
-        table = collected(
+        table = collect_rows(
             _plain(frame, names, columns).mapInArrow(runs_of_rows, _spark_schema(RUNS))
         )
     return runs_by_partition(table)
@@ -91,7 +91,7 @@ def rows_of_entries(
     with _passing_over_missing_files(spark):
         plain = _plain(frame, KEYS, columns)
         rows = plain.where(f.col("broker").isNotNull()).groupBy(*KEYS).agg(f.count("*").alias("n"))
-        table = collected(rows.mapInArrow(count, _spark_schema(COUNTED)))
+        table = collect_rows(rows.mapInArrow(count, _spark_schema(COUNTED)))
     return counted_ranges(table, {partition: len(mine) for partition, mine in pieces.items()})
 
 

@@ -25,7 +25,7 @@ from rangeland.spark.failing_records import (
     Trials,
 )
 from rangeland.spark.transform import RUN_AGAIN, transform_failed
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 MOST = 100
 """Of one plan. More show a wrong transform rather than bad records."""
@@ -93,7 +93,7 @@ class OmittedRecords:
         raise TransformFailed.of(
             error,
             what=f"the transform {self._name} failed on each of the "
-            f"{counted(len(self._found), 'record')} that it got",
+            f"{count_noun(len(self._found), 'record')} that it got",
             do=f"correct it, {RUN_AGAIN}; a policy only leaves records out where others land",
         )
 

@@ -22,7 +22,7 @@ from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Slice
 from rangeland.spark.executor_tasks import SliceReading, logged_reading
-from rangeland.spark.task_logging import logged
+from rangeland.spark.task_logging import with_task_logging
 
 FRAME_BATCH_BYTES = 8 << 20
 """The JVM holds a whole Arrow batch at a time, off-heap."""
@@ -48,7 +48,7 @@ def plan_frame(
 
     numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
     rows = from_arrow_schema(typed_rows(cluster.dialect, cluster.rows))
-    frame: DataFrame = numbers.mapInArrow(logged(read), rows)
+    frame: DataFrame = numbers.mapInArrow(with_task_logging(read), rows)
     return frame
 
 

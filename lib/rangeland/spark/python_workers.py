@@ -64,7 +64,7 @@ class PythonWorkers:
     def wait(self, translated: Callable[[BaseException], BaseException]) -> None:
         """On this machine there is nothing to wait for: the workers run the driver's own Python.
         Raises JobFileError if they cannot do the work, UsageError if they have no kernel, and what
-        ``translated`` makes of Spark's errors if they could not be asked."""
+        ``translate_spark_error`` makes of Spark's errors if they could not be asked."""
         if self.is_local and (why := kernel_error()):
             raise _cannot_decode(why, [platform.node()])
         if self.is_local or self._thread is None:

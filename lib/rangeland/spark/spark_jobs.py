@@ -26,7 +26,7 @@ from rangeland.model import Slice
 from rangeland.planning.slice_receipt import TaskResult
 from rangeland.spark.executor_tasks import WriterSettings, land_slices
 from rangeland.spark.python_workers import worker_failure
-from rangeland.spark.task_logging import logged
+from rangeland.spark.task_logging import with_task_logging
 
 POLL_SECONDS = 0.05
 ERROR = "error"
@@ -115,7 +115,9 @@ def _reading(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], li
 
     frozen = [list(task) for task in tasks.slices]
     collect: Callable[[], list[Any]] = (
-        context.parallelize(frozen, max(1, len(frozen))).mapPartitions(logged(work)).collect
+        context.parallelize(frozen, max(1, len(frozen)))
+        .mapPartitions(with_task_logging(work))
+        .collect
     )
     return collect
 
@@ -179,7 +181,7 @@ def watch(
         raise failed
     if stopped and isinstance(outcome[0], BaseException):
         raise TasksStopped
-    return settled(outcome[0])
+    return task_results(outcome[0])
 
 
 def job_group() -> str:
@@ -233,10 +235,10 @@ def failed_task(spark: Any, group: str) -> int | None:
     return None
 
 
-def settled(outcome: Any) -> list[Any]:
+def task_results(outcome: Any) -> list[Any]:
     """The results. Raises the error of a task or of Spark, if there is one."""
     if isinstance(outcome, BaseException):
-        ours = translated(outcome)
+        ours = translate_spark_error(outcome)
         raise ours from (None if ours is outcome else outcome)
     for item in outcome:
         if isinstance(item, RangelandError):
@@ -244,7 +246,7 @@ def settled(outcome: Any) -> list[Any]:
     return list(outcome)
 
 
-def translated(error: BaseException) -> BaseException:
+def translate_spark_error(error: BaseException) -> BaseException:
     """An error of Spark as one of this library. Our own are recognised by their names."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException

@@ -96,7 +96,9 @@ def installed_spark() -> InstalledSpark:
             hadoop = next(folder.glob("hadoop-client-api-*.jar"), None)
             found = hadoop.stem.rpartition("-")[2] if hadoop is not None else ""
             return InstalledSpark(version, scala, home, support, found)
-    raise UsageError("Spark was not found", why="PySpark is not installed", do=NEWEST.install)
+    raise UsageError(
+        "Spark was not found", why="PySpark is not installed", do=f"install it: {NEWEST.install}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-def logged(
+def with_task_logging(
     work: Callable[[Iterator[In]], Iterator[Out]],
 ) -> Callable[[Iterator[In]], Iterator[Out]]:
     """``work`` for Spark to send to its workers, with the log settings of this driver. Lines

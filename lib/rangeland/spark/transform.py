@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rangeland.errors import Bug, JobFileError, RangelandError, TransformFailed
 from rangeland.spark.arrow_frames import arrow_schema
-from rangeland.spark.spark_jobs import translated
+from rangeland.spark.spark_jobs import translate_spark_error
 
 MAX_MESSAGE = 500
 OURS = "rangeland.errors."
@@ -72,7 +72,7 @@ class Transform:
         return made
 
     def _in_call(self, error: BaseException) -> RangelandError:
-        ours = translated(error)
+        ours = translate_spark_error(error)
         if isinstance(ours, RangelandError) and not isinstance(ours, Bug):
             return ours
         return JobFileError(
@@ -104,7 +104,7 @@ def load_transform(name: str) -> Transform:
     if not callable(function):
         raise JobFileError(
             f"the transform {name} cannot be loaded",
-            why=f"{function_name} is not a function but {type(function).__name__}",
+            why=f"its {function_name} is not a function but {type(function).__name__}",
             do="name it module:function",
         )
     return Transform(name, function)

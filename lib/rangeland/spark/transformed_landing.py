@@ -22,7 +22,13 @@ from rangeland.model import DataFile, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.executor_tasks import WriterSettings, open_writer
-from rangeland.spark.failing_records import Trials, failed_slices, located, narrowed, nothing
+from rangeland.spark.failing_records import (
+    Trials,
+    add_location,
+    consume_rows,
+    failed_slices,
+    narrow_slices,
+)
 from rangeland.spark.omitted_records import OmittedRecords
 from rangeland.spark.plan_frames import plan_frame
 from rangeland.spark.spark_jobs import (
@@ -33,7 +39,7 @@ from rangeland.spark.spark_jobs import (
     quiet_executors,
     watch,
 )
-from rangeland.spark.task_logging import logged
+from rangeland.spark.task_logging import with_task_logging
 from rangeland.spark.transform import RUN_AGAIN, Transform, failure
 from rangeland.spark.transform_coverage import SeenOffsets
 
@@ -65,9 +71,9 @@ def land_transformed(
             if error is None:
                 continue
             can_cut = not load_dialect(tasks.cluster.dialect).capabilities.offsets_are_bytes
-            where = narrowed(slices, trials.raised, can_cut=can_cut)
+            where = narrow_slices(slices, trials.raised, can_cut=can_cut)
             every = [piece for task in tasks.slices for piece in task]
-            raise located(error, where, every) from failed.__cause__
+            raise add_location(error, where, every) from failed.__cause__
         omitted.refuse_all(found[0].values())
         return found
 
@@ -87,7 +93,7 @@ def _landed(
     receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
     frame = transform(_frame_of(tasks, tasks.slices, receipts))
     write = _writing(tasks.writer, plan.slices, tasks.cluster)
-    written = frame.mapInArrow(logged(write), FILES_SCHEMA)
+    written = frame.mapInArrow(with_task_logging(write), FILES_SCHEMA)
     group = job_group()
 
     def widths(seen: dict[int, Receipt]) -> None:
@@ -146,7 +152,7 @@ def _read_the_rest(tasks: TasksToRun, slices: Sequence[Slice]) -> dict[int, Rece
     but whether they have markers or damage is only known by reading them."""
     receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
     frame = _frame_of(tasks, [[piece] for piece in slices], receipts)
-    watch(tasks.spark, frame.mapInArrow(nothing, "n long").collect, receipts, lambda _: None)
+    watch(tasks.spark, frame.mapInArrow(consume_rows, "n long").collect, receipts, lambda _: None)
     return dict(receipts.value)
 
 

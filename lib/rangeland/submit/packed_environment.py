@@ -17,7 +17,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from rangeland.errors import UsageError
-from rangeland.submit.shipped_files import package_files, placed
+from rangeland.submit.shipped_files import package_files, place_file
 
 ENVIRONMENT = "environment"
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
@@ -34,7 +34,7 @@ def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
     target = folder / f"{ENVIRONMENT}.tar.gz"
     chosen, ours = _chosen(only), package_files()
     with (
-        placed(target) as file,
+        place_file(target) as file,
         gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
@@ -52,7 +52,9 @@ def _chosen(only: Collection[str] | None) -> list[Distribution]:
     if only is None:
         return [found[name] for name in sorted(found) if name not in LEFT_OUT]
     if missing := sorted(_plain(name) for name in only if _plain(name) not in found):
-        raise UsageError(f"{missing[0]} is not installed here", do=f"pip install {missing[0]}")
+        raise UsageError(
+            f"package {missing[0]} is not installed", do=f"install it: pip install {missing[0]}"
+        )
     return [found[name] for name in sorted(map(_plain, only))]
 
 
@@ -67,9 +69,9 @@ def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
         distribution.read_text("direct_url.json") or ""
     ):
         raise UsageError(
-            f"{name} cannot be packed",
+            f"package {name} cannot be packed",
             why="it is in editable mode, or has no list of its files",
-            do=f"pip install {name} without -e, in its own environment",
+            do="install it with pip without -e, in its own environment",
         )
     for file in distribution.files:
         path = Path(str(distribution.locate_file(file)))

@@ -36,7 +36,7 @@ def make_zip(folder: Path) -> Path:
     platforms that are installed. Raises UsageError if there is none for this platform."""
     target = folder / f"rangeland-{__version__}.zip"
     files = package_files()
-    with placed(target) as file:
+    with place_file(target) as file:
         write_zip(file, files)
     return target
 
@@ -107,7 +107,7 @@ def _artifact(jar: Path) -> str:
 def make_kernel_zip(folder: Path, name: str, jars: Sequence[Path]) -> Path:
     """``folder/NAME.zip`` with these jars, for drivers in a cluster."""
     target = folder / f"{name}.zip"
-    with placed(target) as file:
+    with place_file(target) as file:
         write_zip(file, [(jar, jar.name) for jar in jars])
     return target
 
@@ -131,20 +131,20 @@ def transform_files(name: str, beside: Sequence[Path], folder: Path) -> list[Pat
     if origin.name != "__init__.py":
         return [origin]
     target = folder / f"{top}.zip"
-    with placed(target) as file:
+    with place_file(target) as file:
         write_zip(file, files_below(origin.parent, top))
     return [target]
 
 
 def write_text(target: Path, text: str) -> Path:
     """Writes a small text file next to what is shipped."""
-    with placed(target) as file:
+    with place_file(target) as file:
         file.write(text.encode())
     return target
 
 
 @contextmanager
-def placed(target: Path) -> Iterator[IO[bytes]]:
+def place_file(target: Path) -> Iterator[IO[bytes]]:
     """A file that appears under its name once it is complete. Raises StorageFailed."""
     temporary = ""
     try:

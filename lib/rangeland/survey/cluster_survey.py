@@ -34,7 +34,7 @@ from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_m
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
 from rangeland.survey.survey_attempt import SurveyAttempt, SurveyRequest, UnknownTopic
-from rangeland.survey.survey_confirmation import settled, suspicions
+from rangeland.survey.survey_confirmation import settle_survey, suspicions
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def take_survey(
     again = attempt.again()
     second = _survey_once(again, brokers, wanted, now, backend)
     still_suspicious = suspicions(second, wanted.checkpoint, again.asked)
-    return settled(first, second, suspicious, still_suspicious, _both(attempt, again))
+    return settle_survey(first, second, suspicious, still_suspicious, _both(attempt, again))
 
 
 def require_brokers(
@@ -156,7 +156,9 @@ def _with_retention(
     begins = {p: mark.until_offset for p, mark in wanted.checkpoint.items()}
     read_ms = reading_ms(survey.logs, begins, wanted.speed or ReadSpeed())
     times_ms = expiry_times(retention, survey.taken_at_ms, read_ms)
-    return replace(survey, retention=retention, expiring=expiring(brokers, survey.logs, times_ms))
+    return replace(
+        survey, retention=retention, expiring=expiring_offsets(brokers, survey.logs, times_ms)
+    )
 
 
 def _epochs(wanted: SurveyRequest) -> dict[Partition, int]:
@@ -194,7 +196,7 @@ def retention_of(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], seed: Address | None
 ) -> dict[str, Retention]:
     """By topic, as one broker reports it; nothing if it does not. It only affects warnings and
-    order, and so does ``expiring``."""
+    order, and so does ``expiring_offsets``."""
     topics = sorted({partition.topic for partition in logs})
     address = next((log.leader.address for log in logs.values() if log.leader.address), seed)
     questions = brokers.dialect.ask_retention(topics) if topics else []
@@ -206,7 +208,7 @@ def retention_of(
         return {}
 
 
-def expiring(
+def expiring_offsets(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], times_ms: Mapping[str, int]
 ) -> dict[Partition, int]:
     """The first offset that is not older than its topic's time; the end if all are. One request

@@ -32,13 +32,13 @@ from rangeland.model import (
     Leader,
     Partition,
 )
-from rangeland.patterns import matches, matching
+from rangeland.patterns import match_topics, matches
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.survey.leaders import ask_leaders, by_leader
 from rangeland.survey.legacy_times import corrected_times
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ class SurveyAttempt:
                 if not any(_is(p, which) for p in topic.leaders) and not view.unreachable:
                     there = ", ".join(str(p).rpartition("/")[2] for p in sorted(topic.leaders))
                     raise UnknownTopic(
-                        f"{name} has no partition {which}",
+                        f"topic {name} has no partition {which}",
                         why=f"it has {there}",
                         do="correct source.partitions",
                     )
@@ -234,12 +234,12 @@ class SurveyAttempt:
         if pattern is None:
             return list(self._wanted.topics)
         named = sorted(t.name for t in view.topics.values() if not t.is_internal)
-        found = matching(pattern, named)
-        if not found and not matching(pattern, self._wanted.known):
+        found = match_topics(pattern, named)
+        if not found and not match_topics(pattern, self._wanted.known):
             _refuse_without_brokers(view)
             raise UnknownTopic(
                 f"no topic matches {pattern}",
-                why=f"the cluster has {counted(len(view.topics), 'topic')}; "
+                why=f"the cluster has {count_noun(len(view.topics), 'topic')}; "
                 "the pattern is anchored",
                 do="correct source.topic_pattern or create the topic",
             )
@@ -386,5 +386,5 @@ def _is(partition: Partition, which: int | str) -> bool:
 def _missing_responses(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
     if leaderless:
         named = ", ".join(str(p) for p in leaderless[:5])
-        return f"no leader for {counted(len(leaderless), 'partition')}: {named}"
+        return f"no leader for {count_noun(len(leaderless), 'partition')}: {named}"
     return "; ".join(f"broker {name} cannot be asked: {why}" for name, why in silent.items())

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rangeland.model import LogState, Partition, Survey
-from rangeland.planning.incarnation import LogMark, recreated
+from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.planning.missing_partitions import why_unreachable
 
 
@@ -42,7 +42,7 @@ def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
         return "it has bytes and no offsets"
     if mark is None:
         return None
-    if recreated(mark, log):
+    if is_recreated(mark, log):
         return "it is another log"
     if log.end_offset < mark.until_offset:
         return "it ends before the checkpoint"
@@ -73,7 +73,7 @@ def _is_missing(partition: Partition, survey: Survey) -> bool:
     return partition not in survey.logs and not elsewhere and not is_away
 
 
-def settled(
+def settle_survey(
     first: Survey,
     second: Survey,
     suspicious: Mapping[Partition, str],

@@ -23,7 +23,7 @@ from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producer import CODECS, Record, fill, produce
 from rangeland.testing.rocketmq import RocketmqCluster
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 
 VERSIONS = (*KafkaCluster.versions, *KafkaZooKeeperCluster.versions)
 
@@ -93,7 +93,7 @@ def _add(
 def _produce(chosen: argparse.Namespace) -> None:
     values = chosen.file.read_bytes().splitlines()
     produce(chosen.server, chosen.topic, [Record(value) for value in values])
-    _say(f"Topic {chosen.topic}: {counted(len(values), 'record')} more.")
+    _say(f"Topic {chosen.topic}: {count_noun(len(values), 'record')} more.")
 
 
 def _fetch(chosen: argparse.Namespace) -> None:
@@ -122,7 +122,9 @@ def _kafka(chosen: argparse.Namespace) -> None:
                 is_made=is_old,
             )
             megabytes = f"{size / 1e6:,.1f} MB"
-            _say(f"Topic {chosen.topic}: {counted(chosen.records, 'record')}, {megabytes} in all.")
+            _say(
+                f"Topic {chosen.topic}: {count_noun(chosen.records, 'record')}, {megabytes} in all."
+            )
         print(",".join(cluster.bootstrap), flush=True)
         _say("These are the bootstrap servers. Ctrl-C stops the brokers and removes their data.")
         _keep(cluster)

@@ -39,25 +39,25 @@ def library(module: str = "confluent_kafka") -> Any:
         raise UsageError("confluent-kafka is missing", why=str(error), do=remedy) from error
 
 
-def joined(bootstrap: str | Sequence[str]) -> str:
+def join_servers(bootstrap: str | Sequence[str]) -> str:
     """``host:port,host:port`` from a list of servers or what is joined already."""
     return bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
 
 
 def admin(bootstrap: str | Sequence[str], settings: dict[str, Any] | None = None) -> Any:
     """An admin client of confluent-kafka."""
-    settings = {"bootstrap.servers": joined(bootstrap), **_QUIET, **(settings or {})}
+    settings = {"bootstrap.servers": join_servers(bootstrap), **_QUIET, **(settings or {})}
     return library("confluent_kafka.admin").AdminClient(settings)
 
 
 def producer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
     """A producer of confluent-kafka."""
-    return library().Producer({"bootstrap.servers": joined(bootstrap), **_QUIET, **settings})
+    return library().Producer({"bootstrap.servers": join_servers(bootstrap), **_QUIET, **settings})
 
 
 def consumer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
     """A consumer of confluent-kafka, to be closed by the caller."""
-    return library().Consumer({"bootstrap.servers": joined(bootstrap), **_QUIET, **settings})
+    return library().Consumer({"bootstrap.servers": join_servers(bootstrap), **_QUIET, **settings})
 
 
 # What brokers answer while leaders change; it passes on its own.

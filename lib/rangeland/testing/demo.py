@@ -40,7 +40,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.localspark import open_local_spark
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.shop import Digest, Written, digest_of_log, ends_of, more_orders, open_shop
-from rangeland.wording import counted, duration, number
+from rangeland.wording import count_noun, duration, number
 
 VERSION = "4.1.0"
 TOPIC = "orders"
@@ -196,7 +196,7 @@ def _mend_it(story: Story, stage: Stage) -> None:
         missing = sum(hole.width for hole in torn.audit.holes)
         story.promise("exactly the deleted rows are missing", deleted, missing)
     with story.step("rangeland backfill orders.yaml --missing: land them again"):
-        mended = stage.run(partial(backfill, kind=PlanKind.MISSING))
+        mended = stage.run(partial(backfill, kind=PlanKind.HOLES))
         story.tell(result_picture(mended))
         story.promise("exactly those are landed", f"landed {deleted}", _landed(mended))
         story.promise(
@@ -322,7 +322,7 @@ def _summary(story: Story, records: int, folder: Path | None) -> dict[str, Any]:
 
 def _last_words(story: Story, folder: Path | None) -> RenderableType:
     taken = duration(time.monotonic() - story.began)
-    kept = counted(len(story.promises), "promise")
+    kept = count_noun(len(story.promises), "promise")
     words: list[RenderableType] = [
         Text(f"\nAll {kept} kept, in {taken}.", "bold green"),
         safe_text(

@@ -21,7 +21,7 @@ from rangeland.testing.client_library import (
     TIMEOUT_S,
     admin,
     client_error,
-    joined,
+    join_servers,
     library,
     our_errors,
     producer,
@@ -47,7 +47,7 @@ class Record:
     partition: int | None = None
 
 
-def numbered(count: int, start: int = 0) -> list[Record]:
+def numbered_records(count: int, start: int = 0) -> list[Record]:
     """Records with keys ``key-00000000``, ... and values ``value-00000000``, ..."""
     numbers = range(start, start + count)
     return [Record(b"value-%08d" % number, b"key-%08d" % number) for number in numbers]
@@ -149,7 +149,9 @@ def _known_everywhere(bootstrap: Servers, topic: str, partitions: int) -> bool:
 
 def _leaders(bootstrap: Servers, topic: str) -> dict[str, dict[int, int]]:
     """What each server that answers says: partition -> leader, empty if it knows no topic."""
-    responses = {server: leaders_seen_by(server, topic) for server in joined(bootstrap).split(",")}
+    responses = {
+        server: leaders_seen_by(server, topic) for server in join_servers(bootstrap).split(",")
+    }
     return {server: leaders for server, leaders in responses.items() if leaders is not None}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rangeland.dialects.protocol_session import Credentials
-from rangeland.dialects.rocketmq.error_codes import SUCCESS, judge
+from rangeland.dialects.rocketmq.error_codes import SUCCESS, error_code_of
 from rangeland.dialects.rocketmq.messages import RemotingRequest, max_offset, send
 from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.dialects.rocketmq.session import RocketmqSession
@@ -51,7 +51,7 @@ class RocketmqClient(FrameClient):
         """``check``: raises `Unreachable` for a response that reports an error."""
         response = self.receive(self.send(request))
         if check and isinstance(request, RemotingRequest) and response.code != SUCCESS:
-            why = f"{judge(response.code).name}: {response.remark}"
+            why = f"{error_code_of(response.code).name}: {response.remark}"
             raise Unreachable(f"{self.address} refused request {request.code}", why=why)
         return response
 
@@ -80,7 +80,7 @@ def produce(
             ]
             for response in map(client.receive, ids):
                 if response.code != SUCCESS:
-                    why = f"{judge(response.code).name}: {response.remark}"
+                    why = f"{error_code_of(response.code).name}: {response.remark}"
                     raise Unreachable(f"{address} refused a message", why=why)
                 offsets.append(number_of(response, "queueOffset"))
         if offsets and DELAY not in (properties or {}):

@@ -34,7 +34,7 @@ class _PresentField:
 _COMPILED: dict[tuple[type[Any], int, bool], FieldCodec] = {}
 
 
-def compiled(cls: type[Any], version: int, flexible: bool) -> FieldCodec:
+def compile_codec(cls: type[Any], version: int, flexible: bool) -> FieldCodec:
     """The codec of ``cls`` in ``version``. Raises ``Bug`` for a wrong declaration."""
     key = (cls, version, flexible)
     if key not in _COMPILED:
@@ -73,7 +73,7 @@ def _codec(hint: Any, spec: FieldSpec, version: int, flexible: bool) -> FieldCod
         return arrays.array(element, compact=flexible, nullable=nullable)
     if nullable and spec.tag is None:
         raise Bug(f"{inner} has no null on the wire", do="Declare the field without None")
-    return compiled(inner, version, flexible)
+    return compile_codec(inner, version, flexible)
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:

@@ -89,7 +89,7 @@ def since(
     return dataclasses.field(default=default, metadata={_FIELD: spec})
 
 
-def tagged(
+def tagged_field(
     tag: int, *, since: int, default: Any, until: int | None = None, ignorable: bool = False
 ) -> Any:
     """A field at the end of its struct that is only sent if it is not its default."""
@@ -97,14 +97,18 @@ def tagged(
     return dataclasses.field(default=default, metadata={_FIELD: spec})
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged))
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged_field)
+)
 def struct(cls: type[T]) -> type[T]:
     """A part of a message, or the response to a request: a frozen, slotted dataclass that is built
     by keyword. Its versions are those of the message or of the request."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged))
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged_field)
+)
 def message(
     *,
     versions: tuple[int, int],

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, NoReturn, TypeVar
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire.codec_compiler import compiled
+from rangeland.wire.codec_compiler import compile_codec
 from rangeland.wire.declarations import spec_of
 from rangeland.wire.decode_errors import LEFT_OVER, refusal
 from rangeland.wire.primitives import FieldCodec, Part
@@ -74,7 +74,7 @@ def codec_of(cls: type[Any], version: int) -> FieldCodec:
             message=cls.__name__,
             version=version,
         )
-    return compiled(cls, version, spec.flexible(version))
+    return compile_codec(cls, version, spec.flexible(version))
 
 
 def _name_remote(error: RemoteProtocolError, cls: type[Any], version: int) -> NoReturn:

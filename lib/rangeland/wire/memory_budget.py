@@ -20,11 +20,11 @@ def beyond(max_bytes: int, size: int, records: int) -> str | None:
     """Why a batch of ``size`` decompressed bytes and so many ``records`` is too large; None if it
     is not."""
     if size > max_bytes:
-        return f"it may unpack to {size} bytes, {said(max_bytes)}"
+        return f"it may unpack to {size} bytes, {memory_text(max_bytes)}"
     if size + records * RECORD_BYTES > max_bytes:
-        return f"it has {records} records in {size} bytes, {said(max_bytes)}"
+        return f"it has {records} records in {size} bytes, {memory_text(max_bytes)}"
     return None
 
 
-def said(max_bytes: int) -> str:
+def memory_text(max_bytes: int) -> str:
     return f"and {max_bytes} bytes are allowed (source.max_batch_bytes)"

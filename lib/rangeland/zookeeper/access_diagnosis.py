@@ -69,7 +69,7 @@ def missing_rights(what: str, name: str, access: ZooKeeperAccess) -> JobFileErro
     if login is None:
         who, do = "a client without a login", f"set {SECTION}.login, or ask ZooKeeper's operator"
     else:
-        who = login.username
+        who = f"user {login.username}"
         do = "ask ZooKeeper's operator"
     may_be_password = login is not None and not login.uses_sasl
     return JobFileError(

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from rangeland.errors import JobFileError, RemoteProtocolError
 from rangeland.model import Address, Partition
 from rangeland.untrusted import MAX_PORT, JsonFields, Unreadable, decimal, whole
-from rangeland.wording import counted
+from rangeland.wording import count_noun
 from rangeland.zookeeper.znodes import Znode
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 from rangeland.zookeeper.zookeeper_client import ZooKeeper, connect
@@ -61,7 +61,7 @@ class Registry:
         gone = f"; partitions of {', '.join(sorted(self.absent))} without the broker" * bool(
             self.absent
         )
-        topics = counted(len(self.topics), "topic")
+        topics = count_noun(len(self.topics), "topic")
         return f"{self.source} has brokers {there or 'none'}, {topics}{gone}"
 
 

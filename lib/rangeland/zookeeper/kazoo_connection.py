@@ -59,7 +59,7 @@ def credentials(login: ZooKeeperLogin | None) -> dict[str, Any]:
     if find_spec("puresasl") is None:
         raise JobFileError(
             "SASL to a ZooKeeper needs the package pure-sasl, which this Python does not have",
-            do="pip install 'rangeland[zookeeper]' for the driver's Python",
+            do="run pip install 'rangeland[zookeeper]' for the driver's Python",
         )
     named = {"username": login.username, "password": login.password}
     return {"sasl_options": {"mechanism": "DIGEST-MD5", **named}}

@@ -97,7 +97,7 @@ class RowFormat:
     def _fields(self) -> list[pa.Field]:
         if not self.is_flat or self.value is None:
             return []
-        return [pa.field(f.name, relaxed(f.type)) for f in self.value.arrow_type]
+        return [pa.field(f.name, nullable_type(f.type)) for f in self.value.arrow_type]
 
     def decoder(self, topic: str) -> RowDecoder:
         """A new decoder, for records of this topic."""
@@ -170,20 +170,22 @@ def _rescued(found: Mapping[str, DecodedPayloads], rows: int) -> pa.Array:
 
 
 def _type_of(payloads: PayloadFormat | None) -> pa.DataType | None:
-    return None if payloads is None else relaxed(payloads.arrow_type)
+    return None if payloads is None else nullable_type(payloads.arrow_type)
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type.equals(kind) else column.cast(kind)
 
 
-def relaxed(kind: pa.DataType) -> pa.DataType:
+def nullable_type(kind: pa.DataType) -> pa.DataType:
     """The type with everything nullable inside: a schema that requires a field today may not
     tomorrow, and Delta could not follow. That a required field is there is for decoders to see."""
     if pt.is_struct(kind):
-        return pa.struct([pa.field(f.name, relaxed(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, nullable_type(f.type)) for f in kind])
     if pt.is_map(kind):
-        return pa.map_(relaxed(kind.key_type), pa.field("value", relaxed(kind.item_type)))
+        return pa.map_(
+            nullable_type(kind.key_type), pa.field("value", nullable_type(kind.item_type))
+        )
     if pt.is_list(kind) or pt.is_large_list(kind):
-        return pa.list_(pa.field("element", relaxed(kind.value_type)))
+        return pa.list_(pa.field("element", nullable_type(kind.value_type)))
     return kind

@@ -66,7 +66,7 @@ Raised = RangelandError | NoTable | TableExists | StaleTransaction
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Iterator[None]:
+def translate_java_errors(what: str) -> Iterator[None]:
     """``what`` says what did not work if the block raises; the error begins with it."""
     try:
         yield

@@ -24,8 +24,8 @@ from rangeland.delta.ledger.events import (
     OUTCOME,
     PART,
     PLAN,
-    Entry,
     FileEntry,
+    LedgerEvent,
     LossEvent,
     OutcomeEvent,
     PartEvent,
@@ -45,7 +45,7 @@ from rangeland.planning.slice_receipt import Receipt
 from rangeland.record_codec import ColumnType, Record, RecordCodec, Shape
 from rangeland.untrusted import JsonFields, Unreadable, whole
 
-_CLASSES: dict[str, type[Entry]] = {
+_CLASSES: dict[str, type[LedgerEvent]] = {
     PLAN: PlanEvent,
     OUTCOME: OutcomeEvent,
     PART: PartEvent,
@@ -82,7 +82,7 @@ class _SliceDocument:
     def of(receipt: Receipt) -> _SliceDocument:
         skipped, quarantined, held = (
             tuple(
-                (loss.from_offset, loss.until_offset, loss.verdict.value, loss.evidence)
+                (loss.from_offset, loss.until_offset, loss.kind.value, loss.evidence)
                 for loss in receipt.losses_by(action)
             )
             for action in (Action.SKIP, Action.QUARANTINE, Action.HOLD)
@@ -134,7 +134,7 @@ _IN_EVENT = {"plan_hash": "plan", "written_at_ms": "written_at", "seen_at_ms": "
 _INSTANT = ColumnType(UTC_MICROS, _instant, _time_ms)
 _RULES: dict[str, Any] = {
     "views": {
-        Loss: "*partition from_offset until_offset width=count verdict action cause evidence "
+        Loss: "*partition from_offset until_offset width=count kind=verdict action cause evidence "
         "topic_id",
     },
     "names": {
@@ -221,7 +221,7 @@ def is_complete(ledger_schema: str) -> bool:
     return here == there
 
 
-def to_row(entry: Entry) -> Record:
+def to_row(entry: LedgerEvent) -> Record:
     """The event as a row of ``SCHEMA``. A part has its number as the attempt."""
     row = {"event": _EVENTS[type(entry)], **_ROWS.write(entry)}
     if isinstance(entry, OutcomeEvent):
@@ -238,7 +238,7 @@ def to_row(entry: Entry) -> Record:
     return row
 
 
-def from_row(row: Record) -> Entry:
+def from_row(row: Record) -> LedgerEvent:
     """The event that ``to_row`` made this row of. Raises Conflict for a row that cannot be
     read: anybody may write to the table."""
     try:

@@ -152,7 +152,7 @@ class LossEvent:
     def key(self) -> tuple[object, ...]:
         """The same for two sightings of one loss, whose end may have moved."""
         loss = self.loss
-        return (self.application, loss.partition, loss.from_offset, loss.verdict, loss.action)
+        return (self.application, loss.partition, loss.from_offset, loss.kind, loss.action)
 
     def is_same(self, other: LossEvent) -> bool:
         """Whether the other is a sighting of this loss, in the same incarnation of the topic as
@@ -160,8 +160,8 @@ class LossEvent:
         reaches further is a new loss."""
         ids = {self.loss.topic_id, other.loss.topic_id}
         has_all = self.loss.until_offset <= other.loss.until_offset
-        has_all = has_all or self.loss.verdict is LossKind.EXPIRED
+        has_all = has_all or self.loss.kind is LossKind.EXPIRED
         return self.key == other.key and has_all and (len(ids) == 1 or None in ids)
 
 
-Entry = PlanEvent | OutcomeEvent | PartEvent | LossEvent
+LedgerEvent = PlanEvent | OutcomeEvent | PartEvent | LossEvent

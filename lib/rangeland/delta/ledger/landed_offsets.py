@@ -34,7 +34,7 @@ def with_ranges(
 
 def without_still_to_come(ranges: Iterable[RangeEntry], losses: Iterable[Loss]) -> list[RangeEntry]:
     """The ranges of an outcome without its losses after the end of a log."""
-    ends = [loss for loss in losses if loss.verdict in STILL_TO_COME]
+    ends = [loss for loss in losses if loss.kind in STILL_TO_COME]
     return [
         replace(entry, range=replace(r, from_offset=start, until_offset=end))
         for entry in ranges

@@ -16,7 +16,7 @@ import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
 from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, stats_of, stats_of_rows, to_row
-from rangeland.delta.ledger.events import PLAN, Entry
+from rangeland.delta.ledger.events import PLAN, LedgerEvent
 from rangeland.delta.stores.store_access import StoreSettings, open_store, sync_file
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import AddedFile
@@ -50,7 +50,7 @@ class LedgerFiles:
         self.path = path
         self._store, self._root = open_store(store)
 
-    def write(self, entries: Sequence[Entry]) -> DataFile:
+    def write(self, entries: Sequence[LedgerEvent]) -> DataFile:
         """Writes a file with events of one kind, which share all values in its statistics."""
         rows = [to_row(entry) for entry in entries]
         name = f"{OUR_FILES}{rows[0]['event']}-{uuid.uuid4()}.zstd.parquet"

@@ -30,7 +30,7 @@ from rangeland.delta.ledger.events import (
     OUTCOME,
     PART,
     PLAN,
-    Entry,
+    LedgerEvent,
     LossEvent,
     OutcomeEvent,
     PartEvent,
@@ -54,7 +54,7 @@ LOSSES = "rangeland/losses"
 COMPACTIONS = "rangeland/compactions"
 logger = logging.getLogger(__name__)
 
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=LedgerEvent)
 
 _CONFIGURATION = {
     "delta.appendOnly": "true",
@@ -205,10 +205,10 @@ class Ledger:
         """Opens no file."""
         return self._key(LOSS, application, sequence) is not None
 
-    def live(self) -> list[tuple[str, int]]:
+    def unfinished(self) -> list[tuple[str, int]]:
         """(application, sequence) of the plans without an outcome, oldest first: still running, or
         left by a run that died. Opens no file."""
-        return [(key.application, key.sequence) for key in self._seen().live]
+        return [(key.application, key.sequence) for key in self._seen().unfinished]
 
     def coverage(self) -> Spans:
         """What is landed. Reads the newest plan, and the outcomes of the plans that were live when
@@ -252,7 +252,7 @@ class Ledger:
             self.refresh()
             return False
         covered = self.coverage()
-        live = tuple(dict.fromkeys([*unsettled, *self.live()]))
+        live = tuple(dict.fromkeys([*unsettled, *self.unfinished()]))
         row = replace(plan, entered=expected + 1, covered=covered, live=live)
         return self._append(row, (PLANS, expected + 1))
 
@@ -293,11 +293,11 @@ class Ledger:
         return missing_columns(names_in(self._seen().snapshot.schema_json))
 
     def _append(
-        self, entry: Entry, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
+        self, entry: LedgerEvent, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
     ) -> bool:
         view = self._seen()
-        own: list[Entry] = [entry]
-        of_losses: list[Entry] = [*losses]
+        own: list[LedgerEvent] = [entry]
+        of_losses: list[LedgerEvent] = [*losses]
         alike = isinstance(entry, LossEvent)
         groups = [own + of_losses] if alike else [own, of_losses]
         written = [(group[0], self._files.write(group)) for group in groups if group]
@@ -388,7 +388,7 @@ class Ledger:
             raise self._files.broken(f"{key.path} should hold {what}")
         return entry
 
-    def _entry(self, key: EventKey) -> Entry:
+    def _entry(self, key: EventKey) -> LedgerEvent:
         for row in self._files.rows_of(key):
             if (row["attempt"] or 0) == key.attempt:
                 return from_row(row)

@@ -26,7 +26,7 @@ class LedgerView:
         }
 
     @cached_property
-    def live(self) -> list[EventKey]:
+    def unfinished(self) -> list[EventKey]:
         """The plans without an outcome."""
         return [
             key

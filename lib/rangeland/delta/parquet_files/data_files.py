@@ -29,7 +29,7 @@ from rangeland.delta.parquet_files.partition_values import Values, folder, split
 from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store, sync_file
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import TableLayout
-from rangeland.delta.table_schema.column_mapping import relabelled, stored_fields
+from rangeland.delta.table_schema.column_mapping import relabel_columns, stored_fields
 from rangeland.delta.table_schema.table_constraints import refuse_nulls
 from rangeland.errors import TableRefused
 from rangeland.model import DataFile
@@ -159,7 +159,7 @@ class FileWriter:
         if self._layout.keeps_partitions:
             rows = with_computed(rows, self._layout.partition_by)
         rows = rows.select(self._schema.names)
-        return rows if self._stored is self._schema else relabelled(rows, self._stored)
+        return rows if self._stored is self._schema else relabel_columns(rows, self._stored)
 
     def _portions(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """The batch, cut into pieces if it is larger than a row group."""

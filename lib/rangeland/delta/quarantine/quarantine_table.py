@@ -20,9 +20,9 @@ from rangeland.delta.quarantine.quarantine_writer import RECORD, SCHEMA, prefix_
 from rangeland.delta.stores.store_access import StoreSettings, open_store
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import schema_json
-from rangeland.delta.table_schema.schema_evolution import evolved
+from rangeland.delta.table_schema.schema_evolution import evolve_schema
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.delta.transaction_log.table_commit import missing_files
+from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import StorageFailed
 from rangeland.model import Partition, QuarantinedBytes, Range
@@ -58,9 +58,9 @@ class Quarantine:
     def storage(self) -> StoreSettings:
         return self._kernel.storage(self.path)
 
-    def missing(self, outcome: OutcomeEvent) -> tuple[str, ...]:
+    def gone_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of an outcome's quarantine files that are gone."""
-        return missing_files(self.storage(), outcome.kept)
+        return gone_files(self.storage(), outcome.kept)
 
     def commit(self, outcome: OutcomeEvent) -> None:
         """Commits an outcome's quarantine files, once; creates the table if there is none. The
@@ -77,7 +77,7 @@ class Quarantine:
         if not outcome.kept and not stale:
             return
         # A quarantine that an earlier version created lacks the newest columns.
-        change = evolved(made.schema_json, schema_json(SCHEMA))
+        change = evolve_schema(made.schema_json, schema_json(SCHEMA))
         schema = change.schema_json if change.is_any else ""
         name, attempt = f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1
         request = CommitRequest(name, attempt, outcome.kept, removed=stale, schema=schema)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def locked(uri: str) -> Iterator[None]:
+def lock_table(uri: str) -> Iterator[None]:
     """Holds the lock of a table on a local path; does nothing for other stores."""
     folder = TablePath.parse(uri).local
     if folder is None:

@@ -60,7 +60,7 @@ def stored_column(schema_text: str, name: str) -> str:
 # --- numbers and names of new fields ------------------------------------------------------------
 
 
-def mapped(metadata: TableMetadata, columns: str) -> str:
+def map_columns(metadata: TableMetadata, columns: str) -> str:
     """A schema of rows with the numbers and physical names of a table's fields; fields that the
     table lacks get new ones. The same text for a table without column mapping.
 
@@ -236,6 +236,6 @@ class _Relabelled:
         return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
 
 
-def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def relabel_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with the names of ``schema``, also inside of its columns. Nothing is copied."""
     return pa.record_batch(_Relabelled(batch, schema))

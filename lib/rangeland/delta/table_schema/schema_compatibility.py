@@ -35,7 +35,7 @@ from rangeland.delta.table_schema.arrow_schema import (
     sql_type,
 )
 from rangeland.delta.table_schema.column_mapping import mapping_mode, stored_name
-from rangeland.delta.table_schema.schema_evolution import WIDENING_PROPERTY, Misfit, compared
+from rangeland.delta.table_schema.schema_evolution import WIDENING_PROPERTY, Misfit, compare_column
 from rangeland.delta.table_schema.table_features import KEEP_PARTITIONS, check_features
 from rangeland.errors import JobFileError, TableRefused
 
@@ -101,7 +101,9 @@ def _parse(entry: str, schema: pa.Schema) -> PartitionColumn:
             )
         return PartitionColumn(field.name, field.name)
     if not pt.is_timestamp(field.type):
-        raise JobFileError(f"sink.partition_by {entry}", why=f"{name} is not a timestamp")
+        raise JobFileError(
+            f"sink.partition_by {entry}", why=f"the column {name} is not a timestamp"
+        )
     return PartitionColumn(call[1], field.name, Function(call[1]))
 
 
@@ -168,7 +170,7 @@ def _placed(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] 
     """The field with the table's spelling and type."""
     if column is None:
         raise _no_column(metadata, given.name, delta_type(given.type))
-    change = compared(column, delta_field(given))
+    change = compare_column(column, delta_field(given))
     for misfit in change.misfits:
         raise _misfit(metadata, misfit)
     for name, kind in change.added.items():

@@ -18,7 +18,7 @@ import pyarrow.types as pt
 
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.delta.table_schema.arrow_schema import decimal_of, fields_of, schema_json
-from rangeland.delta.table_schema.column_mapping import PARTS, identity_of, mapped
+from rangeland.delta.table_schema.column_mapping import PARTS, identity_of, map_columns
 
 Fields = Sequence[Mapping[str, Any]]
 WIDENING_PROPERTY = "delta.enableTypeWidening"
@@ -86,7 +86,7 @@ def allows_widening(metadata: TableMetadata) -> bool:
     return is_on and "typeWidening" in metadata.features
 
 
-def evolved(
+def evolve_schema(
     table: str,
     rows: str,
     *,
@@ -133,7 +133,7 @@ def _in_type(theirs: Any, ours: Any) -> Any:
     return {**ours, **{k: _in_type(theirs[k], ours[k]) for k in PARTS[ours["type"]].values()}}
 
 
-def compared(column: Mapping[str, Any], given: Mapping[str, Any]) -> SchemaChange:
+def compare_column(column: Mapping[str, Any], given: Mapping[str, Any]) -> SchemaChange:
     """What a field of rows would change about a column of the same name."""
     merge = _Merge(SchemaChange(), widens=False, keeping=frozenset())
     merge.fields([column], [given], "")
@@ -150,9 +150,9 @@ def follow(
     names = {f["name"].lower() for f in fields_of(metadata.schema_json)}
     if any(name.lower() not in names for name in fixed if name in rows.names):
         return metadata, rows
-    change = evolved(
+    change = evolve_schema(
         metadata.schema_json,
-        mapped(metadata, schema_json(rows)),
+        map_columns(metadata, schema_json(rows)),
         widens=allows_widening(metadata),
         keeping=metadata.partition_columns,
     )

@@ -111,7 +111,9 @@ class RecordPlace:
         return f"the record of {self.partition} at offset {self.offset}"
 
 
-def violated(constraint: TableConstraint, table: str, place: RecordPlace) -> TableRefused:
+def constraint_violation(
+    constraint: TableConstraint, table: str, place: RecordPlace
+) -> TableRefused:
     """The refusal for the first record for which a constraint is not true."""
     return TableRefused(
         f"{place} violates the constraint {constraint.name} of table {table}",

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 from rangeland.delta.java_bridge import java_errors
 from rangeland.delta.java_bridge.delta_kernel_loader import load_delta_kernel
 from rangeland.delta.java_bridge.hadoop_configuration import HadoopConf
-from rangeland.delta.java_bridge.java_errors import translated
+from rangeland.delta.java_bridge.java_errors import translate_java_errors
 from rangeland.delta.stores.store_access import StoreSettings
-from rangeland.delta.stores.table_lock import locked
+from rangeland.delta.stores.table_lock import lock_table
 from rangeland.delta.table_metadata import (
     AddedFile,
     CommitMetadata,
@@ -65,7 +65,7 @@ class DeltaKernel:
     def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
         self._engine_info = engine_info
         self._maintenance = LogMaintenance()
-        with translated("could not start Delta Kernel"):
+        with translate_java_errors("could not start Delta Kernel"):
             jvm = jvm_of(spark)
             self._gateway, self._jvm = jvm.gateway, jvm.classes
             self._conf = HadoopConf(jvm)
@@ -89,25 +89,25 @@ class DeltaKernel:
 
     def resolve(self, path: str) -> str:
         """The full URI of a path, by Spark's default file system."""
-        with translated(f"could not resolve {path}"):
+        with translate_java_errors(f"could not resolve {path}"):
             return str(self._facade.resolvePath(self.engine, path))
 
     def store(self, path: str) -> StoreCapabilities:
         """What the table's store guarantees to concurrent drivers; see ``store_kinds``."""
         uri = self.resolve(path)
-        with translated(f"could not read the configuration for {path}"):
+        with translate_java_errors(f"could not read the configuration for {path}"):
             return self._conf.store(uri)
 
     def storage(self, path: str) -> StoreSettings:
         """How to reach the store of a path, as this session's Hadoop does; see ``store_access``."""
         uri = self.resolve(path)
-        with translated(f"could not read the configuration for {path}"):
+        with translate_java_errors(f"could not read the configuration for {path}"):
             return self._conf.storage(uri)
 
     def load(self, path: str) -> Snapshot | None:
         """The newest version of the table, None if there is no table."""
         try:
-            with translated(f"could not read the Delta log of {path}"):
+            with translate_java_errors(f"could not read the Delta log of {path}"):
                 return self._load(path, blind=True)
         except java_errors.NoTable:
             return None
@@ -135,7 +135,7 @@ class DeltaKernel:
     def files_of(self, snapshot: Snapshot) -> Iterator[AddedFile]:
         """See ``Snapshot.files``."""
         with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
-            with translated(f"could not list the files of {snapshot.path}"):
+            with translate_java_errors(f"could not list the files of {snapshot.path}"):
                 self._facade.writeFiles(self.engine, snapshot._java, f"file://{folder}")
             for listed in sorted(Path(folder).glob("*.parquet")):
                 with pq.ParquetFile(listed) as found:
@@ -147,7 +147,7 @@ class DeltaKernel:
         the log's retention has removed."""
         what = f"could not read the history of {path}"
         try:
-            with translated(what):
+            with translate_java_errors(what):
                 return self._commits(path, since)
         except java_errors.NoTable:
             raise _no_table(what) from None
@@ -169,7 +169,7 @@ class DeltaKernel:
         uri = self.resolve(path)
         made = None
         try:
-            with locked(uri), translated(f"could not create the table {path}"):
+            with lock_table(uri), translate_java_errors(f"could not create the table {path}"):
                 made = self._create(uri, schema_json, partition_columns, configuration or {})
             logger.info("Created a table", extra={"table": uri})
         except java_errors.TableExists:
@@ -210,7 +210,7 @@ class DeltaKernel:
         self, table: str | Snapshot, request: CommitRequest, is_ready: Callable[[], bool] = _always
     ) -> Committed | AlreadyCommitted | NotReady:
         """One commit. ``is_ready`` is called while the table is locked, so no writer that honours
-        the lock can commit between its answer and this commit. Passing a Snapshot saves loading
+        the lock can commit between its response and this commit. Passing a Snapshot saves loading
         one; it may be old."""
         snapshot = self._loaded(table)
         where, application, sequence = snapshot.path, request.application, request.sequence
@@ -222,10 +222,10 @@ class DeltaKernel:
             return AlreadyCommitted(snapshot.version, newest)
         actions = _actions(snapshot, request)
         try:
-            with locked(where):
+            with lock_table(where):
                 if not is_ready():
                     return NotReady()
-                with translated(f"could not commit to {where}"):
+                with translate_java_errors(f"could not commit to {where}"):
                     if request.removed:  # only a commit that removes nothing is a blind append
                         snapshot = self._load(where, blind=False)
                         _refuse_moved(snapshot, request)
@@ -303,7 +303,9 @@ class DeltaKernel:
             # No other writer writes the checksum of our commit.
             engine = self._sole if kind.startswith(_CHECKSUM) else self._shared
             try:
-                with translated(f"could not do the maintenance after the commit ({kind})"):
+                with translate_java_errors(
+                    f"could not do the maintenance after the commit ({kind})"
+                ):
                     hook.threadSafeInvoke(engine)
             except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
                 warnings.append(str(error))

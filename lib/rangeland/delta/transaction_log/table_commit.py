@@ -20,7 +20,7 @@ from rangeland.delta.table_schema.schema_evolution import (
     Misfit,
     SchemaChange,
     allows_widening,
-    evolved,
+    evolve_schema,
 )
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_snapshot import (
@@ -46,7 +46,7 @@ class CommittedOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class FilesMissing:
+class FilesGone:
     """Prepared files that are gone or have another size: nothing was committed."""
 
     paths: tuple[str, ...]
@@ -67,7 +67,7 @@ class RowsRefused:
     refusal: TableRefused
 
 
-NotCommitted = FilesMissing | FilesUnfit | RowsRefused
+NotCommitted = FilesGone | FilesUnfit | RowsRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def land(
             raise
         return land(kernel, theirs, request, since)
     match done:
-        case FilesMissing():
+        case FilesGone():
             return done
         case Committed(version=version):
             return CommittedOutcome(version, is_new=True, added=tuple(change.added))
@@ -125,20 +125,20 @@ def land(
 
 def _commit(
     kernel: DeltaKernel, snapshot: Snapshot, request: CommitRequest
-) -> Committed | AlreadyCommitted | FilesMissing:
+) -> Committed | AlreadyCommitted | FilesGone:
     """One commit, if all files are there and the table is still the same one."""
     storage, missing = kernel.storage(snapshot.path), list[str]()
 
     def is_whole() -> bool:
         refuse_another(kernel, snapshot)
-        missing.extend(missing_files(storage, request.files))
+        missing.extend(gone_files(storage, request.files))
         return not missing
 
     try:
         done = kernel.commit(snapshot, request, is_whole)
     except StorageFailed as error:
         raise error.answering(data=ALL_OR_NOTHING) from error.__cause__
-    return FilesMissing(tuple(missing)) if isinstance(done, NotReady) else done
+    return FilesGone(tuple(missing)) if isinstance(done, NotReady) else done
 
 
 def _existing(kernel: DeltaKernel, table: str | Snapshot) -> Snapshot:
@@ -171,14 +171,14 @@ def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
     if not columns:
         return SchemaChange()
     table, highest = snapshot.schema_json, int(snapshot.property(HIGHEST_ID_PROPERTY) or 0)
-    change = evolved(table, columns, are_written=True, highest_id=highest)
+    change = evolve_schema(table, columns, are_written=True, highest_id=highest)
     if not change.misfits:
         return change
     now = snapshot.metadata  # dozens of calls to the JVM
     if not allows_widening(now):
         return change
     partitions = now.partition_columns
-    return evolved(table, columns, widens=True, keeping=partitions, highest_id=highest)
+    return evolve_schema(table, columns, widens=True, keeping=partitions, highest_id=highest)
 
 
 def refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:
@@ -199,7 +199,7 @@ def _to_set(snapshot: Snapshot, wanted: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in wanted.items() if snapshot.property(name) != value}
 
 
-def missing_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[str, ...]:
+def gone_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[str, ...]:
     """The paths, relative to the table, of files that are missing or have another size."""
     store, root = open_store(table)
     paths = [f"{root}/{file.path}" for file in files]
@@ -233,12 +233,12 @@ def landing_commit(
     return None
 
 
-def replaced(commits: Sequence[CommitMetadata]) -> CommitMetadata | None:
+def last_replacement(commits: Sequence[CommitMetadata]) -> CommitMetadata | None:
     """The last of these commits that replaced or removed all rows at once, if any."""
     return next((commit for commit in reversed(commits) if commit.replaces_all), None)
 
 
-def restored(
+def last_restore(
     kernel: DeltaKernel,
     table: str | Snapshot,
     since: int,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rangeland.delta.java_bridge.java_errors import translated
+from rangeland.delta.java_bridge.java_errors import translate_java_errors
 from rangeland.delta.table_metadata import AddedFile, TableMetadata
 from rangeland.delta.table_schema.table_constraints import TableConstraint
 from rangeland.model import DataFile
@@ -32,30 +32,30 @@ class Snapshot:
     @cached_property
     def metadata(self) -> TableMetadata:
         """Schema, features and so on: dozens of calls over py4j, so only on demand."""
-        with translated(f"could not read the metadata of {self.path}"):
+        with translate_java_errors(f"could not read the metadata of {self.path}"):
             return self._kernel.metadata_of(self._java)
 
     @cached_property
     def table_id(self) -> str:
         """Delta's own id of the table: a table that is dropped and created again has another."""
-        with translated(f"could not read the metadata of {self.path}"):
+        with translate_java_errors(f"could not read the metadata of {self.path}"):
             return str(self._java.getMetadata().getId())
 
     @cached_property
     def schema_json(self) -> str:
         """Delta's ``schemaString``."""
-        with translated(f"could not read the metadata of {self.path}"):
+        with translate_java_errors(f"could not read the metadata of {self.path}"):
             return str(self._java.getMetadata().getSchemaString())
 
     def property(self, name: str) -> str | None:
         """A property of the table, None where it is not set."""
-        with translated(f"could not read the metadata of {self.path}"):
+        with translate_java_errors(f"could not read the metadata of {self.path}"):
             found = self._java.getMetadata().getConfiguration().get(name)
             return None if found is None else str(found)
 
     def transaction_version(self, application: str) -> int | None:
         """The newest transaction version of an application id, None if there is none."""
-        with translated(f"could not read the transactions of {self.path}"):
+        with translate_java_errors(f"could not read the transactions of {self.path}"):
             found = self._java.getLatestTransactionVersion(self._kernel.engine, application)
             return int(found.get()) if found.isPresent() else None
 

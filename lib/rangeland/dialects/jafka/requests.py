@@ -30,7 +30,12 @@ from rangeland.dialects.fetch_values import (
     PartitionFetch,
 )
 from rangeland.dialects.jafka import messages as m
-from rangeland.dialects.jafka.error_codes import NONE, OFFSET_OUT_OF_RANGE, WRONG_PARTITION, judge
+from rangeland.dialects.jafka.error_codes import (
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    WRONG_PARTITION,
+    error_code_of,
+)
 from rangeland.dialects.protocol_session import Credentials, Question
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
@@ -167,7 +172,9 @@ def _view(
         for number in range(search.count)
     }
     refused = [
-        judge(searches[topic].code) for searches in found.values() if searches[topic].code != NONE
+        error_code_of(searches[topic].code)
+        for searches in found.values()
+        if searches[topic].code != NONE
     ]
     is_counted = all(searches[topic].code in (NONE, WRONG_PARTITION) for searches in found.values())
     if there and is_counted:
@@ -225,7 +232,10 @@ def read_offsets(responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
 
 
 def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
-    code = next((c for a in responses if (c := judge(a.error_code)).number != NONE), judge(NONE))
+    code = next(
+        (c for a in responses if (c := error_code_of(a.error_code)).number != NONE),
+        error_code_of(NONE),
+    )
     if code.meaning is not ErrorMeaning.OK:
         return OffsetResult(code.meaning, code.name, None)
     listed = {response.request.time_ms: response.offsets for response in responses}
@@ -266,14 +276,14 @@ def read_records(
     """Parts in the order of the request. Brokers do not report how far a log can be read."""
     (response,) = responses
     is_one = isinstance(response, m.FetchResponse)
-    whole = judge(NONE if is_one else response.error_code)
+    whole = error_code_of(NONE if is_one else response.error_code)
     given = (response,) if isinstance(response, m.FetchResponse) else response.parts
     parts = tuple(_fetched(a.partition, part) for a, part in zip(asked, given, strict=True))
     return FetchResult(whole.meaning, whole.name, parts)
 
 
 def _fetched(partition: Partition, part: m.FetchResponse) -> FetchedPartition:
-    code = judge(part.error_code)
+    code = error_code_of(part.error_code)
     return FetchedPartition(partition, code.meaning, code.name, part.records)
 
 

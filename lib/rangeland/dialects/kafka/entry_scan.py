@@ -60,7 +60,7 @@ def entries(
     """The complete entries, in order. Raises BadRecord for an invalid entry, and for offsets that
     contradict those of its neighbours. An entry that ends at or before ``from_offset`` has been
     dealt with already, and is skipped even if it is invalid or contradicts ``context``."""
-    for _, _, entry in located(records, from_offset, context):
+    for _, _, entry in locate_entries(records, from_offset, context):
         yield entry
 
 
@@ -85,7 +85,7 @@ def runs(
         yield entry
 
 
-def located(
+def locate_entries(
     records: memoryview,
     from_offset: int,
     context: FetchContext = NO_CONTEXT,
@@ -213,7 +213,7 @@ def cut_out(
 def _begin(records: memoryview, first: int, context: FetchContext) -> int:
     begins = 0
     try:
-        for position, end, entry in located(records, first, context, with_runs=False):
+        for position, end, entry in locate_entries(records, first, context, with_runs=False):
             if entry.last_offset >= first:
                 return position
             begins = end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, judging
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, error_code_lookup
 
 _E, _V = ErrorCode, ErrorMeaning
 
@@ -152,4 +152,4 @@ CODES: Final[tuple[ErrorCode, ...]] = (
 )
 # fmt: on
 
-judge: Final = judging(CODES)
+error_code_of: Final = error_code_lookup(CODES)

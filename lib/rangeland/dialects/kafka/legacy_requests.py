@@ -26,7 +26,7 @@ FIRST_OFFSETS_WITH_ISOLATION: Final = 2
 MAX_SEGMENTS: Final = 1 << 20
 
 
-def fitted(request: Any, version: int) -> Any:
+def fit_request(request: Any, version: int) -> Any:
     """The request as it may be sent in ``version``, possibly unchanged."""
     fit = _FITS.get(type(request))
     return request if fit is None else fit(request, version)

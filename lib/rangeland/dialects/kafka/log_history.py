@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import Question
 from rangeland.model import Leader, OpenTransaction, Partition
 
@@ -43,7 +43,7 @@ def read_epochs(responses: Sequence[m.OffsetForLeaderEpochResponse]) -> dict[Par
         for response in responses
         for topic in response.topics
         for part in topic.partitions
-        if judge(part.error_code).meaning is ErrorMeaning.OK and part.end_offset >= 0
+        if error_code_of(part.error_code).meaning is ErrorMeaning.OK and part.end_offset >= 0
     }
 
 
@@ -74,7 +74,7 @@ def read_transactions(
     found: dict[Partition, OpenTransaction] = {}
     for topic in (topic for response in responses for topic in response.topics):
         for part in topic.partitions:
-            if judge(part.error_code).meaning is not ErrorMeaning.OK:
+            if error_code_of(part.error_code).meaning is not ErrorMeaning.OK:
                 continue
             begun = [x for x in part.active_producers if x.current_txn_start_offset >= 0]
             if begun:

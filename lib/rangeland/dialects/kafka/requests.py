@@ -28,7 +28,7 @@ from rangeland.dialects.fetch_values import (
     PartitionFetch,
 )
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
@@ -66,7 +66,7 @@ def find_leaders(
     if isinstance(responses, NoReply):
         raise responses.as_error()
     response: m.MetadataResponse = responses[0]
-    code = judge(response.error_code)
+    code = error_code_of(response.error_code)
     if code.meaning is not ErrorMeaning.OK or not response.brokers:
         # A broker that has just started may know nothing of its cluster, not even itself.
         raise Unreachable(
@@ -88,7 +88,7 @@ def _picked(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
     do not know or do not show to this client."""
     if topics is None:
         return view
-    missing = judge(UNKNOWN_TOPIC[0])
+    missing = error_code_of(UNKNOWN_TOPIC[0])
     unknown = TopicView(
         "", missing.meaning, missing.name, False, {}, is_unknown=True, may_be_hidden=True
     )
@@ -102,7 +102,7 @@ def read_cluster(response: m.MetadataResponse) -> ClusterView:
     for topic in response.topics:
         if topic.name is None:
             continue
-        code = judge(topic.error_code)
+        code = error_code_of(topic.error_code)
         topics[topic.name] = TopicView(
             name=topic.name,
             meaning=code.meaning,
@@ -172,7 +172,7 @@ def _offset_response(part: m.ListOffsetsPartitionResponse) -> OffsetResult:
     """Version 0 returns the beginning of the last segment that was not written to after the
     requested time. If it returns nothing, only the log's beginning is certain. It is exact only
     for the end and the beginning of the log."""
-    code = judge(part.error_code)
+    code = error_code_of(part.error_code)
     if code.meaning is not ErrorMeaning.OK:
         return OffsetResult(code.meaning, code.name, None)
     if part.old_style_offsets is not None:
@@ -237,13 +237,13 @@ def read_records(
     """Parts in the order of the response. Topics that have only an id get their names."""
     (response,) = responses
     names = {a.topic_id: a.partition.topic for a in asked if a.topic_id}
-    whole = judge(response.error_code)
+    whole = error_code_of(response.error_code)
     nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
     parts = []
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id or "", "")
         for part in topic.partitions:
-            code = judge(part.error_code)
+            code = error_code_of(part.error_code)
             stable = isolation is Isolation.READ_COMMITTED and part.last_stable_offset >= 0
             parts.append(
                 FetchedPartition(

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import Credentials, NoCommonVersion, Question
 from rangeland.errors import (
     JobFileError,
@@ -165,7 +165,7 @@ def _library() -> Any:
         raise JobFileError(
             "SCRAM needs the package scramp, which this Python does not have",
             why=str(error),
-            do="pip install scramp, for the driver's Python and the workers'",
+            do="run pip install scramp, for the driver's Python and the workers'",
         ) from error
     return scramp
 
@@ -237,7 +237,7 @@ def _accepted(exchange: _Exchange, token: bytes) -> Saying:
         return response
     raise JobFileError(
         f"the broker refused {exchange.who}",
-        why=response.error_message or judge(response.error_code).name,
+        why=response.error_message or error_code_of(response.error_code).name,
         do="check source.security.sasl.kerberos, and the broker's log: its keytab must have the "
         "principal SERVICE_NAME/HOST for the host by which it is reached",
         code=response.error_code,
@@ -252,7 +252,7 @@ def _no_mechanism(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileErr
     if shaken.error_code == ILLEGAL_STATE:
         return JobFileError(
             "the port does not accept SASL",
-            why=f"it answered {judge(shaken.error_code).name} to {mechanism}",
+            why=f"it answered {error_code_of(shaken.error_code).name} to {mechanism}",
             do="remove source.security.sasl, or use the brokers' port for SASL",
             code=shaken.error_code,
         )
@@ -261,7 +261,7 @@ def _no_mechanism(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileErr
         f"the broker does not offer SASL {mechanism}",
         why=f"it offers {offered}"
         if shaken.error_code == NO_SUCH_MECHANISM
-        else f"it answered {judge(shaken.error_code).name} and offers {offered}",
+        else f"it answered {error_code_of(shaken.error_code).name} and offers {offered}",
         do="set source.security.sasl.mechanism to what it offers",
         code=shaken.error_code,
         offered=list(shaken.mechanisms),
@@ -274,7 +274,7 @@ def _refused(
     return JobFileError(
         f"the broker refused user {credentials.username}",
         why=_hidden(said or response.error_message or "", credentials.password)
-        or judge(response.error_code).name,
+        or error_code_of(response.error_code).name,
         do="check source.security.sasl: the user name, where its password comes from, and that "
         f"the user is there for {credentials.mechanism}",
         code=response.error_code,
@@ -287,7 +287,7 @@ def _token_refused(
     texts = [_hidden(text, credentials.token) for text in (_status(reason), response.error_message)]
     return JobFileError(
         "the broker refused the token",
-        why="; ".join(dict.fromkeys(part for part in texts if part)) or judge(FAILED).name,
+        why="; ".join(dict.fromkeys(part for part in texts if part)) or error_code_of(FAILED).name,
         do="check source.security.sasl.token: its audience, scope and expiry",
         code=response.error_code or FAILED,
     )

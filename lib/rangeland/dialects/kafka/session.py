@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from rangeland import __version__
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.kafka.error_codes import judge
-from rangeland.dialects.kafka.legacy_requests import fitted
+from rangeland.dialects.kafka.error_codes import error_code_of
+from rangeland.dialects.kafka.legacy_requests import fit_request
 from rangeland.dialects.kafka.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -115,7 +115,7 @@ class KafkaSession(ProtocolSession):
         if refused and pending.version > 0:
             highest = listed.get(spec_of(ApiVersionsRequest).key, (0, 0))[1]
             return self._ask_versions(max(0, min(highest, pending.version - 1)))
-        code = judge(value.error_code)
+        code = error_code_of(value.error_code)
         if code.meaning is not ErrorMeaning.OK:
             kind = Unreachable if code.meaning.may_pass else RemoteProtocolError
             raise kind(
@@ -195,7 +195,7 @@ class KafkaSession(ProtocolSession):
             self._bare_id, self._next_id = self._next_id, self._next_id + 1
             return self._bare_id, frame(request.auth_bytes)
         version = self.choose(type(request), max_version)
-        return self._encode(fitted(request, version), version)
+        return self._encode(fit_request(request, version), version)
 
     def decode(self, response: memoryview) -> tuple[int, Any]:
         """The correlation id and the value of a complete frame. Its ``Records`` are slices of the

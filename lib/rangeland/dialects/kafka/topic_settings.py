@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import Question
 from rangeland.model import Retention
 from rangeland.untrusted import Unreadable, decimal
@@ -35,7 +35,7 @@ def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolic
     found = next((one for response in responses for one in response.results), None)
     if found is None:
         return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
-    code = judge(found.error_code)
+    code = error_code_of(found.error_code)
     if code.meaning is not ErrorMeaning.OK:
         why = f"the broker answered {code.name} when asked for its cleanup.policy"
         return CleanupPolicy(None, why)
@@ -52,7 +52,7 @@ def read_retention(responses: Sequence[m.DescribeConfigsResponse]) -> dict[str, 
         found.resource_name: _retention({c.name: c.value for c in found.configs})
         for response in responses
         for found in response.results
-        if judge(found.error_code).meaning is ErrorMeaning.OK
+        if error_code_of(found.error_code).meaning is ErrorMeaning.OK
     }
 
 

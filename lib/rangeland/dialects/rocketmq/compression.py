@@ -18,7 +18,7 @@ import pyarrow as pa
 from rangeland.decode import columns
 from rangeland.decode.rocketmq.layout import NOT_PACKED
 from rangeland.dialects.kafka.compression import CODECS, NotDecompressible
-from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond, said
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond, memory_text
 
 ZLIB_OF_OLD, LZ4, ZSTD, ZLIB = 0, 1, 2, 3
 _FRAMED: Final = {LZ4: 3, ZSTD: 4}
@@ -92,7 +92,7 @@ def _inflated(data: memoryview, max_bytes: int) -> bytes:
     except zlib.error as error:
         raise NotDecompressible(f"its zlib data cannot be unpacked: {error}") from None
     if stream.unconsumed_tail:
-        raise NotDecompressible(f"its zlib data unpacks to more, {said(max_bytes)}")
+        raise NotDecompressible(f"its zlib data unpacks to more, {memory_text(max_bytes)}")
     if not stream.eof:
         raise NotDecompressible("its zlib data ends too early")
     return value

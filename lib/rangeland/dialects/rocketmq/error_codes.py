@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, judging
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, error_code_lookup
 
 _E, _V = ErrorCode, ErrorMeaning
 
@@ -79,15 +79,15 @@ MISSING: Final = ErrorCode(
 """Not from a broker: messages were returned, but not the one at the requested offset."""
 
 _EMPTY: Final = ("NO_MESSAGE_IN_QUEUE", "NO_MATCHED_LOGIC_QUEUE")
-judge: Final = judging(CODES)
+error_code_of: Final = error_code_lookup(CODES)
 _BY_STATUS: Final = {code.name: code for code in STATUSES}
 
 
-def judge_pull(code: int, remark: str, offset: int) -> ErrorCode:
+def pull_code_of(code: int, remark: str, offset: int) -> ErrorCode:
     """The result of a pull at ``offset``. In an empty queue only offset 0 is in range."""
     status = _BY_STATUS.get(remark)
     if status is None or code not in (0, 19, 20, 21):
-        return judge(code)
+        return error_code_of(code)
     if status.name in _EMPTY and offset != 0:
         return ErrorCode(21, status.name, ErrorMeaning.OUT_OF_RANGE, status.description)
     return status

@@ -36,7 +36,7 @@ class MisplacedMessage(NamedTuple):
 
 class AnsweredRun(NamedTuple):
     """The messages at bytes ``[start, end)`` account for ``[from_offset, until_offset)``.
-    ``misplaced``: what is wrong after them, if anything."""
+    ``misplaced_messages``: what is wrong after them, if anything."""
 
     start: int
     end: int
@@ -49,14 +49,14 @@ def segments(given: PullResult) -> Iterator[AnsweredRun]:
     """All fetched bytes; the broker must have said which offsets they account for."""
     spans = given.context.spans
     start, offset = 0, spans[0].from_offset
-    for one in misplaced(given):
+    for one in misplaced_messages(given):
         yield AnsweredRun(start, one.start, offset, one.offset, one)
         start = one.end
         offset = one.offset if one.until_offset is None else one.until_offset
     yield AnsweredRun(start, len(given.messages), offset, spans[-1].until_offset, None)
 
 
-def misplaced(given: PullResult) -> list[MisplacedMessage]:
+def misplaced_messages(given: PullResult) -> list[MisplacedMessage]:
     """In the order of the bytes. The last may be one whose end is unknown."""
     spans, has_gaps = given.context.spans, given.context.has_gaps
     if not has_gaps and is_tiled(given.messages, spans[0].from_offset, spans[-1].until_offset):

@@ -40,11 +40,11 @@ from rangeland.dialects.rocketmq.error_codes import (
     REQUEST_NOT_SUPPORTED,
     SUCCESS,
     TOPIC_NOT_EXIST,
-    judge,
-    judge_pull,
+    error_code_of,
+    pull_code_of,
 )
 from rangeland.dialects.rocketmq.missing_messages import compacted_until, found_at
-from rangeland.dialects.rocketmq.offset_checks import before_gap, is_complete, misplaced
+from rangeland.dialects.rocketmq.offset_checks import before_gap, is_complete, misplaced_messages
 from rangeland.dialects.rocketmq.pull_result import PullResult, messages_from
 from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, read_brokers, read_route, read_topics
@@ -135,7 +135,7 @@ def _ask_for_brokers(seed: Address) -> Generator[LeaderQuery, Any, frozenset[str
 
 
 def _view(topic: str, response: m.RemotingResponse) -> TopicView:
-    code = judge(response.code)
+    code = error_code_of(response.code)
     if response.code != SUCCESS:
         return TopicView(
             topic,
@@ -169,7 +169,7 @@ def read_offsets(responses: Sequence[m.RemotingResponse]) -> dict[Partition, Off
     found = {}
     for response in responses:
         assert response.request.about is not None
-        code = judge(response.code)
+        code = error_code_of(response.code)
         # Without the code for success there is no offset.
         offset = _offset_in(response) if response.code == SUCCESS else None
         name = (
@@ -259,7 +259,7 @@ class _JoinedPulls:
 
     def _is_misplaced(self, body: Any, from_offset: int, until: int) -> bool:
         spans = (AnsweredSpan(len(body), from_offset, until),)
-        return bool(misplaced(PullResult(memoryview(body), self._context(spans))))
+        return bool(misplaced_messages(PullResult(memoryview(body), self._context(spans))))
 
     def _context(self, spans: Sequence[AnsweredSpan]) -> FetchContext:
         return FetchContext(spans=tuple(spans), has_gaps=self.has_gaps, tags=self.tags)
@@ -291,7 +291,7 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
     by_tags = any(response.pull.tags for response in series.responses)
     firsts = [series.responses[0], *(series.follow_ups[:1] if by_tags else ())]
     for response in firsts:
-        first = _judge(response, start, is_known=compacted is not None)
+        first = _pull_code(response, start, is_known=compacted is not None)
         if first.meaning is not ErrorMeaning.OK or found_at(response) != found_at(firsts[0]):
             name = f"{first.name}: {response.remark}" if response.remark else first.name
             return FetchedPartition(partition, first.meaning, name, NOTHING)
@@ -305,7 +305,7 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
         if at > joined.position:
             break
         is_known = compacted is not None and at == start
-        if _judge(response, at, is_known=is_known).meaning is not ErrorMeaning.OK:
+        if _pull_code(response, at, is_known=is_known).meaning is not ErrorMeaning.OK:
             break
         joined.note(response)
         if response.code != SUCCESS or not joined.add(response):
@@ -338,17 +338,17 @@ def _nothing_by_tags(
 ) -> FetchedPartition:
     """The first pull with tags says why, unless it is because of the queue's end."""
     response = series.responses[1]
-    code = judge_pull(response.code, response.remark, joined.position)
+    code = pull_code_of(response.code, response.remark, joined.position)
     if code.meaning is ErrorMeaning.OK:
         return joined.nothing(partition, code.name)
     return FetchedPartition(partition, code.meaning, f"{code.name}: {response.remark}", NOTHING)
 
 
-def _judge(response: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:
+def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:
     """A broker that does not find the offset's message continues at the next one. The caller then
     asks whether the log's beginning has moved. ``is_known``: the offsets before the next message
     are known to be compacted."""
-    code = judge_pull(response.code, response.remark, offset)
+    code = pull_code_of(response.code, response.remark, offset)
     found = found_at(response)
     if found is None or found == offset or is_known:
         return code
@@ -370,7 +370,7 @@ def login(credentials: Credentials) -> Generator[Question, Any, None]:
             do="set source.security.acl, and remove source.security.sasl",
         )
     response = yield Question(m.AclLogin(credentials))
-    code = judge(response.code)
+    code = error_code_of(response.code)
     if code.meaning is ErrorMeaning.REFUSED:
         raise JobFileError(
             f"the access key {credentials.username} was refused",

@@ -42,7 +42,7 @@ from rangeland.dialects.rocketmq.messages import (
 )
 from rangeland.dialects.rocketmq.missing_messages import ask_follow_ups
 from rangeland.dialects.rocketmq.pull_series import PullPace, PullStride, SentPull, taken_over
-from rangeland.dialects.rocketmq.time_lookup import ask_next, settled
+from rangeland.dialects.rocketmq.time_lookup import ask_next, search_result
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
@@ -157,7 +157,7 @@ class RocketmqSession(ProtocolSession):
         # A server treats empty text as absent, and would compute another signature.
         fields = {name: text for name, text in request.fields.items() if text}
         if self._credentials is not None:
-            fields = signed(fields, request.body, self._credentials)
+            fields = sign_fields(fields, request.body, self._credentials)
         flag = ONE_WAY if request.is_one_way else 0
         one = Frame(request.code, opaque, flag, fields=fields, body=request.body)
         return frame(*write_frame(one))
@@ -230,7 +230,7 @@ class RocketmqSession(ProtocolSession):
             self._add(question_id, asked, SentPull(request))
             return None
         del self._open[question_id]
-        return question_id, settled(search, responses)
+        return question_id, search_result(search, responses)
 
     def _add(self, question_id: int, asked: _OpenRequest, one: SentPull) -> None:
         """Sends one more request of a question; all earlier ones are answered."""
@@ -261,7 +261,7 @@ ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 
 
-def signed(fields: Mapping[str, str], body: Part, credentials: Credentials) -> dict[str, str]:
+def sign_fields(fields: Mapping[str, str], body: Part, credentials: Credentials) -> dict[str, str]:
     """The fields with the access key (``username``) and the signature, made with the secret key
     (``password``): the Base64 of HMAC-SHA1 over the values of all other fields, in the order of
     their keys, followed by the body."""

@@ -12,7 +12,7 @@ from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
-from rangeland.dialects.rocketmq.offset_checks import MisplacedMessage, misplaced, segments
+from rangeland.dialects.rocketmq.offset_checks import MisplacedMessage, misplaced_messages, segments
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.errors import BadRecord
 
@@ -29,7 +29,7 @@ def next_offset(
     found without decoding anything; None if there is none. Raises BadRecord."""
     given = pull_result_of(records, context)
     if given.until_offset is not None:
-        for one in misplaced(given):
+        for one in misplaced_messages(given):
             if one.until_offset is None or one.until_offset > from_offset:
                 raise bad_misplaced(given, one, from_offset)
         return given.until_offset

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.error_codes import OFFSET_TOO_SMALL, SUCCESS, judge_pull
+from rangeland.dialects.rocketmq.error_codes import OFFSET_TOO_SMALL, SUCCESS, pull_code_of
 from rangeland.dialects.rocketmq.log_entries import stored_ms
 from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
@@ -34,13 +34,15 @@ def ask_next(
     return m.Pull(queue, number_of(found, "offset"), 1)
 
 
-def settled(search: m.TimeSearch, responses: Sequence[m.RemotingResponse]) -> m.RemotingResponse:
+def search_result(
+    search: m.TimeSearch, responses: Sequence[m.RemotingResponse]
+) -> m.RemotingResponse:
     """The corrected response to the search, or the reason why there is none."""
     found, last = responses[0], responses[-1]
     if not isinstance(last.request, m.Pull):
         return found
     if last.code != SUCCESS:
-        said = judge_pull(last.code, last.remark, last.pull.offset)
+        said = pull_code_of(last.code, last.remark, last.pull.offset)
         # At the end there is no entry, and one before the beginning has been deleted.
         is_known = said.meaning is ErrorMeaning.OK or said.name == OFFSET_TOO_SMALL
         return found if is_known else found._replace(code=last.code, remark=last.remark)

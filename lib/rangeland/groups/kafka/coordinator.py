@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups import backend
@@ -60,7 +60,7 @@ class CoordinatorClient:
         except Unreachable:
             self._known.pop(group, None)
             raise
-        code = judge(code_of(response))
+        code = error_code_of(code_of(response))
         if not code.meaning.may_pass:
             return response, code
         if code.meaning is ErrorMeaning.FIND_LEADER:
@@ -83,7 +83,7 @@ class CoordinatorClient:
             except Unreachable as error:
                 tried[str(seed)] = error.why or error.what
                 continue
-            code = judge(response.error_code)
+            code = error_code_of(response.error_code)
             if code.meaning is ErrorMeaning.OK:
                 return Address(response.host, response.port)
             if not code.meaning.may_pass:

@@ -20,7 +20,7 @@ from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.groups.backend import PAUSE_MS, Fenced, HeartbeatStatus, JoinRequest, fenced
+from rangeland.groups.backend import PAUSE_MS, Fenced, HeartbeatStatus, JoinRequest, fencing_error
 from rangeland.groups.kafka.assignment import Assignment, assign
 from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
 from rangeland.groups.kafka.offset_commits import ask_commit, code_of_commit
@@ -296,4 +296,4 @@ class KafkaMember:
         return {**known, **more}
 
     def _fenced(self, why: str) -> Fenced:
-        return fenced(self._joining.group, self._member_id, self._generation, why)
+        return fencing_error(self._joining.group, self._member_id, self._generation, why)

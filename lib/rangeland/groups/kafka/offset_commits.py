@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import Question
 from rangeland.model import Partition
 
@@ -75,6 +75,6 @@ def read_group_offsets(response: m.OffsetFetchResponse) -> dict[Partition, int |
 
 def _deciding(codes: Iterable[int]) -> int:
     """The first error that is not retriable, else the first error, else 0."""
-    failed = [code for code in codes if judge(code).meaning is not ErrorMeaning.OK]
-    lasting = [code for code in failed if not judge(code).meaning.may_pass]
+    failed = [code for code in codes if error_code_of(code).meaning is not ErrorMeaning.OK]
+    lasting = [code for code in failed if not error_code_of(code).meaning.may_pass]
     return next(iter(lasting or failed), 0)

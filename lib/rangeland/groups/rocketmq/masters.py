@@ -15,7 +15,7 @@ from typing import Final
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.protocol_session import Question
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.error_codes import SUCCESS, TOPIC_NOT_EXIST, judge
+from rangeland.dialects.rocketmq.error_codes import SUCCESS, TOPIC_NOT_EXIST, error_code_of
 from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
 from rangeland.errors import RangelandError, Unreachable
@@ -53,7 +53,7 @@ class MasterBrokers:
         except Unreachable:
             self._addresses.pop(broker, None)
             raise
-        code = judge(response.code)
+        code = error_code_of(response.code)
         if not code.meaning.may_pass:
             return response, code
         if code.meaning is ErrorMeaning.FIND_LEADER:
@@ -76,7 +76,7 @@ class MasterBrokers:
                 self._addresses.pop(broker, None)
                 continue
             for index, response in zip(indexes, responses, strict=True):
-                code = judge(response.code)
+                code = error_code_of(response.code)
                 if not code.meaning.may_pass:
                     settled[index] = response, code
         return [
@@ -109,7 +109,7 @@ class MasterBrokers:
             if response.code == SUCCESS:
                 return self._learned(read_route(response.body))
             is_unknown = is_unknown or response.code == TOPIC_NOT_EXIST
-            tried[str(seed)] = f"{judge(response.code).name}: {response.remark}"
+            tried[str(seed)] = f"{error_code_of(response.code).name}: {response.remark}"
         if is_unknown:
             return None
         raise Unreachable(
@@ -216,7 +216,7 @@ def _written(
 
 def _not_written(response: m.RemotingResponse, group: str) -> RangelandError:
     when = f"its offset of {_queue(response.request)} was written"
-    return refusal(judge(response.code), response.remark, group, when)
+    return refusal(error_code_of(response.code), response.remark, group, when)
 
 
 # --- errors -----------------------------------------------------------------------------

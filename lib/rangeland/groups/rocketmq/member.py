@@ -26,7 +26,7 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.errors import Conflict, JobFileError, RangelandError
-from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, fenced
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, fencing_error
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import job_of
@@ -34,7 +34,7 @@ from rangeland.groups.rocketmq.masters import PATIENCE_MS, MasterBrokers, refusa
 from rangeland.groups.rocketmq.membership_view import (
     RocketmqGroupView,
     brokers_of,
-    described,
+    describe_clients,
     facts,
     group_in_use,
     read_group,
@@ -296,7 +296,7 @@ class RocketmqMember:
         return Conflict(
             f"group {self._joining.group} did not settle",
             why=f"its brokers show different members, for {self._joining.rebalance_ms} ms; there"
-            f" were {described(view.clients)}",
+            f" were {describe_clients(view.clients)}",
             do="check who joins and leaves it, and that all members reach all brokers",
             group=self._joining.group,
             members=facts(view.clients),
@@ -305,7 +305,7 @@ class RocketmqMember:
     def _blocked(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
         queue, group = min(queues), self._joining.group
         others = [client for client in view.clients if client.client_id != self._id]
-        who = described(others) if others else "none"
+        who = describe_clients(others) if others else "none"
         return Conflict(
             f"{queue} could not be claimed in group {group}",
             why=f"another client holds its lock after {self._patience_ms(view)} ms; others in "
@@ -335,7 +335,7 @@ class RocketmqMember:
         return {**fields, "generation": self._generation}
 
     def _fenced(self, why: str) -> Fenced:
-        return fenced(self._joining.group, self._id, self._generation, why)
+        return fencing_error(self._joining.group, self._id, self._generation, why)
 
 
 def _by_broker(queues: Collection[Partition]) -> Iterator[tuple[str, list[Partition]]]:

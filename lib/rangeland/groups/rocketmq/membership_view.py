@@ -84,14 +84,14 @@ def group_in_use(group: str, there: Sequence[g.GroupClient], what: str) -> Confl
     """The error for members that are in the way; ``what`` was not done because of them."""
     return Conflict(
         f"{what}: group {group} is in use",
-        why=f"it has {described(there)}",
+        why=f"it has {describe_clients(there)}",
         do="stop that consumer, or give the job its own group (group.id)",
         group=group,
         members=facts(there),
     )
 
 
-def described(clients: Sequence[g.GroupClient]) -> str:
+def describe_clients(clients: Sequence[g.GroupClient]) -> str:
     """``client 10.0.0.7@88#4711 (host 10.0.0.7, JAVA)``, and so on."""
     more = f" and {len(clients) - _SHOWN} more" if len(clients) > _SHOWN else ""
     return "; ".join(_described(each) for each in clients[:_SHOWN]) + more

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rangeland.errors import Conflict, Unreachable
-from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, fenced
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, fencing_error
 from rangeland.groups.zookeeper.assignment import assign_ranges
 from rangeland.groups.zookeeper.membership_view import group_in_use, read_group
 from rangeland.groups.zookeeper.offset_commits import (
@@ -337,7 +337,7 @@ class ZooKeeperMember:
         return {**fields, "generation": self._generation}
 
     def _fenced(self, why: str) -> Fenced:
-        return fenced(self._joining.group, self.member_id, self._generation, why)
+        return fencing_error(self._joining.group, self.member_id, self._generation, why)
 
     def _blocked(self, partition: Partition, owner: str) -> Conflict | Unreachable:
         group = self._joining.group

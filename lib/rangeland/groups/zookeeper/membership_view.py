@@ -120,7 +120,7 @@ def _read_owners(zookeeper: ZooKeeper, owners: str, topics: Sequence[str]) -> di
 # --- sentences --------------------------------------------------------------------------
 
 
-def described(holders: Sequence[GroupMember]) -> str:
+def describe_holders(holders: Sequence[GroupMember]) -> str:
     """``g_host-1795233329683-c81507e9 on host (orders/1-0, orders/1-1)``, and so on."""
     return "; ".join(_described(each) for each in holders)
 
@@ -137,7 +137,7 @@ def group_in_use(group: str, there: Sequence[GroupMember], what: str) -> Conflic
     """The error for members that are in the way; ``what`` was not done because of them."""
     return Conflict(
         f"{what}: group {group} is in use",
-        why=f"it has {described(there)}",
+        why=f"it has {describe_holders(there)}",
         do="stop that consumer, or give the job its own group; a consumer that was just killed "
         "is gone when its session ends, so run again then",
         group=group,

@@ -22,7 +22,7 @@ from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
     Undecodable,
 )
-from rangeland.decode.payload.row_format import relaxed
+from rangeland.decode.payload.row_format import nullable_type
 from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion, WrittenBefore
 
@@ -108,7 +108,7 @@ class SubjectsDecoder(PayloadDecoder):
         if len(self._decoders) == 1:
             (decoder,) = self._decoders.values()
             found = decoder.decode(payloads)
-            return replace(found, values=fitted(found.values, self.arrow_type))
+            return replace(found, values=fit_values(found.values, self.arrow_type))
         return self._by_subject(payloads) if self._decoders else self._without_schema(payloads)
 
     def _without_schema(self, payloads: PayloadArray) -> DecodedPayloads:
@@ -141,7 +141,7 @@ class SubjectsDecoder(PayloadDecoder):
         rows = [taken[taken < count] for taken in rows]
         found = [one.first(len(taken)) for one, taken in zip(found, rows, strict=True)]
         place = pa.array(np.argsort(np.concatenate(rows), kind="stable"))
-        values = pa.concat_arrays([fitted(one.values, self.arrow_type) for one in found])
+        values = pa.concat_arrays([fit_values(one.values, self.arrow_type) for one in found])
         undecodable = [
             replace(bad, row=int(taken[bad.row]))
             for one, taken in zip(found, rows, strict=True)
@@ -191,9 +191,9 @@ _WIDENING: Final = (
 )
 
 
-def merged(one: pa.DataType, other: pa.DataType) -> pa.DataType | TypeConflict:
+def merge_types(one: pa.DataType, other: pa.DataType) -> pa.DataType | TypeConflict:
     """A type that has the fields of both, those of the first one in front, and the wider types."""
-    return _merged(relaxed(one), relaxed(other), "")
+    return _merged(nullable_type(one), nullable_type(other), "")
 
 
 def _merged(one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType | TypeConflict:
@@ -203,10 +203,12 @@ def _merged(one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType | Ty
         return _merged_structs(one, other, path)
     if pt.is_list(one) and pt.is_list(other):
         element = _merged(one.value_type, other.value_type, f"{path}.element")
-        return element if isinstance(element, TypeConflict) else relaxed(pa.list_(element))
+        return element if isinstance(element, TypeConflict) else nullable_type(pa.list_(element))
     if pt.is_map(one) and pt.is_map(other) and one.key_type.equals(other.key_type):
         item = _merged(one.item_type, other.item_type, f"{path}.value")
-        return item if isinstance(item, TypeConflict) else relaxed(pa.map_(one.key_type, item))
+        return (
+            item if isinstance(item, TypeConflict) else nullable_type(pa.map_(one.key_type, item))
+        )
     for kinds in _WIDENING:
         if one in kinds and other in kinds:
             return max(one, other, key=kinds.index)
@@ -228,7 +230,7 @@ def _merged_structs(
     return pa.struct([*fields, *theirs.values()])
 
 
-def fitted(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def fit_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """The values as this type, which has all of their fields; null in those that they lack."""
     if values.type.equals(kind):
         return values
@@ -236,17 +238,17 @@ def fitted(values: pa.Array, kind: pa.DataType) -> pa.Array:
         given = {f.name.lower(): index for index, f in enumerate(values.type)}
         children = values.flatten()
         columns = [
-            fitted(children[given[f.name.lower()]], f.type)
+            fit_values(children[given[f.name.lower()]], f.type)
             if f.name.lower() in given
             else pa.nulls(len(values), f.type)
             for f in kind
         ]
         return pa.StructArray.from_arrays(columns, fields=list(kind), mask=values.is_null())
     if pt.is_list(kind):
-        inner = fitted(values.values, kind.value_type)
+        inner = fit_values(values.values, kind.value_type)
         return pa.ListArray.from_arrays(values.offsets, inner, type=kind, mask=_mask(values))
     if pt.is_map(kind):
-        items = fitted(values.items, kind.item_type)
+        items = fit_values(values.items, kind.item_type)
         parts = (values.offsets, values.keys, items)
         return pa.MapArray.from_arrays(*parts, type=kind, mask=_mask(values))
     return values.cast(kind)

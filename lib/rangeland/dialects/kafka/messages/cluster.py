@@ -46,10 +46,14 @@ class ApiVersionsResponse:
     error_code: Int16
     api_keys: Array[ApiVersion]
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
-    supported_features: Array[SupportedFeature] = tagged(0, since=3, default=(), ignorable=True)
-    finalized_features_epoch: Int64 = tagged(1, since=3, default=-1, ignorable=True)
-    finalized_features: Array[FinalizedFeature] = tagged(2, since=3, default=(), ignorable=True)
-    zk_migration_ready: Bool = tagged(3, since=3, default=False, ignorable=True)
+    supported_features: Array[SupportedFeature] = tagged_field(
+        0, since=3, default=(), ignorable=True
+    )
+    finalized_features_epoch: Int64 = tagged_field(1, since=3, default=-1, ignorable=True)
+    finalized_features: Array[FinalizedFeature] = tagged_field(
+        2, since=3, default=(), ignorable=True
+    )
+    zk_migration_ready: Bool = tagged_field(3, since=3, default=False, ignorable=True)
 
 
 @message(key=18, versions=(0, 4), flexible_from=3, response=ApiVersionsResponse)

@@ -58,9 +58,9 @@ class FetchedPartitionData:
     aborted_transactions: Array[AbortedTransaction] | None = since(4, default=None, ignorable=True)
     preferred_read_replica: Int32 = since(11, default=-1)
     records: Records | None = None
-    diverging_epoch: EpochEndOffset | None = tagged(0, since=12, default=None)
-    current_leader: LeaderIdAndEpoch | None = tagged(1, since=12, default=None)
-    snapshot_id: SnapshotId | None = tagged(2, since=12, default=None)
+    diverging_epoch: EpochEndOffset | None = tagged_field(0, since=12, default=None)
+    current_leader: LeaderIdAndEpoch | None = tagged_field(1, since=12, default=None)
+    snapshot_id: SnapshotId | None = tagged_field(2, since=12, default=None)
 
 
 @struct
@@ -88,7 +88,7 @@ class FetchResponse:
     error_code: Int16 = since(7, default=0, ignorable=True)
     session_id: Int32 = since(7, default=0)
     responses: Array[FetchedTopic]
-    node_endpoints: Array[NodeEndpoint] = tagged(0, since=16, default=(), ignorable=True)
+    node_endpoints: Array[NodeEndpoint] = tagged_field(0, since=16, default=(), ignorable=True)
 
 
 @struct
@@ -102,8 +102,8 @@ class FetchPartition:
     last_fetched_epoch: Int32 = since(12, default=-1)
     log_start_offset: Int64 = since(5, default=-1, ignorable=True)
     partition_max_bytes: Int32
-    replica_directory_id: Uuid = tagged(0, since=17, default=None, ignorable=True)
-    high_watermark: Int64 = tagged(1, since=18, default=2**63 - 1, ignorable=True)
+    replica_directory_id: Uuid = tagged_field(0, since=17, default=None, ignorable=True)
+    high_watermark: Int64 = tagged_field(1, since=18, default=2**63 - 1, ignorable=True)
 
 
 @struct
@@ -132,9 +132,9 @@ class FetchRequest:
     fills partitions in the order of the request, up to ``max_bytes``. ``replica_id`` -1: a client.
     Isolation 1 cannot be sent to brokers that have no transactions."""
 
-    cluster_id: String | None = tagged(0, since=12, default=None, ignorable=True)
+    cluster_id: String | None = tagged_field(0, since=12, default=None, ignorable=True)
     replica_id: Int32 = since(0, until=14, default=-1)
-    replica_state: ReplicaState | None = tagged(1, since=15, default=None)
+    replica_state: ReplicaState | None = tagged_field(1, since=15, default=None)
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Int32 = since(3, default=2**31 - 1, ignorable=True)
