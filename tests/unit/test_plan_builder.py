@@ -331,7 +331,7 @@ def test_what_the_log_no_longer_has_fails_or_is_part_of_the_plan_as_lost(
     seen = survey(log(P0, 10, 30))
     with pytest.raises(RangeLost) as lost:
         draft_exact_ranges(terms(), seen, standing(), [hole])
-    assert lost.value.facts["losses"][0]["kind"] == kind.value
+    assert lost.value.facts["losses"][0]["verdict"] == kind.value
     skipping = terms(None, None, None, **{kind.value: Action.SKIP})
     plan = draft_exact_ranges(skipping, seen, standing(), [hole]).plan
     assert [(r.from_offset, r.until_offset) for r in plan.ranges] == [
