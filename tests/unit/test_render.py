@@ -113,6 +113,15 @@ def test_a_sum_that_does_not_close_is_not_drawn_as_if_it_did() -> None:
     assert closing_sum(wrong).plain == "10 offsets != 9 landed"
 
 
+def test_only_offsets_that_are_bytes_are_summed_as_bytes() -> None:
+    of_a_broker = replace(made.a_range(0, 0, 10), partition=Partition("orders", 0, "broker-a"))
+    queue = made.a_result([(of_a_broker, Counts(landed=9))])
+    assert closing_sum(queue).plain == "10 offsets != 9 landed"
+    (outcome,) = queue.ranges
+    log = replace(queue, ranges=(replace(outcome, in_bytes=True),))
+    assert closing_sum(log).plain == "10 offsets in bytes: 9 landed"
+
+
 def test_a_result_without_landing_says_so() -> None:
     nothing = drawn(result_picture(made.a_result([], state="nothing")))
     already = (made.a_range(0, 0, 100),)
