@@ -4,7 +4,7 @@
 import sys
 
 import rangeland
-from rangeland.job.overrides import require_closed_range
+from rangeland.job.command_line_overrides import require_closed_range
 from rangeland.results import RunResult
 from rangeland.submit.entry_point import ScriptEntry, main
 

@@ -13,8 +13,8 @@ from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, jobs_of, run
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.table_jobs import load_files
 from rangeland.job import Job
+from rangeland.job.command_line_overrides import load_job
 from rangeland.job.connection_settings import cluster_settings, with_cleanup
-from rangeland.job.overrides import load_job
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.progress_events import NoProgress, Progress

@@ -15,11 +15,11 @@ from rangeland.connection.cluster_settings import KerberosSettings
 from rangeland.connection.failures import TokenUnavailable
 from rangeland.connection.kerberos_login import KerberosLogin
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.sasl_login import login
+from rangeland.dialects.kafka.sasl_mechanisms import login
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import JobFileError
 from tests.servers.kerberos import REALM, KeyCenter, gssapi_library
-from tests.unit.test_authentication import SHAKEN, converse, said
+from tests.unit.test_sasl_mechanisms import SHAKEN, converse, said
 
 pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 

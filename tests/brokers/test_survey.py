@@ -17,7 +17,7 @@ import pytest
 from rangeland.cluster_access.broker_check import refuse_unreachable
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.job.overrides import load_job
+from rangeland.job.command_line_overrides import load_job
 from rangeland.model import Partition, Survey
 from rangeland.testing.client_library import consumer, library
 from rangeland.testing.kafka import KafkaCluster

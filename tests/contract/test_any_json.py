@@ -22,7 +22,7 @@ from rangeland.connection.tokens import _answered
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.delta.ledger.event_rows import from_row
 from rangeland.delta.transaction_log.log_actions import commit_metadata
-from rangeland.dialects.kafka.sasl_login import _status
+from rangeland.dialects.kafka.sasl_mechanisms import _status
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
 from rangeland.dialects.rocketmq.routes import read_brokers, read_route, read_topics
@@ -30,7 +30,7 @@ from rangeland.dialects.rocketmq.topic_types import has_attribute
 from rangeland.errors import RangelandError, RemoteProtocolError
 from rangeland.groups.rocketmq.group_requests import read_connections, read_locked
 from rangeland.groups.zookeeper.znode_layout import read_topics as read_subscription
-from rangeland.job.overrides import read_bound
+from rangeland.job.command_line_overrides import read_bound
 from rangeland.landing.plan_file import read_plan_file
 from rangeland.planning.plan import Plan
 from rangeland.schema_registry.registry_responses import (

@@ -32,13 +32,13 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.tls import tls_context
 from rangeland.connection.tokens import fetch_token
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.sasl_login import login
+from rangeland.dialects.kafka.sasl_mechanisms import login
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import JobFileError, RangelandError, error_json
 from rangeland.job import Job
+from rangeland.job.command_line_overrides import load_job
 from rangeland.job.connection_settings import cluster_settings, look_up, zookeeper_access
 from rangeland.job.located_values import parse_job_text
-from rangeland.job.overrides import load_job
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.logging_setup import JsonFormatter, TextFormatter
 from rangeland.model import Address
@@ -50,7 +50,7 @@ from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 from rangeland.zookeeper.zookeeper_client import connect
 from tests import sample_results as made
 from tests.certificates import Authority
-from tests.unit.test_authentication import SHAKEN, converse, said
+from tests.unit.test_sasl_mechanisms import SHAKEN, converse, said
 
 SECRET = "cAnArY+7f/secret"
 

@@ -10,8 +10,8 @@ import pytest
 
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
+from rangeland.job.command_line_overrides import load_job, require_closed_range
 from rangeland.job.extends import read_job_text
-from rangeland.job.overrides import load_job, require_closed_range
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import AtOffset, Partition
 from tests import sample_results as made

@@ -9,10 +9,10 @@ import pytest
 from rangeland.connection.cluster_settings import KerberosSettings
 from rangeland.connection.kerberos_login import KerberosLogin
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.sasl_login import login
+from rangeland.dialects.kafka.sasl_mechanisms import login
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import JobFileError, RemoteProtocolError
-from tests.unit.test_authentication import SHAKEN, converse, said
+from tests.unit.test_sasl_mechanisms import SHAKEN, converse, said
 
 
 class Script:

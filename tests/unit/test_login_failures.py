@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.connection import authentication, tokens
+from rangeland.connection import login_renewal, tokens
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import SaslSettings, TlsSettings, TokenSource
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost
@@ -103,7 +103,7 @@ def test_an_old_broker_that_is_silent_is_lost_and_the_next_one_asked() -> None:
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TokenSource:
     """A command that gives a token as long as the file is there, and else is to be tried again."""
     monkeypatch.setattr(tokens, "_kept", {})
-    monkeypatch.setattr(authentication, "RENEW_PAUSE_S", 0.05)
+    monkeypatch.setattr(login_renewal, "RENEW_PAUSE_S", 0.05)
     (tmp_path / "token").write_text("abc.def")
     return TokenSource(command=("sh", "-c", f"cat {tmp_path}/token || exit 75"))
 
@@ -138,7 +138,7 @@ def test_a_first_token_that_cannot_be_had_is_a_lost_connection(
 def test_a_token_that_cannot_be_renewed_now_ends_nothing_while_the_last_one_holds(
     source: TokenSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authentication, "RENEW_AT", 0.1)
+    monkeypatch.setattr(login_renewal, "RENEW_AT", 0.1)
     sasl = SaslSettings("OAUTHBEARER", token=source)
     with peer(bearing(3_000)) as address:
         connection = BrokerConnection(address, KAFKA, settings_of(address, sasl=sasl))

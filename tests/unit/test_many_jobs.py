@@ -14,7 +14,7 @@ from rangeland.cluster_access import broker_check
 from rangeland.errors import JobFileError, Unreachable, UsageError
 from rangeland.fleet import table_jobs
 from rangeland.fleet.job_folders import job_files
-from rangeland.job.overrides import load_job
+from rangeland.job.command_line_overrides import load_job
 from rangeland.job.topic_tables import TableJob
 
 

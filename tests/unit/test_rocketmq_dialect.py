@@ -21,7 +21,7 @@ from rangeland.dialects.rocketmq.frames import (
     read_frame,
     write_frame,
 )
-from rangeland.dialects.rocketmq.pull_series import FIRST_PULLS, MAX_PULLS
+from rangeland.dialects.rocketmq.pulls_in_flight import FIRST_PULLS, MAX_PULLS
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import (
     ask_offsets,

@@ -310,7 +310,7 @@ def _applied(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
 def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:
     """The job of the job file, or else of the plan file, with the overrides applied. Raises
     Conflict if the plan was not made for it."""
-    from rangeland.job.overrides import load_job
+    from rangeland.job.command_line_overrides import load_job
 
     of_file = len(files) == 2
     job = load_job(files[0], settings)[0] if of_file else reviewed.job_with(settings)

@@ -127,7 +127,7 @@ def load_with_schemas(
 ) -> Callable[[Path], tuple[Job, JobText]]:
     """Loads job files with the options of a command that reads records. A schema that cannot be
     used is refused at once, and so is a range with an open end where it has to be closed."""
-    from rangeland.job.overrides import load_job, require_closed_range
+    from rangeland.job.command_line_overrides import load_job, require_closed_range
     from rangeland.job.payload_formats import refuse_unusable_schemas
 
     def load(path: Path) -> tuple[Job, JobText]:

@@ -140,7 +140,7 @@ def find(
       rangeland find orders.yaml orders 0 123456
       rangeland find clicks.yaml clicks 1-0 123456
     """
-    from rangeland.job.overrides import load_job, read_partition
+    from rangeland.job.command_line_overrides import load_job, read_partition
     from rangeland.job.topic_tables import job_of_topic
 
     job, text = load_job(job_file, settings or ())
@@ -185,7 +185,7 @@ def reached(
       rangeland reached orders.yaml --until 2026-01-31T06:00:00Z --idle-after 300
       rangeland reached orders.yaml --until '{"orders": {"0": 40}}'
     """
-    from rangeland.job.overrides import load_job
+    from rangeland.job.command_line_overrides import load_job
 
     job, _ = load_job(job_file, settings or (), None, until_bound)
 
@@ -221,7 +221,7 @@ def sample(
       rangeland sample orders.yaml
       rangeland sample orders.yaml --records 1000 --out orders.ddl
     """
-    from rangeland.job.overrides import load_job
+    from rangeland.job.command_line_overrides import load_job
 
     job, _ = load_job(job_file, settings or ())
 
@@ -247,6 +247,6 @@ def write_schema(result: SampleResult, out: Path) -> None:
 
 
 def _load(settings: list[str] | None) -> Callable[[Path], tuple[Job, JobText]]:
-    from rangeland.job.overrides import load_job
+    from rangeland.job.command_line_overrides import load_job
 
     return lambda path: load_job(path, settings or ())

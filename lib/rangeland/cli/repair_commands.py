@@ -82,7 +82,7 @@ def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
     """
     output.writes = True
 
-    from rangeland.job.overrides import load_job
+    from rangeland.job.command_line_overrides import load_job
 
     job, _ = load_job(job_file, settings or ())
 
@@ -106,7 +106,7 @@ def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
     """
     output.writes = True
 
-    from rangeland.job.overrides import load_job
+    from rangeland.job.command_line_overrides import load_job
 
     job, _ = load_job(job_file, settings or ())
 

@@ -124,7 +124,7 @@ def submit(
     output.writes = run
 
     from rangeland.delta.java_bridge.delta_kernel_loader import KERNEL_JARS
-    from rangeland.job.overrides import load_job
+    from rangeland.job.command_line_overrides import load_job
     from rangeland.jvm.jars import fetch_jars
     from rangeland.spark.supported_versions import installed_spark
     from rangeland.submit.submission import PYTHON, SubmitChoices, refuse_impossible, submission

@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.connection import diagnosis
-from rangeland.connection.authentication import Authentication
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import (
     ConnectionClosed,
@@ -25,6 +24,7 @@ from rangeland.connection.failures import (
     NotABroker,
     TokenUnavailable,
 )
+from rangeland.connection.login_renewal import Authentication
 from rangeland.connection.socket_stream import PROBE_MS, Stream, speaks_tls
 from rangeland.dialects.cluster_values import LeaderQuery
 from rangeland.dialects.dialect import Dialect

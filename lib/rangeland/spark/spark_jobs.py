@@ -17,16 +17,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark import AccumulatorParam, InheritableThread, TaskContext
+from pyspark import AccumulatorParam, InheritableThread
 
 from rangeland import errors
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed, Unreachable
+from rangeland.errors import Bug, EngineFailed, RangelandError
 from rangeland.model import Slice
 from rangeland.planning.slice_receipt import TaskResult
 from rangeland.spark.executor_tasks import WriterSettings, land_slices
 from rangeland.spark.python_workers import worker_failure
 from rangeland.spark.task_logging import with_task_logging
+from rangeland.spark.task_retry import may_pass_elsewhere
 
 POLL_SECONDS = 0.05
 ERROR = "error"
@@ -120,13 +121,6 @@ def _reading(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], li
         .collect
     )
     return collect
-
-
-def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:
-    """Whether Spark will try this task again, perhaps on another machine."""
-    context = TaskContext.get()
-    attempt = context.attemptNumber() if context is not None else attempts
-    return isinstance(error, Unreachable | StorageFailed) and attempt + 1 < attempts
 
 
 def watch(

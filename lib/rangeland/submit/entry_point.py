@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from rangeland.cli.command_output import CommandOutput, command_output
 from rangeland.errors import UsageError
-from rangeland.job.overrides import load_job
+from rangeland.job.command_line_overrides import load_job
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 from rangeland.results import RunResult
 

@@ -14,12 +14,9 @@ from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
-from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.errors import RangelandError
 from rangeland.groups.backend import GroupBackend
 from rangeland.logging_setup import partition_fields
 from rangeland.model import (
-    Address,
     AtOffset,
     AtTime,
     Earliest,
@@ -27,12 +24,11 @@ from rangeland.model import (
     Leader,
     LogState,
     Partition,
-    Retention,
     Survey,
 )
-from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
+from rangeland.survey.retention_lookup import with_retention
 from rangeland.survey.survey_attempt import SurveyAttempt, SurveyRequest, UnknownTopic
 from rangeland.survey.survey_confirmation import settle_survey, suspicions
 
@@ -145,20 +141,8 @@ def _survey_once(
         cluster=attempt.cluster(leaders.values()),
     )
     if wanted.speed is not None:
-        survey = _with_retention(brokers, survey, wanted, attempt.answered_by)
+        survey = with_retention(brokers, survey, wanted, attempt.answered_by)
     return replace(survey, requests=brokers.requests)
-
-
-def _with_retention(
-    brokers: ConnectionPool, survey: Survey, wanted: SurveyRequest, seed: Address | None
-) -> Survey:
-    retention = retention_of(brokers, survey.logs, seed)
-    begins = {p: mark.until_offset for p, mark in wanted.checkpoint.items()}
-    read_ms = reading_ms(survey.logs, begins, wanted.speed or ReadSpeed())
-    times_ms = expiry_times(retention, survey.taken_at_ms, read_ms)
-    return replace(
-        survey, retention=retention, expiring=expiring_offsets(brokers, survey.logs, times_ms)
-    )
 
 
 def _epochs(wanted: SurveyRequest) -> dict[Partition, int]:
@@ -190,44 +174,3 @@ def _committed(
     groups: Mapping[str, Mapping[Partition, int | None]],
 ) -> list[tuple[Partition, int]]:
     return [(p, at) for found in groups.values() for p, at in found.items() if at is not None]
-
-
-def retention_of(
-    brokers: ConnectionPool, logs: Mapping[Partition, LogState], seed: Address | None
-) -> dict[str, Retention]:
-    """By topic, as one broker reports it; nothing if it does not. It only affects warnings and
-    order, and so does ``expiring_offsets``."""
-    topics = sorted({partition.topic for partition in logs})
-    address = next((log.leader.address for log in logs.values() if log.leader.address), seed)
-    questions = brokers.dialect.ask_retention(topics) if topics else []
-    if not questions or address is None:
-        return {}
-    try:
-        return brokers.dialect.read_retention(brokers.call_all(address, questions))
-    except RangelandError:
-        return {}
-
-
-def expiring_offsets(
-    brokers: ConnectionPool, logs: Mapping[Partition, LogState], times_ms: Mapping[str, int]
-) -> dict[Partition, int]:
-    """The first offset that is not older than its topic's time; the end if all are. One request
-    per broker; those that do not answer are left out."""
-    groups: dict[tuple[Address, int], dict[Partition, Leader]] = {}
-    for partition, log in logs.items():
-        if partition.topic in times_ms and log.leader.address is not None:
-            key = (log.leader.address, times_ms[partition.topic])
-            groups.setdefault(key, {})[partition] = log.leader
-    found: dict[Partition, int] = {}
-    dialect, isolation = brokers.dialect, brokers.settings.isolation
-    for (address, time_ms), leaders in groups.items():
-        try:
-            questions = dialect.ask_offsets(leaders, AtTime(max(0, time_ms)), isolation)
-            responses = dialect.read_offsets(brokers.call_all(address, questions))
-        except RangelandError:
-            continue
-        for partition, response in responses.items():
-            if response.meaning is ErrorMeaning.OK and partition in leaders:
-                end = logs[partition].end_offset
-                found[partition] = end if response.offset is None else min(response.offset, end)
-    return found

@@ -16,7 +16,7 @@ from rich.text import Text
 from rangeland.cli.command_output import CommandOutput
 from rangeland.errors import Bug
 from rangeland.job import Job
-from rangeland.job.overrides import load_job
+from rangeland.job.command_line_overrides import load_job
 from rangeland.render.text_drawing import safe_text
 from rangeland.wording import duration
 

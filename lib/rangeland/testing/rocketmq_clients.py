@@ -13,7 +13,7 @@ from typing import Any
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, error_code_of
 from rangeland.dialects.rocketmq.messages import RemotingRequest, max_offset, send
-from rangeland.dialects.rocketmq.pull_series import number_of
+from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.errors import Unreachable
 from rangeland.model import Partition

@@ -11,7 +11,7 @@ from rangeland.dialects.kafka import (
     log_history,
     records,
     requests,
-    sasl_login,
+    sasl_mechanisms,
     topic_settings,
 )
 from rangeland.dialects.kafka.session import KafkaSession
@@ -25,9 +25,9 @@ class KafkaDialect(Dialect):
     def open_session(self, client_id: str) -> KafkaSession:
         return KafkaSession(client_id)
 
-    login = staticmethod(sasl_login.login)
-    ask_mechanisms = staticmethod(sasl_login.ask_mechanisms)
-    read_mechanisms = staticmethod(sasl_login.read_mechanisms)
+    login = staticmethod(sasl_mechanisms.login)
+    ask_mechanisms = staticmethod(sasl_mechanisms.ask_mechanisms)
+    read_mechanisms = staticmethod(sasl_mechanisms.read_mechanisms)
 
     find_leaders = staticmethod(requests.find_leaders)
     ask_offsets = staticmethod(requests.ask_offsets)

@@ -46,7 +46,7 @@ from rangeland.dialects.rocketmq.error_codes import (
 from rangeland.dialects.rocketmq.missing_messages import compacted_until, found_at
 from rangeland.dialects.rocketmq.offset_checks import before_gap, is_complete, misplaced_messages
 from rangeland.dialects.rocketmq.pull_result import PullResult, messages_from
-from rangeland.dialects.rocketmq.pull_series import number_of
+from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, read_brokers, read_route, read_topics
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import JobFileError

@@ -5,8 +5,8 @@ responses come in any order. A server may send requests, too; they are ignored. 
 brokers have the same protocol.
 
 The pulls of a series are sent together, each beginning where the previous one is expected to end
-(``pull_series``). As many again are sent ahead, so that the broker works while the responses are
-decoded: the next series of the queue takes those over and only sends the pulls after them.
+(``pulls_in_flight``). As many again are sent ahead, so that the broker works while the responses
+are decoded: the next series of the queue takes those over and only sends the pulls after them.
 Responses that no series takes over are ignored.
 
 If a topic stores batches, or may do so, everything is pulled even if tags are requested.
@@ -41,7 +41,7 @@ from rangeland.dialects.rocketmq.messages import (
     hello,
 )
 from rangeland.dialects.rocketmq.missing_messages import ask_follow_ups
-from rangeland.dialects.rocketmq.pull_series import PullPace, PullStride, SentPull, taken_over
+from rangeland.dialects.rocketmq.pulls_in_flight import PullPace, PullStride, SentPull, taken_over
 from rangeland.dialects.rocketmq.time_lookup import ask_next, search_result
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.errors import RemoteProtocolError

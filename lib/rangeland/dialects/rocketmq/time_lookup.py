@@ -15,7 +15,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import OFFSET_TOO_SMALL, SUCCESS, pull_code_of
 from rangeland.dialects.rocketmq.log_entries import stored_ms
-from rangeland.dialects.rocketmq.pull_series import number_of
+from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 
 

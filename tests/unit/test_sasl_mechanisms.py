@@ -10,7 +10,7 @@ import pytest
 import scramp
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.sasl_login import login
+from rangeland.dialects.kafka.sasl_mechanisms import login
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.dialects.protocol_session import Credentials, Question, UnsupportedRequest
 from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable

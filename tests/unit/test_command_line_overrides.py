@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.overrides import load_job, read_partition, require_closed_range
+from rangeland.job.command_line_overrides import load_job, read_partition, require_closed_range
 from rangeland.model import AtOffset, AtTime, Earliest, Latest, Partition
 from tests import sample_results as made
 

@@ -1,0 +1,72 @@
+"""Which records retention may delete before a run has read them.
+
+One broker is asked for the retention of all topics, and each leader for the first offset that is
+young enough. Either may fail: the answers only affect warnings, and the order of reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.errors import RangelandError
+from rangeland.model import Address, AtTime, Leader, LogState, Partition, Retention, Survey
+from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
+from rangeland.survey.survey_attempt import SurveyRequest
+
+
+def with_retention(
+    brokers: ConnectionPool, survey: Survey, wanted: SurveyRequest, seed: Address | None
+) -> Survey:
+    """The survey with the retention of its topics, and the first offset of each partition that
+    will outlive reading at the wanted speed. ``seed``: whom to ask where no leader is known."""
+    retention = _retention(brokers, survey.logs, seed)
+    begins = {p: mark.until_offset for p, mark in wanted.checkpoint.items()}
+    read_ms = reading_ms(survey.logs, begins, wanted.speed or ReadSpeed())
+    times_ms = expiry_times(retention, survey.taken_at_ms, read_ms)
+    return replace(
+        survey, retention=retention, expiring=_expiring_offsets(brokers, survey.logs, times_ms)
+    )
+
+
+def _retention(
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], seed: Address | None
+) -> dict[str, Retention]:
+    """By topic, as one broker reports it; nothing if it does not. It only affects warnings and
+    order, and so does ``_expiring_offsets``."""
+    topics = sorted({partition.topic for partition in logs})
+    address = next((log.leader.address for log in logs.values() if log.leader.address), seed)
+    questions = brokers.dialect.ask_retention(topics) if topics else []
+    if not questions or address is None:
+        return {}
+    try:
+        return brokers.dialect.read_retention(brokers.call_all(address, questions))
+    except RangelandError:
+        return {}
+
+
+def _expiring_offsets(
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], times_ms: Mapping[str, int]
+) -> dict[Partition, int]:
+    """The first offset that is not older than its topic's time; the end if all are. One request
+    per broker; those that do not answer are left out."""
+    groups: dict[tuple[Address, int], dict[Partition, Leader]] = {}
+    for partition, log in logs.items():
+        if partition.topic in times_ms and log.leader.address is not None:
+            key = (log.leader.address, times_ms[partition.topic])
+            groups.setdefault(key, {})[partition] = log.leader
+    found: dict[Partition, int] = {}
+    dialect, isolation = brokers.dialect, brokers.settings.isolation
+    for (address, time_ms), leaders in groups.items():
+        try:
+            questions = dialect.ask_offsets(leaders, AtTime(max(0, time_ms)), isolation)
+            responses = dialect.read_offsets(brokers.call_all(address, questions))
+        except RangelandError:
+            continue
+        for partition, response in responses.items():
+            if response.meaning is ErrorMeaning.OK and partition in leaders:
+                end = logs[partition].end_offset
+                found[partition] = end if response.offset is None else min(response.offset, end)
+    return found
