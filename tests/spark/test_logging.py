@@ -19,7 +19,7 @@ import logging
 
 from rangeland import open_spark
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure
-from rangeland.spark.task_logging import logged
+from rangeland.spark.task_logging import with_task_logging
 
 
 def work(numbers):
@@ -32,7 +32,7 @@ def work(numbers):
 
 configure(LogSettings(LogLevel.INFO, LogFormat.JSON))
 spark = open_spark("logging")
-print(sorted(spark.sparkContext.parallelize([0, 1], 2).mapPartitions(logged(work)).collect()))
+print(sorted(spark.sparkContext.parallelize([0, 1], 2).mapPartitions(with_task_logging(work)).collect()))
 spark.stop()
 """
 
