@@ -32,7 +32,8 @@ def work(numbers):
 
 configure(LogSettings(LogLevel.INFO, LogFormat.JSON))
 spark = open_spark("logging")
-print(sorted(spark.sparkContext.parallelize([0, 1], 2).mapPartitions(with_task_logging(work)).collect()))
+numbers = spark.sparkContext.parallelize([0, 1], 2)
+print(sorted(numbers.mapPartitions(with_task_logging(work)).collect()))
 spark.stop()
 """
 
