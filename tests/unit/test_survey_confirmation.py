@@ -202,7 +202,7 @@ def test_a_log_whose_start_was_moved_into_an_open_transaction_is_empty(
     assert logs == {P0: (5, 5), P1: (5, 5)}
     found = resolved(survey, Policy(expired=Action.SKIP), marks)
     assert [(x.from_offset, x.until_offset) for x in found.losses] == expired * 2
-    assert {x.verdict for x in found.losses} <= {LossKind.EXPIRED}
+    assert {x.kind for x in found.losses} <= {LossKind.EXPIRED}
     assert {r.until_offset for r in found.ranges} == {5}
 
 
