@@ -248,6 +248,8 @@ class Survey:
     """Which brokers have confirmed an unexpected response about a partition."""
     retention: dict[str, Retention] = field(default_factory=dict)
     """By topic, where it is known."""
+    uncommitted: dict[Partition, int] = field(default_factory=dict)
+    """How far logs go that an open transaction holds back before an offset that was asked for."""
     expiring: dict[Partition, int] = field(default_factory=dict)
     """The first offset that retention will still have left when everything is expected to have been
     read."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.model import Counts, LogState
+from rangeland.model import AtOffset, Bounds, Counts, Earliest, LogState
 from rangeland.testing.client_library import producer
 from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
@@ -22,7 +22,7 @@ from rangeland.testing.producer import (
     produce_transaction,
 )
 from tests.brokers.reading import UNCOMMITTED, log_of, read, read_topic, settings_of, wait_for_end
-from tests.brokers.surveys import slice_of
+from tests.brokers.surveys import look, slice_of
 
 pytestmark = pytest.mark.brokers
 
@@ -175,6 +175,10 @@ def test_latest_is_the_last_stable_offset_or_the_high_watermark(
         produce(kafka.bootstrap, topic, numbered_records(2))
         stable = log_of(committed, topic)
         assert stable.end_offset == 3
+        for offset, uncommitted_until in ((3, {}), (4, {stable.partition: 10})):
+            bounds = (Bounds(Earliest()), Bounds(AtOffset(offset)))
+            seen = look(committed, topics=(topic,), bounds=bounds)
+            assert seen.uncommitted == uncommitted_until
         assert log_of(uncommitted, topic).end_offset == 10
         assert read([slice_of(stable)], committed).counts == Counts(landed=3)
         assert read_topic(topic, uncommitted).counts == Counts(landed=10)

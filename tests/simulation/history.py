@@ -18,6 +18,7 @@ from rangeland.errors import (
     RangelandError,
     RangeLost,
     TableRefused,
+    Unreachable,
 )
 from rangeland.job import Job
 from rangeland.results import RunResult, VerifyResult
@@ -31,7 +32,7 @@ from tests.simulation.group_model import Groups
 from tests.simulation.happenings import Happening, Scenario
 from tests.simulation.invariants import Judge
 from tests.simulation.logs import Log, fill
-from tests.simulation.operations import MAY_END_WITH, Operations
+from tests.simulation.operations import MAY_END_WITH, NAMED, Operations
 from tests.simulation.replaced import Stage
 from tests.simulation.scenario import POLICIES
 from tests.simulation.spark import SimulatedSpark
@@ -181,6 +182,7 @@ class History:
             )
         ]
         was_troubled, was_harmed = self._is_troubled(), self._is_harmed()
+        held_back = {command for _, command in drivers if self._is_held_back(command)}
         was_away, had_both = self.displaced.is_open, self.judge.has_both()
         moves = self.displaced.moves
         was_undone = set() if was_away else self.judge.undone()
@@ -197,6 +199,7 @@ class History:
                 allowed += (Conflict,) if is_harmed or not is_alone else ()
                 is_troubled = struck or was_troubled or is_harmed or not is_alone
                 allowed += () if had_both else (TableRefused,)
+                allowed += (Unreachable,) if command in held_back else ()
                 if was_troubled and self.cluster.dialect == "rocketmq":
                     # A name server forgets a broker that is down, and all that only it has.
                     allowed += (JobFileError,)
@@ -253,13 +256,9 @@ class History:
         return [self._ended(process, one) for (process, _), one in zip(drivers, found, strict=True)]
 
     def _somewhere(self) -> dict[int, int]:
-        """An offset of each partition that its readers have reached."""
-        draw, now_ms, found = self.world.random.randint, self.world.now_ms, {}
-        for log in self.cluster.topics[TOPIC].logs:
-            is_held = log.opened and not log.shows_aborted
-            end = log.last_stable(now_ms) if is_held else log.end
-            found[log.number] = draw(log.start, max(log.start, end))
-        return found
+        """An offset of each partition."""
+        logs = self.cluster.topics[TOPIC].logs
+        return {log.number: self.world.random.randint(log.start, log.end) for log in logs}
 
     def _ended(self, process: Process, found: Any) -> Any:
         self.counts.runs += 1
@@ -284,7 +283,16 @@ class History:
             or any(until > now for until, _ in cluster.stale.values())
             or any(log.lags and log.lags[1] > now for log in logs)
             or any(log.is_slow_until_ms > now for log in logs)
-            or any(one.aborts is not None for log in logs for one in log.opened)
+        )
+
+    def _is_held_back(self, command: str) -> bool:
+        """Whether an open transaction may keep a driver from what it is to read: offsets that were
+        named, or that were planned when the end was there that was truncated since."""
+        logs = [log for log in self.cluster.topics[TOPIC].logs if not log.shows_aborted]
+        return any(
+            command in NAMED or (one.aborts is not None and one.first < log.stable)
+            for log in logs
+            for one in log.opened
         )
 
     def _check_error(

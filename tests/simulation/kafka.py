@@ -172,7 +172,9 @@ class Cluster(SimulatedCluster):
         return self._last_stable(log) if isolation else log.high_watermark(self.world.now_ms)
 
     def _last_stable(self, log: Log) -> int:
-        return log.last_stable(self.world.now_ms, is_old=self.is_old)
+        found = log.last_stable(self.world.now_ms, is_old=self.is_old)
+        log.stable = max(log.stable, found)
+        return found
 
     def _at(self, log: Log, part: m.ListOffsetsPartition, end: int) -> tuple[int, int]:
         """An error code and an offset. While the high watermark of a new leader lags, newer

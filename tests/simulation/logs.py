@@ -78,6 +78,8 @@ class Log:
     opened: list[Transaction] = field(default_factory=list)
     ended: dict[int, Transaction] = field(default_factory=dict)
     """By the offset of the marker."""
+    stable: int = 0
+    """The highest last stable offset that was reported."""
 
     def last_stable(self, now_ms: int, *, is_old: bool = False) -> int:
         """Where committed records may be read to: where the first transaction begins whose end the

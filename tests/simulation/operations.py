@@ -26,6 +26,8 @@ RANGES = {
     "replace-end": ("replace", "end"),
 }
 """These are asked for all of the log, its end or its start, whatever the checkpoint is."""
+NAMED = tuple(command for command, (_, part) in RANGES.items() if part)
+"""These begin or end at offsets that a person has named."""
 COMMANDS = (
     *("run",) * 5,
     *RANGES,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rangeland.errors import JobFileError, RangeLost
+from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.model import (
     Address,
     AtOffset,
@@ -295,6 +295,28 @@ def test_a_loss_under_skip_is_reported_beside_the_range(case: Case) -> None:
     assert lost(result.losses) == [(0, *case.loss)]
     assert offsets(result) == [(0, *case.left)]
     assert result.held == ()
+
+
+@pytest.mark.parametrize("name", ["until-beyond", "all-beyond", "from-beyond"])
+@pytest.mark.parametrize("action", [Action.FAIL, Action.SKIP])
+def test_what_an_open_transaction_holds_back_is_waited_for(name: str, action: Action) -> None:
+    """Committed records end at 100. The log ends at 130, or before what was asked for."""
+    case = LOSSES[name]
+    asked = replace(case.asked, policy=Policy(truncated=action))
+    reached = replace(survey(log()), uncommitted={P0: case.loss[1]})
+    with pytest.raises(Unreachable, match="t/0 cannot be read now: a transaction is open"):
+        resolve(asked, reached, {})
+    short = replace(survey(log()), uncommitted={P0: case.loss[1] - 1})
+    found = resolve(replace(asked, policy=Policy(truncated=Action.SKIP)), short, {})
+    assert lost(found.losses) == [(0, *case.loss)]
+
+
+def test_a_partition_that_waits_for_a_transaction_may_be_held() -> None:
+    asked = request(Earliest(), Bounds(Latest(), {P0: AtOffset(130)}), unreachable=Action.HOLD)
+    seen = replace(survey(log(P0), log(P1)), uncommitted={P0: 130})
+    found = resolve(asked, seen, {})
+    assert offsets(found) == [(1, 10, 100)]
+    assert lost(found.held) == [(0, 100, 130, LossKind.UNREACHABLE)]
 
 
 @each_loss

@@ -11,7 +11,17 @@ from rangeland.fleet.shared_survey import SharedSurveys, merge_requests, part_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import wanted_of
 from rangeland.landing.plan_survey import FRESH_SECONDS
-from rangeland.model import Address, Leader, LogState, Partition, Survey
+from rangeland.model import (
+    Address,
+    AtOffset,
+    Bounds,
+    Earliest,
+    Latest,
+    Leader,
+    LogState,
+    Partition,
+    Survey,
+)
 from rangeland.planning.incarnation import LogMark
 from rangeland.survey.cluster_survey import SurveyRequest
 
@@ -149,11 +159,15 @@ def test_where_the_shared_survey_fails_each_fails_or_succeeds_by_itself() -> Non
 
 def test_a_merged_request_has_what_each_asks_for() -> None:
     mark = LogMark(5, None)
-    one = SurveyRequest(("a",), times_ms=(3,), known=frozenset({"a"}))
-    other = SurveyRequest(("b", "a"), times_ms=(1, 3), checkpoint={Partition("b", 0): mark})
+    every, named = Bounds(Latest()), Bounds(Earliest(), {Partition("b", 0): AtOffset(3)})
+    one = SurveyRequest(("a",), times_ms=(3,), known=frozenset({"a"}), bounds=(every, every))
+    other = SurveyRequest(
+        ("b", "a"), times_ms=(1, 3), checkpoint={Partition("b", 0): mark}, bounds=(named, every)
+    )
     found = merge_requests([one, other])
     assert (found.topics, found.times_ms, found.known) == (("a", "b"), (1, 3), frozenset({"a"}))
     assert found.checkpoint == {Partition("b", 0): mark}
+    assert found.bounds == (named,)
 
 
 def test_a_part_says_nothing_about_other_topics() -> None:

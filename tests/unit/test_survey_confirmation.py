@@ -23,6 +23,7 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.model import (
     Address,
+    AtOffset,
     Bounds,
     Earliest,
     FromCheckpoint,
@@ -62,7 +63,7 @@ class Cluster:
     )
     asked: list[tuple[Address, Any]] = field(default_factory=list)
     requests = 0
-    capabilities = Capabilities()
+    capabilities = Capabilities(has_transactions=True)
 
     @property
     def dialect(self) -> Cluster:
@@ -89,11 +90,13 @@ class Cluster:
     def _truth(self, what: Any) -> Any:
         if what == "topics":
             return topics(P0, P1)
-        return 5 if what == Earliest() else 20
+        return {Earliest(): 5, "all": 30}.get(what, 20)
 
     def ask_offsets(
         self, leaders: Mapping[Partition, Leader], when: Any, isolation: Isolation
     ) -> list[Question]:
+        if isolation is Isolation.READ_UNCOMMITTED:
+            return [Question((tuple(leaders), "all"))]
         return [Question((tuple(leaders), when))]
 
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
@@ -320,3 +323,14 @@ def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:
 
     cluster.find_leaders = search  # type: ignore[method-assign]
     assert ask_leaders(cast(ConnectionPool, cluster), ["t"], [B1, B2]).answered_by == B1
+
+
+@pytest.mark.parametrize(("offset", "asked"), [(20, False), (21, True), (40, True)])
+def test_how_far_a_log_goes_is_asked_where_committed_records_end_before_a_named_offset(
+    offset: int, asked: bool
+) -> None:
+    cluster = Cluster(lambda _, __, ___: None)
+    bounds = (Bounds(Earliest()), Bounds(Latest(), {P1: AtOffset(offset)}))
+    survey = take_survey(cast(ConnectionPool, cluster), SurveyRequest(("t",), bounds=bounds))
+    assert survey.uncommitted == ({P1: 30} if asked else {})
+    assert ((B1, "all") in cluster.asked) is asked

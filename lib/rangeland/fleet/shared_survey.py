@@ -22,7 +22,7 @@ from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.plan_survey import FRESH_SECONDS, SurveyOf
-from rangeland.model import Partition, Survey
+from rangeland.model import AtOffset, Bounds, Partition, Survey
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey.cluster_survey import SurveyRequest
 
@@ -123,10 +123,19 @@ def merge_requests(wanted: Iterable[SurveyRequest]) -> SurveyRequest:
         topics=tuple(dict.fromkeys(t for w in requests for t in w.topics)),
         times_ms=tuple(sorted({t for w in requests for t in w.times_ms})),
         known=frozenset(t for w in requests for t in w.known),
+        bounds=_naming_offsets(requests),
         marks=tuple(mark for w in requests for mark in w.marks),
         checkpoint={p: mark for w in requests for p, mark in w.checkpoint.items()},
         speed=next((w.speed for w in requests if w.speed is not None), None),
     )
+
+
+def _naming_offsets(requests: Iterable[SurveyRequest]) -> tuple[Bounds, ...]:
+    found: list[Bounds] = []
+    for side in (side for wanted in requests for side in wanted.bounds):
+        if side not in found and any(isinstance(bound, AtOffset) for bound in side.every):
+            found.append(side)
+    return tuple(found)
 
 
 def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
@@ -152,5 +161,6 @@ def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
         epoch_ends=by_partition(survey.epoch_ends),
         confirmed_by=by_partition(survey.confirmed_by),
         retention={topic: kept for topic, kept in survey.retention.items() if topic in mine},
+        uncommitted=by_partition(survey.uncommitted),
         expiring=by_partition(survey.expiring),
     )

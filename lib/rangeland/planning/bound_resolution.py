@@ -32,6 +32,7 @@ from rangeland.planning.loss_errors import range_lost, refuse_nameless, unreacha
 from rangeland.planning.missing_partitions import (
     agreed_on,
     not_believed,
+    not_committed,
     out_of_reach_of,
     vanished_from,
 )
@@ -180,6 +181,7 @@ def _resolve_one(
     if from_offset > until_offset:
         _refuse_backwards(log, lower, upper, from_offset, until_offset, mark)
     outside = _outside(log, lower, upper, from_offset, until_offset)
+    outside = [not_committed(loss, survey) for loss in outside]
     outside = [found for loss in outside for found in without_known(loss, losses)]
     losses += [not_believed(loss) for loss in outside] if log.leader.is_replica else outside
     until_offset = max(from_offset, min(until_offset, log.end_offset))

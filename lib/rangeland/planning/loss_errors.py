@@ -21,19 +21,20 @@ REMEDY = {
     LossKind.MISSING: "Restore the log from a good replica. If compaction made the gap, name the "
     "topic in `source.compacted`; to go on without the offsets use `policy: {missing: skip}`, "
     "which records them as lost.",
-    LossKind.UNREACHABLE: "Start the broker, then run again.",
+    LossKind.UNREACHABLE: "Start the broker, or wait until the transaction ends; then run again.",
     LossKind.VANISHED: "Take the topic or partition out of the job, or use "
     "`policy: {vanished: skip}`.",
 }
 
 
 def unreachable(losses: list[Loss]) -> Unreachable:
-    """One error for all partitions without a leader."""
+    """One error for all partitions without a leader, or whose transactions have to end."""
     more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
     return Unreachable(
         f"{losses[0].partition}{more} cannot be read now",
         why=losses[0].evidence,
-        do="start the broker and run again, or land the other partitions with "
+        do="start the broker, or wait until the transaction ends; then run again. Or land the "
+        "other partitions with "
         "`policy: {unreachable: hold}`",
         partitions=[str(loss.partition) for loss in losses],
     )

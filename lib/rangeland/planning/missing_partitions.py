@@ -1,6 +1,7 @@
-"""Partitions that are missing: gone from the cluster, or without a leader now.
+"""Partitions that are missing: gone from the cluster, or not to be read now.
 
-A partition that is gone is a loss; one without a leader is not, and is waited for. Pure.
+A partition that is gone is a loss; one without a leader is not, nor is what an open transaction
+holds back: both are waited for. Pure.
 """
 
 from __future__ import annotations
@@ -98,6 +99,16 @@ def matches(pattern: str, topic: str) -> bool:
 def not_believed(loss: Loss) -> Loss:
     """A replica may lag: what it does not have is not lost until the leader says so."""
     evidence = f"{loss.evidence}, a replica that may lag; its leader is down"
+    return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
+
+
+def not_committed(loss: Loss, survey: Survey) -> Loss:
+    """What an open transaction holds back is not lost if the log has it."""
+    end = survey.uncommitted.get(loss.partition, 0)
+    if loss.kind is not LossKind.TRUNCATED or loss.until_offset > end:
+        return loss
+    stable = survey.logs[loss.partition].end_offset
+    evidence = f"a transaction is open: the log ends at {end}, and committed records at {stable}"
     return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
 
 

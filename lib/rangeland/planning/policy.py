@@ -29,7 +29,7 @@ class LossKind(StrEnum):
     MISSING = "missing"
     """The log goes on after them, and nothing explains the gap."""
     UNREACHABLE = "unreachable"
-    """Not lost: the partition has no leader now. Never skipped."""
+    """Not lost: the partition has no leader now, or a transaction in it is open. Never skipped."""
 
 
 FOUND_BY_READING = (LossKind.CORRUPT, LossKind.MISSING, LossKind.UNDECODABLE)
@@ -49,7 +49,7 @@ CAUSES = {
     LossKind.CORRUPT: "their bytes cannot be decoded",
     LossKind.UNDECODABLE: "their keys or values do not fit the schema or the transform of the job",
     LossKind.MISSING: "the log has a gap there that nothing explains: the topic is not compacted",
-    LossKind.UNREACHABLE: "no broker served the partition; nothing is lost",
+    LossKind.UNREACHABLE: "no broker serves them yet; nothing is lost",
 }
 """What each kind means, as recorded in the ledger."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
@@ -20,6 +20,7 @@ from rangeland.model import (
     AtOffset,
     AtTime,
     Earliest,
+    Isolation,
     Latest,
     Leader,
     LogState,
@@ -116,6 +117,7 @@ def _survey_once(
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
     logs = with_epochs(brokers, logs)
     groups = {g: backend.offsets(g, there) for g in wanted.groups} if backend is not None else {}
+    named = (*named_offsets(wanted, logs), *_committed(groups))
     survey = Survey(
         taken_at_ms=int(now() * 1000),
         logs=logs,
@@ -128,10 +130,11 @@ def _survey_once(
         inexact=frozenset(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
-        entries=entries_at(
-            brokers, logs, (*named_offsets(wanted, logs), *_committed(groups)), wanted.marks
-        )
+        entries=entries_at(brokers, logs, named, wanted.marks)
         if capabilities.offsets_are_bytes
+        else {},
+        uncommitted=_uncommitted(attempt, isolation, logs, named)
+        if capabilities.has_transactions
         else {},
         unreachable=attempt.unreachable,
         brokers=frozenset(attempt.brokers),
@@ -143,6 +146,22 @@ def _survey_once(
     if wanted.speed is not None:
         survey = with_retention(brokers, survey, wanted, attempt.answered_by)
     return replace(survey, requests=brokers.requests)
+
+
+def _uncommitted(
+    attempt: SurveyAttempt,
+    isolation: Isolation,
+    logs: Mapping[Partition, LogState],
+    named: Iterable[tuple[Partition, int]],
+) -> dict[Partition, int]:
+    """Where the logs end for readers of everything, if committed records end before a named
+    offset."""
+    if isolation is Isolation.READ_UNCOMMITTED:
+        return {}
+    beyond = {p: logs[p].leader for p, offset in named if offset > logs[p].end_offset}
+    found = attempt.offsets(beyond, Latest(), Isolation.READ_UNCOMMITTED) if beyond else {}
+    ends = {p: at.offset or 0 for p, at in found.items()}
+    return {p: end for p, end in ends.items() if end > logs[p].end_offset}
 
 
 def _epochs(wanted: SurveyRequest) -> dict[Partition, int]:
@@ -166,7 +185,8 @@ def named_offsets(
     wanted: SurveyRequest, logs: Mapping[Partition, LogState]
 ) -> list[tuple[Partition, int]]:
     """The offsets that the job itself names for these partitions."""
-    bounds = ((p, side.of(p)) for side in wanted.bounds for p in logs)
+    sides = [x for x in wanted.bounds if any(isinstance(bound, AtOffset) for bound in x.every)]
+    bounds = ((p, side.of(p)) for side in sides for p in logs)
     return [(p, bound.offset) for p, bound in bounds if isinstance(bound, AtOffset)]
 
 

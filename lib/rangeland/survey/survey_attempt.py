@@ -63,9 +63,9 @@ class SurveyRequest:
     anchored and never matches internal topics. ``partitions`` restricts by topic: numbers, or
     ``broker-number`` where partitions are numbered per broker. ``known``: topics that were landed
     before; if one is gone, the job file is not to blame. ``bounds``: the ends of the range, whose
-    offsets are checked where not every offset is valid; ``marks``: the offsets at which landings
-    ended; ``checkpoint``: all that is known about them. ``speed``: the expected speed of reading,
-    to find out what may expire meanwhile."""
+    offsets are checked where not every offset is valid, or where a transaction may hold them back;
+    ``marks``: the offsets at which landings ended; ``checkpoint``: all that is known about them.
+    ``speed``: the expected speed of reading, to find out what may expire meanwhile."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None

@@ -107,6 +107,7 @@ def settle_survey(
         logs={**logs, **kept},
         offsets_for_times={**second.offsets_for_times, **times},
         epoch_ends=ends | {p: at for p, at in first.epoch_ends.items() if p in kept},
+        uncommitted=first.uncommitted | second.uncommitted,
         unreachable=gone_now | away,
         excluded_partitions=second.excluded_partitions | (first.excluded_partitions & set(once)),
         confirmed_by=dict.fromkeys((p for p in suspicious if p in still_suspicious), who),
