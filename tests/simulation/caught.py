@@ -52,6 +52,8 @@ CAUGHT_AT: Mapping[str, int] = {
     "what was read again from quarantine is read once more": 29,
     "a part is handed in without knowing the others": 289,
     "the high watermark is where committed records end": 913,
+    "what an open transaction holds back is truncated": 563,
+    "an emptied log that has grown again is the one that was landed": 321,
     "brokers are not asked for committed records": 3,
     "one aborted transaction is overlooked": 3,
     "what another producer wrote meanwhile is aborted, too": 3,

@@ -46,6 +46,22 @@ TRANSACTIONS = (
         ),
     ),
     Mutation(
+        "what an open transaction holds back is truncated",
+        Change(
+            "planning.missing_partitions:not_committed",
+            "loss.until_offset > end",
+            "True",
+        ),
+    ),
+    Mutation(
+        "an emptied log that has grown again is the one that was landed",
+        Change(
+            "survey.epoch_ends:epoch_ends",
+            "return found | _ends_before_all(brokers, unknown, epochs)",
+            "return found",
+        ),
+    ),
+    Mutation(
         "brokers are not asked for committed records",
         Change(
             "dialects.kafka.requests:_level",
