@@ -39,11 +39,11 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import Bounds, RangeRequest
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.limits import Limits
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
 from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
+from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.slices import Slicing
 from rangeland.planning.task_packing import pack

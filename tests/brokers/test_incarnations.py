@@ -13,15 +13,15 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
-from rangeland.landing.log_confirmation import Confirmation
+from rangeland.landing.final_log_check import Confirmation
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.limits import Limits
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanDraft, PlanTerms, draft_new
 from rangeland.planning.policy import Action, Policy
+from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster

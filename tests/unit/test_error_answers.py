@@ -22,7 +22,7 @@ from rangeland.errors import (
     Unreachable,
 )
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
-from rangeland.landing.log_confirmation import LogChange
+from rangeland.landing.final_log_check import LogChange
 from rangeland.landing.slice_reader import SliceReader
 from rangeland.planning.plan import PlanKind
 from rangeland.spark.python_workers import check_workers, worker_failure

@@ -34,11 +34,11 @@ from rangeland.planning.incarnation import (
     still_holds,
     stopped_at,
 )
-from rangeland.planning.limits import Limits
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
 
 P = Partition("t", 0)

@@ -27,8 +27,8 @@ from rangeland.model import (
     Latest,
     Partition,
 )
-from rangeland.planning.limits import Limits
 from rangeland.planning.policy import Action, Policy
+from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
 
 WHOLE = """\

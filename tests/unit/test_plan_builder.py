@@ -27,7 +27,6 @@ from rangeland.model import (
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage_rule import Coverage, coverage_of
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.limits import Limits
 from rangeland.planning.plan_builder import (
     JobPosition,
     PlanDraft,
@@ -37,6 +36,7 @@ from rangeland.planning.plan_builder import (
 )
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.proof import prove
+from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing
 

@@ -28,10 +28,10 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.planning.proof import prove
+from rangeland.planning.run_limits import Limits, apply_limits
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import CountedRange, LandedPiece, audit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.model import Partition, Range
-from rangeland.planning.limits import Limits, apply_limits, share_out, truncate
+from rangeland.planning.run_limits import Limits, apply_limits, share_out, truncate
 
 P0, P1, P2 = Partition("t", 0), Partition("t", 1), Partition("t", 2)
 

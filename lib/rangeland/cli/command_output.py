@@ -20,17 +20,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
+from rangeland.cli.interruption_message import interruption_message
 from rangeland.cli.stop_signals import StopSignals
 from rangeland.errors import RangelandError, UsageError, error_json, public_name
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
 from rangeland.spark.gateway import end_jvm, let_jvm_end
 from rangeland.spark.unexpected_errors import unexpected_error
-from rangeland.wording import count_noun
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from rangeland.planning.plan import Plan
     from rangeland.render.progress_view import LiveProgress
 
 INTERRUPTED = 130
@@ -132,24 +131,6 @@ class CommandOutput:
         # ASCII, so that no locale can break the line that machines read.
         print(json.dumps(document, default=str), file=self.stdout, flush=True)
         self.answered = True
-
-
-def interruption_message(writes: bool, plans: Sequence[Plan]) -> str:
-    """What is in the table after an interruption, and what to do."""
-    if not writes:
-        return "Interrupted. This command is read-only: nothing was written."
-    if not plans:
-        return (
-            "Interrupted before any record was read: nothing was landed. "
-            "Run the same command again."
-        )
-    plan = plans[-1]
-    return (
-        f"Interrupted during plan {plan.sequence} of {plan.application} "
-        f"({count_noun(plan.width, 'offset')}). The plan is in the ledger; the table holds all of "
-        "its records or none, never a part. Run the same command again: it finishes that plan, "
-        "and no offset is landed twice."
-    )
 
 
 def _caused_by_interrupt(error: BaseException | None) -> bool:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from rangeland.cli.command_output import CommandOutput, interruption_message
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.interruption_message import interruption_message
 from rangeland.errors import UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 

@@ -35,6 +35,7 @@ from rangeland.fetch.fetch_steps import (
 )
 from rangeland.fetch.replica_choice import ReplicaMove, initial_replica
 from rangeland.fetch.request_choice import fetch_request, leader_request
+from rangeland.fetch.retry_delay import SHORT_END_PAUSE_MS
 from rangeland.fetch.slice_state import Phase, SliceEvent, SliceState, move_on, new_state
 from rangeland.fetch.throttle import Throttle
 from rangeland.model import Address, Leader, Partition, Slice
@@ -44,8 +45,6 @@ SHORT_END_REPORTS = 2
 """How often a leader must report that its log ends too early before that is believed."""
 SHORT_END_MS = 5_000
 """And for how long, where no epoch confirms the end: its broker may just have started."""
-SHORT_END_PAUSE_MS = 500
-"""Before it is asked again."""
 OTHER_TOPIC_MS = 5_000
 """How long metadata must name another topic id: a broker that lags may name a former one."""
 

@@ -3,8 +3,7 @@ what is done, and the next phase.
 
 ``FetchLoop`` turns each response into one event. Delivered records are not in the table: they
 advance the position in ``READING``. A slice whose position reaches its end is ``DONE``, and
-stays so. An event that a phase does not list cannot happen there. How long a slice waits between
-two attempts is decided here; ``throttle`` decides how long its broker is left alone.
+stays so. An event that a phase does not list cannot happen there.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any, Final
 from rangeland.errors import Bug
 from rangeland.fetch.fetch_steps import FetchLimits, FetchTarget
 from rangeland.fetch.replica_choice import ServingReplica
+from rangeland.fetch.retry_delay import retry_delay_ms
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Address, Slice
 from rangeland.planning.policy import LossKind
@@ -193,8 +193,7 @@ class SliceState:
         if self.suspected and reason != self.suspected[1]:
             # A loss is assumed only if it is still the last thing seen at the deadline.
             self.suspected = None
-        delay_ms = limits.backoff_ms * 2 ** min(self.failures - 1, 10)
-        self.resume_at_ms = now_ms + min(delay_ms, limits.max_backoff_ms)
+        self.resume_at_ms = now_ms + retry_delay_ms(self.failures, limits)
 
     def leave_leader(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
         self.left_leader = self.server.leader.address

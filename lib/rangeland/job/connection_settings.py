@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +23,10 @@ from rangeland.connection.cluster_settings import (
     TokenSource,
 )
 from rangeland.dialects.dialect import load_dialect
-from rangeland.errors import JobFileError, Unreachable
+from rangeland.errors import Unreachable
 from rangeland.job.job_file import Job
 from rangeland.job.registry_section import SchemaRegistry
+from rangeland.job.secret_references import look_up
 from rangeland.job.source_section import Source
 from rangeland.job.source_security import Kerberos, Sasl, Security, Tls, Token
 from rangeland.model import Partition
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from rangeland.zookeeper.broker_registry import Registry
 
 
-MAX_SECRET_BYTES = 1 << 16
 SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 """Mechanisms that prove knowledge of a password without sending it."""
 
@@ -293,47 +292,3 @@ def _tls(tls: Tls | bool) -> TlsSettings | None:
         key_password=None if tls.key_password is None else look_up(tls.key_password),
         verify_hostname=tls.verify_hostname,
     )
-
-
-def look_up(reference: str) -> str:
-    """The secret behind ``${env:NAME}`` or ``${file:PATH}``, without a trailing newline. An error
-    names the reference; neither it nor its causes contain any part of the secret."""
-    found = re.fullmatch(r"\$\{(env|file):([^}]+)\}", reference)
-    if found is None:
-        raise JobFileError("a secret must be a reference", do="write ${env:NAME} or ${file:PATH}")
-    kind, name = found.groups()
-    if kind == "file":
-        return _secret_in(name, reference)
-    if name not in os.environ:
-        raise JobFileError(
-            f"the environment variable {name} is not set", do=f"set it, or correct {reference}"
-        )
-    secret = os.environ[name]
-    if not secret.isascii() and any("\ud800" <= letter <= "\udfff" for letter in secret):
-        raise JobFileError(
-            f"the secret in the environment variable {name} is not UTF-8",
-            do=f"set it in UTF-8, or correct {reference}",
-        )
-    return secret
-
-
-def _secret_in(path: str, reference: str) -> str:
-    text, why = None, "it is not UTF-8"
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_SECRET_BYTES + 1)
-        if len(content) > MAX_SECRET_BYTES:
-            why = f"it has more than {MAX_SECRET_BYTES} bytes"
-        else:
-            text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        pass  # Raised below, since this exception contains the secret.
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or type(error).__name__
-    if text is None:
-        raise JobFileError(
-            f"the secret file {path} cannot be read",
-            why=why,
-            do=f"make it readable, or correct {reference}",
-        )
-    return text.rstrip("\r\n")

@@ -38,8 +38,8 @@ from rangeland.job.value_parsers import (
 )
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
 from rangeland.planning.bound_resolution import RangeRequest
-from rangeland.planning.limits import Limits
 from rangeland.planning.policy import Policy, TopicRule
+from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
 
 

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from rangeland.job.secret_references import SecretRef
 from rangeland.job.section import MisplacedKey, Section, UnneededKey
 from rangeland.job.source_security import Tls
-from rangeland.job.value_parsers import Schema, SecretRef
+from rangeland.job.value_parsers import Schema
 from rangeland.schema_registry.registry_settings import URL_PATTERN, is_registry_url
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 

@@ -11,8 +11,8 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from rangeland.job.secret_references import SecretRef
 from rangeland.job.section import MisplacedKey, Section
-from rangeland.job.value_parsers import SecretRef
 
 
 class Tls(Section):

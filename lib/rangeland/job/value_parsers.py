@@ -71,14 +71,7 @@ SIZE: Schema = {
 }
 Size = Annotated[Whole, BeforeValidator(parse_size), Field(gt=0), WithJsonSchema(SIZE)]
 
-# --- secrets ----------------------------------------------------------------------------
-
-
-def parse_secret(value: object) -> object:
-    """A job file may only contain references to secrets."""
-    if isinstance(value, str) and re.fullmatch(r"\$\{(env|file):[^}]+\}", value):
-        return value
-    raise ValueError("a reference such as ${env:NAME} or ${file:PATH}, never the secret itself")
+# --- tables -----------------------------------------------------------------------------
 
 
 def without_secrets(uri: str) -> str:
@@ -101,14 +94,6 @@ def without_secrets(uri: str) -> str:
         raise ValueError("a URI without a query: tokens belong in Spark's own settings")
     return uri
 
-
-SECRET: Schema = {
-    "title": "reference to a secret",
-    "type": "string",
-    "pattern": r"^\$\{(env|file):[^}]+\}$",
-    "examples": ["${env:KAFKA_PASSWORD}", "${file:/run/secrets/kafka}"],
-}
-SecretRef = Annotated[str, BeforeValidator(parse_secret), WithJsonSchema(SECRET)]
 
 # --- bounds -----------------------------------------------------------------------------
 

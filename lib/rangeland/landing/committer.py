@@ -35,10 +35,10 @@ from rangeland.errors import (
     UsageError,
 )
 from rangeland.landing.constraint_check import ConstraintCheck
+from rangeland.landing.final_log_check import LogChange
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import refuse_other_plan
-from rangeland.landing.log_confirmation import LogChange
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_reader import SharedOutcome
 from rangeland.landing.replacement import Replacement, refuse_lost

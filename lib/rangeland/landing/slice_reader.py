@@ -23,9 +23,9 @@ from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
 from rangeland.fetch.throttle import shared_rates
 from rangeland.job.connection_settings import cluster_settings, login_packages, with_cleanup
+from rangeland.landing.final_log_check import Confirmation, LogChange
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.log_confirmation import Confirmation, LogChange
 from rangeland.landing.loss_records import of_whole_logs
 from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
 from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of

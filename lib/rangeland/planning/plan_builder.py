@@ -25,13 +25,13 @@ from rangeland.planning.checkpoint_move import left_behind, moved_to, skip_ahead
 from rangeland.planning.coverage_rule import Coverage, common, leave_out
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
-from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.missing_partitions import not_believed, why_unreachable
 from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.retention_risk import RetentionRisk, at_risk
+from rangeland.planning.run_limits import Limits, apply_limits
 from rangeland.planning.slices import Slicing, cut, share_of
 
 

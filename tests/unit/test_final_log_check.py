@@ -9,8 +9,8 @@ import pytest
 
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.job import Job
+from rangeland.landing.final_log_check import Confirmation, LogChange
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.log_confirmation import Confirmation, LogChange
 from rangeland.landing.plan_reader import PlanReader, PlanToRead
 from rangeland.landing.slice_reader import PlanReceipts, SliceReader
 from rangeland.model import Counts, Partition

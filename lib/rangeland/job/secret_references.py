@@ -1,0 +1,78 @@
+"""Secrets in a job file: references, ``${env:NAME}`` or ``${file:PATH}``, never secrets themselves.
+
+They are checked where the file is read, and looked up where a connection's settings are made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from rangeland.errors import JobFileError
+from rangeland.job.value_parsers import Schema
+
+MAX_SECRET_BYTES = 1 << 16
+
+
+def parse_secret(value: object) -> object:
+    """A job file may only contain references to secrets."""
+    if isinstance(value, str) and re.fullmatch(r"\$\{(env|file):[^}]+\}", value):
+        return value
+    raise ValueError("a reference such as ${env:NAME} or ${file:PATH}, never the secret itself")
+
+
+SECRET: Schema = {
+    "title": "reference to a secret",
+    "type": "string",
+    "pattern": r"^\$\{(env|file):[^}]+\}$",
+    "examples": ["${env:KAFKA_PASSWORD}", "${file:/run/secrets/kafka}"],
+}
+SecretRef = Annotated[str, BeforeValidator(parse_secret), WithJsonSchema(SECRET)]
+
+
+def look_up(reference: str) -> str:
+    """The secret behind ``${env:NAME}`` or ``${file:PATH}``, without a trailing newline. An error
+    names the reference; neither it nor its causes contain any part of the secret."""
+    found = re.fullmatch(r"\$\{(env|file):([^}]+)\}", reference)
+    if found is None:
+        raise JobFileError("a secret must be a reference", do="write ${env:NAME} or ${file:PATH}")
+    kind, name = found.groups()
+    if kind == "file":
+        return _secret_in(name, reference)
+    if name not in os.environ:
+        raise JobFileError(
+            f"the environment variable {name} is not set", do=f"set it, or correct {reference}"
+        )
+    secret = os.environ[name]
+    if not secret.isascii() and any("\ud800" <= letter <= "\udfff" for letter in secret):
+        raise JobFileError(
+            f"the secret in the environment variable {name} is not UTF-8",
+            do=f"set it in UTF-8, or correct {reference}",
+        )
+    return secret
+
+
+def _secret_in(path: str, reference: str) -> str:
+    text, why = None, "it is not UTF-8"
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_SECRET_BYTES + 1)
+        if len(content) > MAX_SECRET_BYTES:
+            why = f"it has more than {MAX_SECRET_BYTES} bytes"
+        else:
+            text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        pass  # Raised below, since this exception contains the secret.
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+    if text is None:
+        raise JobFileError(
+            f"the secret file {path} cannot be read",
+            why=why,
+            do=f"make it readable, or correct {reference}",
+        )
+    return text.rstrip("\r\n")
