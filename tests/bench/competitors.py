@@ -123,6 +123,24 @@ def _land_with_spark(ground: Ground, out: Path) -> None:
     spark_frame(ground).write.format("delta").mode("append").save(str(out))
 
 
+def _stream_with_spark(ground: Ground, out: Path) -> None:
+    """Structured Streaming's way to land what is there and stop."""
+    stream = (
+        ground.spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", ground.bootstrap)
+        .option("subscribe", ground.topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .load()
+    )
+    checkpoint = out.with_name(f"{out.name}-checkpoint")
+    try:
+        writer = stream.writeStream.format("delta").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(checkpoint)).start(str(out)).awaitTermination()
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
 def _read_with_spark(ground: Ground, out: Path) -> None:
     spark_frame(ground).write.format("noop").mode("overwrite").save()
 
@@ -205,6 +223,7 @@ SIDES = {
         ),
         Side("snappy", "Rangeland -> Delta, snappy", "table", _land_snappy, rows_of_table),
         Side("spark", "Spark's Kafka source -> Delta", "table", _land_with_spark, rows_of_table),
+        Side("stream", "Spark's availableNow -> Delta", "table", _stream_with_spark, rows_of_table),
         Side("bare", "bare calls -> Parquet, 2 processes", "table", _land_bare, rows_of_files),
         Side("process", "Rangeland's task alone", "process", _land_in_one_process, rows_of_files),
         Side("client", "confluent-kafka -> Parquet", "process", _land_with_client, rows_of_files),

@@ -105,7 +105,7 @@ def cold(bench: Bench, ground: Ground) -> Found:
     ``total``: to the end of the landing."""
     found: Found = {"load": [load_average()], "session": {}, "samples": {}, "total": {}}
     for number in range(bench.rounds):
-        for name in ("rangeland", "spark"):
+        for name in ("rangeland", "spark", "stream"):
             bench.say(f"cold {ground.topic}, round {number + 1} of {bench.rounds}: {name}")
             os.sync()
             answer = measure_in_child(_order(bench, ground, name))
