@@ -17,6 +17,7 @@ from typing import Any
 from rangeland import run
 from rangeland.connection.pool import ConnectionPool
 from rangeland.job.connection_settings import cluster_settings
+from rangeland.spark.python_workers import MODULES, PACKAGES, import_probe
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.producer import Record, create_topic, fill, produce
 from tests.bench.child import Order, measure_in_child
@@ -74,6 +75,7 @@ def warm(bench: Bench, ground: Ground, sides: Iterable[Side] = tuple(SIDES.value
 
 
 def _one_warm(bench: Bench, ground: Ground, side: Side, number: int, found: Found) -> None:
+    _wake_workers(ground.spark)
     os.sync()
     phases = Phases()
     with WorkerMemory() as memory:
@@ -89,6 +91,14 @@ def _one_warm(bench: Bench, ground: Ground, side: Side, number: int, found: Foun
     if side.shows_phases:
         found["phases"].append(phases.taken)
         found["peaks"].append(memory.peak_bytes)
+
+
+def _wake_workers(spark: Any) -> None:
+    """PySpark ends a Python worker that was idle for a minute, which other sides may take: a warm
+    landing finds workers that have imported what they need."""
+    count = int(spark.sparkContext.defaultParallelism)
+    probe = import_probe([*PACKAGES, *MODULES])
+    spark.sparkContext.parallelize(range(count), count).mapPartitions(probe).collect()
 
 
 def _timed_by(phases: Phases, side: Side) -> Callable[[Ground, Path], None]:
