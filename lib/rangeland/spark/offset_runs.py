@@ -146,22 +146,26 @@ def counted_ranges(
 
 def _groups(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     """(topic, partition, broker, *numbers) of each partition in the rows, where the numbers
-    are the columns that are left, as arrays."""
-    names = [name for name in table.column_names if name not in ("topic", "partition", "broker")]
+    are the columns that are left, as arrays. Rows are sorted once, however many partitions there
+    are."""
     keys = [name for name in ("topic", "partition", "broker") if name in table.column_names]
-    whole = table.filter(pc.is_valid(table.column(names[0])))
-    groups = whole.select(keys).group_by(keys).aggregate([]).to_pylist()
-    for group in groups:
-        rows = whole
-        if len(groups) > 1:
-            mask = None
-            for name in keys:
-                column = rows.column(name)
-                value = group[name]
-                same = pc.is_null(column) if value is None else pc.equal(column, value)
-                mask = same if mask is None else pc.and_kleene(mask, same)
-            rows = whole.filter(mask)
-        if group["topic"] is None or group["partition"] is None:
-            continue
-        numbers = [rows.column(name).to_numpy() for name in names]
-        yield (group["topic"], group["partition"], group.get("broker") or "", *numbers)
+    names = [name for name in table.column_names if name not in keys]
+    for name in ("topic", "partition", names[0]):
+        table = table.filter(pc.is_valid(table.column(name)))
+    if not table.num_rows:
+        return
+    (batch,) = table.combine_chunks().to_batches()
+    groups = np.zeros(batch.num_rows, np.int64)
+    for name in keys:
+        encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
+        groups = groups * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    for key, mine in zip(
+        batch.select(keys).take(pa.array(order[starts])).to_pylist(),
+        np.split(order, starts[1:]),
+        strict=True,
+    ):
+        rows = batch.select(names) if len(starts) == 1 else batch.select(names).take(pa.array(mine))
+        numbers = [column.to_numpy(zero_copy_only=False) for column in rows.columns]
+        yield (key["topic"], key["partition"], key.get("broker") or "", *numbers)
