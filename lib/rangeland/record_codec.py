@@ -25,6 +25,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any, TypeVar
 
 from rangeland.untrusted import Unreadable, check_type, whole
@@ -189,7 +190,7 @@ class RecordCodec:
         text, _, renamed = item.partition("=")
         attribute = text.strip("*?")
         name, field = renamed or attribute, fields.get(attribute)
-        source = kind if field is not None else getattr(kind, attribute).fget
+        source = kind if field is not None else _computing(kind, attribute)
         hints = typing.get_type_hints(source)
         inner, is_optional = _of_hint(hints[attribute if field is not None else "return"])
         if text.startswith("*"):
@@ -254,6 +255,13 @@ class RecordCodec:
             return {k: tuple(ones) if is_many else ones[-1] for k, ones in found.items()}
 
         return ColumnType([self.columns_of(key) | self.columns_of(value)], write, read)
+
+
+def _computing(kind: type, attribute: str) -> Callable[..., Any]:
+    """The function behind a property."""
+    found = getattr(kind, attribute)
+    function: Callable[..., Any] = found.func if isinstance(found, cached_property) else found.fget
+    return function
 
 
 def _of_hint(hint: Any) -> tuple[Any, bool]:

@@ -60,7 +60,6 @@ def changes() -> Iterator[tuple[Any, str, Any]]:
     yield session, "encode_parts", _parts()
     yield ledger_table, "from_row", remembering(from_row, id)
     yield Plan, "parse", staticmethod(remembering(Plan.parse))
-    yield Plan, "hash", property(remembering(vars(Plan)["hash"].fget, id))
     yield Job, "policies", property(remembering(vars(Job)["policies"].fget, id))
     yield TablePath, "parse", staticmethod(remembering(TablePath.parse))
     yield target_table, "new_table", remembering(new_table)

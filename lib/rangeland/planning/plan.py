@@ -13,6 +13,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from rangeland.errors import Conflict
@@ -61,7 +62,7 @@ class PlanKind(StrEnum):
         return PlanKind.RUN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: a plan keeps its hash, which takes long for many partitions
 class Plan:
     """``application`` names the sequence of landings this plan belongs to: the job's own or a
     backfill's. ``checkpoint`` is the position of that sequence once the plan has landed, for every
@@ -91,7 +92,7 @@ class Plan:
         """Its rows replace those that the table has of its ranges."""
         return self.kind is PlanKind.REPLACE
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical JSON form without the kind, in hex. Plans of version 0.1.0 do
         not record their kind and keep their hashes; the application's name tells kinds apart."""

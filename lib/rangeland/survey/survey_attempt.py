@@ -205,24 +205,26 @@ class SurveyAttempt:
             if topic is None or topic.meaning is not ErrorMeaning.OK:
                 _refuse_without_brokers(view)
                 self._refuse_topic(name, topic)
-            only = self._wanted.partitions.get(name)
-            for which in only or ():
-                if not any(_is(p, which) for p in topic.leaders) and not view.unreachable:
+            only = self._wanted.partitions.get(name) or ()
+            known = {which for p in topic.leaders for which in _written_as(p)} if only else set()
+            for which in only:
+                if which not in known and not view.unreachable:
                     there = ", ".join(str(p).rpartition("/")[2] for p in sorted(topic.leaders))
                     raise UnknownTopic(
                         f"topic {name} has no partition {which}",
                         why=f"it has {there}",
                         do="correct source.partitions",
                     )
-            found |= {
+            asked = set(only)
+            mine = {
                 p: x
                 for p, x in topic.leaders.items()
-                if not only or any(_is(p, which) for which in only)
+                if not only or not asked.isdisjoint(_written_as(p))
             }
-            self.excluded_partitions |= set(topic.leaders) - set(found)
-        bare = [
-            n for n in names if not any(p.topic == n for p in (*found, *self.excluded_partitions))
-        ]
+            found |= mine
+            self.excluded_partitions |= topic.leaders.keys() - mine.keys()
+        there_are = {p.topic for p in (*found, *self.excluded_partitions)}
+        bare = [name for name in names if name not in there_are]
         if bare and not self._brokers.dialect.capabilities.numbered_per_broker:
             raise Unreachable(f"the topics {', '.join(bare)} have no partitions yet")
         if names and not found:
@@ -376,11 +378,9 @@ def _refuse_without_brokers(view: ClusterView) -> None:
         )
 
 
-def _is(partition: Partition, which: int | str) -> bool:
-    """``which`` is a partition's number, or ``broker-number``."""
-    if isinstance(which, int):
-        return partition.number == which
-    return f"{partition.broker}-{partition.number}" == which
+def _written_as(partition: Partition) -> tuple[int, str]:
+    """How a job file may name a partition: its number, or ``broker-number``."""
+    return partition.number, f"{partition.broker}-{partition.number}"
 
 
 def _missing_responses(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
