@@ -154,18 +154,23 @@ def _groups(table: pa.Table) -> Iterator[tuple[Any, ...]]:
         table = table.filter(pc.is_valid(table.column(name)))
     if not table.num_rows:
         return
-    (batch,) = table.combine_chunks().to_batches()
-    groups = np.zeros(batch.num_rows, np.int64)
+    groups = np.zeros(table.num_rows, np.int64)
+    values: list[tuple[np.ndarray, pa.Array]] = []
     for name in keys:
-        encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
-        groups = groups * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
+        # Only its numbers are put together: the text of a long column may not fit in one array.
+        column = table.column(name)
+        if name == "broker":
+            column = column.fill_null("")
+        chunks = column.dictionary_encode().unify_dictionaries().chunks
+        numbers = np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
+        values.append((numbers, chunks[0].dictionary))
+        groups = groups * len(chunks[0].dictionary) + numbers
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    for key, mine in zip(
-        batch.select(keys).take(pa.array(order[starts])).to_pylist(),
-        np.split(order, starts[1:]),
-        strict=True,
-    ):
-        rows = batch.select(names) if len(starts) == 1 else batch.select(names).take(pa.array(mine))
-        numbers = [column.to_numpy(zero_copy_only=False) for column in rows.columns]
-        yield (key["topic"], key["partition"], key.get("broker") or "", *numbers)
+    (rest,) = table.select(names).combine_chunks().to_batches()
+    for mine in np.split(order, starts[1:]):
+        key = [dictionary[int(numbers[mine[0]])].as_py() for numbers, dictionary in values]
+        rows = rest if len(starts) == 1 else rest.take(pa.array(mine))
+        topic, number, *broker = key
+        columns = [column.to_numpy(zero_copy_only=False) for column in rows.columns]
+        yield (topic, number, broker[0] if broker else "", *columns)
