@@ -1,11 +1,13 @@
 """Which records retention may delete before a run has read them.
 
-One broker is asked for the retention of all topics, and each leader for the first offset that is
-young enough. Either may fail: the answers only affect warnings, and the order of reading.
+One broker is asked for the retention of all topics, a second one if it does not answer, and each
+leader for the first offset that is young enough. All of it may fail, which the log says: the
+answers only affect warnings, and the order of reading.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -15,6 +17,10 @@ from rangeland.errors import RangelandError
 from rangeland.model import Address, AtTime, Leader, LogState, Partition, Retention, Survey
 from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
 from rangeland.survey.survey_attempt import SurveyRequest
+
+MOST_ASKED = 2
+
+logger = logging.getLogger(__name__)
 
 
 def with_retention(
@@ -34,17 +40,17 @@ def with_retention(
 def _retention(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], seed: Address | None
 ) -> dict[str, Retention]:
-    """By topic, as one broker reports it; nothing if it does not. It only affects warnings and
-    order, and so does ``_expiring_offsets``."""
+    """By topic, as a broker reports it; nothing if none does."""
     topics = sorted({partition.topic for partition in logs})
-    address = next((log.leader.address for log in logs.values() if log.leader.address), seed)
     questions = brokers.dialect.ask_retention(topics) if topics else []
-    if not questions or address is None:
-        return {}
-    try:
-        return brokers.dialect.read_retention(brokers.call_all(address, questions))
-    except RangelandError:
-        return {}
+    known = (*(log.leader.address for log in logs.values()), seed)
+    addresses = list(dict.fromkeys(address for address in known if address is not None))
+    for address in addresses[:MOST_ASKED] if questions else ():
+        try:
+            return brokers.dialect.read_retention(brokers.call_all(address, questions))
+        except RangelandError as error:
+            logger.info("Got no retention of topics from %s: %s", address, error.what)
+    return {}
 
 
 def _expiring_offsets(
@@ -63,7 +69,8 @@ def _expiring_offsets(
         try:
             questions = dialect.ask_offsets(leaders, AtTime(max(0, time_ms)), isolation)
             responses = dialect.read_offsets(brokers.call_all(address, questions))
-        except RangelandError:
+        except RangelandError as error:
+            logger.info("Got no offsets by time from %s: %s", address, error.what)
             continue
         for partition, response in responses.items():
             if response.meaning is ErrorMeaning.OK and partition in leaders:
