@@ -125,7 +125,7 @@ def a_status() -> Status:
             ),
             PartitionStatus(Partition("orders", 1), None, 0, 9_000, None, "b1:9092"),
         ),
-        live_plans=(a_plan([a_range(0, 26_000, 27_000)]),),
+        unfinished_plans=(a_plan([a_range(0, 26_000, 27_000)]),),
         recent=({"sequence": 12, "prepared_at_ms": 1_700_000_000_000, "landed": 33_985},),
     )
 

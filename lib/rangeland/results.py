@@ -207,14 +207,14 @@ class GroupStatus(JsonResult):
 class Status(JsonResult):
     """The result of ``status``: the job compared with its logs."""
 
-    VIEW = "job table table_version sequence partitions live_plans recent warnings losses group"
+    VIEW = "job table table_version sequence partitions unfinished_plans=live_plans recent warnings losses group"
 
     job: str
     table: str
     table_version: int | None
     sequence: int
     partitions: tuple[PartitionStatus, ...]
-    live_plans: tuple[Plan, ...] = ()
+    unfinished_plans: tuple[Plan, ...] = ()
     recent: tuple[dict[str, Any], ...] = ()
     group: GroupStatus | None = None
     losses: tuple[LossEvent, ...] = ()

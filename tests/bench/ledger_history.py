@@ -80,7 +80,7 @@ class History:
         return PlanEvent(
             *(APPLICATION, JOB, sequence, plan.hash, tuple(RangeEntry(r) for r in ranges)),
             *(json.dumps(plan.to_json()), made_at_ms, sequence, sequence, covered),
-            live=((APPLICATION, sequence - 1),) if sequence > 1 else (),
+            unfinished=((APPLICATION, sequence - 1),) if sequence > 1 else (),
             table_id="00000000-0000-0000-0000-000000000000",
         )
 
@@ -182,7 +182,12 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
             assert ledger.entered() == entered
             ledger.events()
         with clock.measured(found, "look"):  # what a run asks before it plans
-            ledger.newest(), ledger.recent(), ledger.unfinished(), ledger.coverage()
+            (
+                ledger.newest(),
+                ledger.possibly_unfinished(),
+                ledger.without_outcome(),
+                ledger.coverage(),
+            )
             ledger.last_sequence(APPLICATION), ledger.newest_of(JOB)
         plan = replace(history, landings=entered + 1).plan(entered + 1)
         with clock.measured(found, "enter, prepare"):

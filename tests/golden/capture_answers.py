@@ -131,7 +131,7 @@ def _status() -> Status:
         table_version=9,
         sequence=4,
         partitions=(whole, PartitionStatus(P1, None, 10, 20)),
-        live_plans=(_plan(),),
+        unfinished_plans=(_plan(),),
         recent=({"sequence": 12, "prepared_at_ms": 1_700_000_000_000, "landed": 33_985},),
         group=group,
         losses=(LOSS,),

@@ -65,8 +65,8 @@ PLANS_AND_LEDGER = (
         "later plans forget the plans that are not in the table",
         Change(
             "delta.ledger.ledger_table:Ledger.enter",
-            "live = tuple(dict.fromkeys([*unsettled, *self.unfinished()]))",
-            "live = ()",
+            "unfinished = tuple(dict.fromkeys([*unfinished, *self.without_outcome()]))",
+            "unfinished = ()",
         ),
     ),
     Mutation(

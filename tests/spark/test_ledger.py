@@ -143,7 +143,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
             assert ledger.prepare(outcome(plan(number + 1, start, end)))
     landed = {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(30, 40, "id"))}
     assert (ledger.entered(), ledger.coverage()) == (3, landed)
-    assert ledger.unfinished() == [(APP, 2)]
+    assert ledger.without_outcome() == [(APP, 2)]
     live = ledger.plan(APP, 2)
     assert live is not None
     assert [entry.range for entry in live.ranges] == [Range(P0, 10, 20, "id")]
@@ -151,7 +151,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
         ledger.prepare(outcome(plan(2, 10, 20)))
     assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)
     assert ledger.coverage() == landed
-    assert {application for application, _ in ledger.unfinished()} == {APP, BACKFILL}
+    assert {application for application, _ in ledger.without_outcome()} == {APP, BACKFILL}
 
 
 def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> None:
@@ -161,7 +161,7 @@ def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> 
     assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
     assert ledger.prepare(outcome(plan(1, 90, 99, BACKFILL)))
     assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(90, 99, "id"))}
-    assert ledger.unfinished() == []
+    assert ledger.without_outcome() == []
 
 
 def test_the_ledger_is_read_with_sql_and_survives_optimize(
@@ -205,9 +205,9 @@ def test_parts_are_handed_in_one_after_the_other(kernel: DeltaKernel, ledger: Le
 def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger) -> None:
     first, second = plan(1, 0, 10), plan(2, 10, 20)
     assert ledger.enter(first, 0)
-    before = (ledger.coverage(), ledger.unfinished(), ledger.recent())
+    before = (ledger.coverage(), ledger.without_outcome(), ledger.possibly_unfinished())
     assert ledger.append_part(part(first, 1, 0, 10))
-    assert (ledger.coverage(), ledger.unfinished(), ledger.recent()) == before
+    assert (ledger.coverage(), ledger.without_outcome(), ledger.possibly_unfinished()) == before
     assert ledger.prepared() == []
     assert ledger.prepare(outcome(first))
     assert ledger.enter(second, 1)
@@ -219,7 +219,7 @@ def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger)
     newest = ledger.newest_of("orders-hourly")
     assert newest is not None
     assert newest.sequence == 2
-    assert newest.live == ()
+    assert newest.unfinished == ()
 
 
 def test_old_rows_move_into_one_file_and_nothing_else_changes(
@@ -289,8 +289,20 @@ def land(ledger: Ledger, sequences: range) -> None:
 def known(ledger: Ledger) -> list[object]:
     plans = list(ledger.plans())
     outcomes = [ledger.outcome(APP, one.sequence) for one in plans]
-    found = (ledger.prepared(), list(ledger.outcomes(APP)), ledger.coverage(), ledger.unfinished())
-    return [plans, outcomes, *found, ledger.recent(), ledger.last_sequence(APP), ledger.entered()]
+    found = (
+        ledger.prepared(),
+        list(ledger.outcomes(APP)),
+        ledger.coverage(),
+        ledger.without_outcome(),
+    )
+    return [
+        plans,
+        outcomes,
+        *found,
+        ledger.possibly_unfinished(),
+        ledger.last_sequence(APP),
+        ledger.entered(),
+    ]
 
 
 def files_of(ledger: Ledger) -> set[str]:

@@ -226,7 +226,7 @@ def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
     ((_, found),) = ledger.prepared()
     assert found == outcome()
     assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
-    assert (ledger.unfinished(), ledger.recent()) == ([], ((APP, 1),))
+    assert (ledger.without_outcome(), ledger.possibly_unfinished()) == ([], ((APP, 1),))
 
 
 def test_an_outcome_has_a_loss_of_each_kind() -> None:

@@ -114,7 +114,7 @@ def test_status_json_has_checkpoint_end_lag_and_group_offset() -> None:
         table_version=9,
         sequence=4,
         partitions=(PartitionStatus(P0, 15, 10, 20, 12, "b1:1"), PartitionStatus(P1, None, 10, 20)),
-        live_plans=(PLAN,),
+        unfinished_plans=(PLAN,),
     )
     document = json.loads(json.dumps(status.to_json()))
     first, second = document["partitions"]

@@ -96,7 +96,7 @@ class IdentityCheck:
     def _landing(self, ledger: Ledger, plan: PlanEvent) -> SeenLanding:
         """Checks the cheapest evidence first, and no more than needed."""
         application, sequence, since = plan.application, plan.sequence, plan.table_version or 0
-        if (application, sequence) not in ledger.recent():
+        if (application, sequence) not in ledger.possibly_unfinished():
             return SeenLanding(True, False, False, False)
         commits = [
             c for c in self._table.kernel.commits(self._table.there(), since) if c.version > since
@@ -214,7 +214,7 @@ class IdentityCheck:
             return False
         if newest.table_id is not None:
             return newest.table_id == self._table.snapshot.table_id
-        recent = ledger.recent()
+        recent = ledger.possibly_unfinished()
         settled = [o for _, o in ledger.prepared() if (o.application, o.sequence) not in recent]
         if not settled or any(self._table.transaction_version(o.application) for o in settled[-5:]):
             return True

@@ -174,7 +174,7 @@ class JobHistory:
         if self._ledger.found is None:
             return []
         found = []
-        for application, sequence in self._ledger.found.recent():
+        for application, sequence in self._ledger.found.possibly_unfinished():
             if self._identity.landed_sequence(application) >= sequence:
                 continue
             entry = self._ledger.found.plan(application, sequence)

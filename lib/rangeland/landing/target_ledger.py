@@ -49,9 +49,9 @@ class TargetLedger:
 
     def _landed_without_outcome(self) -> set[tuple[str, int]]:
         """Plans that the table has and for which the ledger had no outcome when it was read."""
-        live = [] if self.found is None else self.found.unfinished()
+        entered = [] if self.found is None else self.found.without_outcome()
         return {
-            (name, last) for name, last in live if self._table.transaction_version(name) >= last
+            (name, last) for name, last in entered if self._table.transaction_version(name) >= last
         }
 
     def look(self) -> Ledger | None:

@@ -1,8 +1,8 @@
 """The coverage rule: an offset is landed in a table once, whichever kind of plan lands it.
 
-What has landed and what other live plans hold are interval lists per partition and topic
+What has landed and what other unfinished plans hold are interval lists per partition and topic
 incarnation (the offsets of a topic that was deleted and created again mean other records). A new
-plan leaves out what has landed, and sees which live plans block it.
+plan leaves out what has landed, and sees which unfinished plans block it.
 """
 
 from __future__ import annotations

@@ -32,9 +32,10 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     target = LandingTarget(spark, job)
     disagreement = target.identity.disagreement()
     try:
-        standing, live = target.history.standing(job.application), target.history.unfinished()
+        standing = target.history.standing(job.application)
+        unfinished = target.history.unfinished()
     except Conflict as error:  # what has landed is unknown, so the ledger alone says it
-        standing, live = target.history.last_known(job.application), []
+        standing, unfinished = target.history.last_known(job.application), []
         disagreement = disagreement or error
     source = job.source
     progress.step(f"asking {source.where} for leaders and offsets")
@@ -72,7 +73,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         table_version=target.table.version,
         sequence=standing.sequence - 1,
         partitions=_with_ages(cluster, partitions, survey),
-        live_plans=tuple(u.plan for u in live),
+        unfinished_plans=tuple(u.plan for u in unfinished),
         recent=tuple(
             _landing(entry) for entry in target.history.newest_outcomes(job.application, RECENT)
         ),

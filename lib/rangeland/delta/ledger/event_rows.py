@@ -138,7 +138,7 @@ _RULES: dict[str, Any] = {
         "topic_id",
     },
     "names": {
-        PlanEvent: _IN_EVENT,
+        PlanEvent: {**_IN_EVENT, "unfinished": "live"},
         OutcomeEvent: _IN_EVENT,
         PartEvent: {**_IN_EVENT, "number": "attempt"},
         LossEvent: _IN_EVENT,

@@ -3,7 +3,7 @@
 A *plan* says what will be read; an *outcome* says what was landed, with the files. If several
 drivers share a plan, a *part* says what one of them has read of it so far. A *loss* says why
 one range could not be read, and what was done about it; those of an outcome are written with
-it, in one commit. A plan also has the coverage at its time, and the plans that were live then,
+it, in one commit. A plan also has the coverage at its time, and the plans then unfinished,
 so that coverage is computed from the newest entries alone, however long the ledger is.
 """
 
@@ -62,7 +62,7 @@ Spans = Mapping[Partition, tuple[OffsetSpan, ...]]
 class PlanEvent:
     """``document`` is the whole plan as JSON. ``table_version`` is the target table's version
     when the plan was made, None if it did not exist yet; ``table_id`` is Delta's own id of that
-    table, None in ledgers of version 0.1.0. ``entered``, ``covered`` and ``live`` are filled by
+    table, None in ledgers of version 0.1.0. ``entered``, ``covered`` and ``unfinished`` are filled by
     ``Ledger.enter``."""
 
     application: str
@@ -75,7 +75,8 @@ class PlanEvent:
     table_version: int | None = None
     entered: int = 0
     covered: Spans = field(default_factory=dict)
-    live: tuple[tuple[str, int], ...] = ()
+    unfinished: tuple[tuple[str, int], ...] = ()
+    """Plans that may not have been in the table yet when this one was entered."""
     table_id: str | None = None
 
 

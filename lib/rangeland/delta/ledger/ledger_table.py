@@ -205,19 +205,19 @@ class Ledger:
         """Opens no file."""
         return self._key(LOSS, application, sequence) is not None
 
-    def unfinished(self) -> list[tuple[str, int]]:
+    def without_outcome(self) -> list[tuple[str, int]]:
         """(application, sequence) of the plans without an outcome, oldest first: still running, or
         left by a run that died. Opens no file."""
-        return [(key.application, key.sequence) for key in self._seen().unfinished]
+        return [(key.application, key.sequence) for key in self._seen().without_outcome]
 
     def coverage(self) -> Spans:
-        """What is landed. Reads the newest plan, and the outcomes of the plans that were live when
-        it was entered."""
+        """What is landed. Reads the newest plan, and the outcomes of the plans that
+        were unfinished when it was entered."""
         newest = self.newest()
         if newest is None:
             return {}
         landed = newest.covered
-        for application, sequence in (*newest.live, (newest.application, newest.sequence)):
+        for application, sequence in (*newest.unfinished, (newest.application, newest.sequence)):
             outcome = self.outcome(application, sequence)
             if outcome is not None:
                 landed = with_ranges(landed, self._landed_by(outcome))
@@ -234,26 +234,27 @@ class Ledger:
 
     # --- writing ------------------------------------------------------------------------
 
-    def recent(self) -> tuple[tuple[str, int], ...]:
+    def possibly_unfinished(self) -> tuple[tuple[str, int], ...]:
         """(application, sequence) of all plans that may not be in the table yet: the newest one,
         and those that were not known to be in the table when it was entered."""
         newest = self.newest()
         if newest is None:
             return ()
-        return (*newest.live, (newest.application, newest.sequence))
+        return (*newest.unfinished, (newest.application, newest.sequence))
 
     def enter(
-        self, plan: PlanEvent, expected: int, unsettled: Sequence[tuple[str, int]] = ()
+        self, plan: PlanEvent, expected: int, unfinished: Sequence[tuple[str, int]] = ()
     ) -> bool:
         """Enters the plan as number ``expected + 1``. False if another plan has that number:
-        then refresh, compute the coverage and plan again. ``unsettled`` are plans of
-        ``recent`` that the table does not have yet: later planners check them too."""
+        then refresh, compute the coverage and plan again. Of the
+        ``possibly_unfinished`` plans, ``unfinished`` are those that the table lacks: later
+        planners check them too."""
         if self.entered() != expected:
             self.refresh()
             return False
         covered = self.coverage()
-        live = tuple(dict.fromkeys([*unsettled, *self.unfinished()]))
-        row = replace(plan, entered=expected + 1, covered=covered, live=live)
+        unfinished = tuple(dict.fromkeys([*unfinished, *self.without_outcome()]))
+        row = replace(plan, entered=expected + 1, covered=covered, unfinished=unfinished)
         return self._append(row, (PLANS, expected + 1))
 
     def prepare(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:

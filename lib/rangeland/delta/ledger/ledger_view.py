@@ -26,7 +26,7 @@ class LedgerView:
         }
 
     @cached_property
-    def unfinished(self) -> list[EventKey]:
+    def without_outcome(self) -> list[EventKey]:
         """The plans without an outcome."""
         return [
             key
