@@ -207,7 +207,10 @@ class GroupStatus(JsonResult):
 class Status(JsonResult):
     """The result of ``status``: the job compared with its logs."""
 
-    VIEW = "job table table_version sequence partitions unfinished_plans=live_plans recent warnings losses group"
+    VIEW = (
+        "job table table_version sequence partitions unfinished_plans=live_plans recent warnings "
+        "losses group"
+    )
 
     job: str
     table: str
@@ -257,7 +260,7 @@ class VerifyResult(JsonResult):
     landed ranges that count; ``audit`` is the comparison with the table."""
 
     VIEW = (
-        "job table table_version is_well=ok landings pieces=ranges *audit missing_files "
+        "job table table_version is_well=ok landings pieces=ranges *audit gone_files=missing_files "
         "passed_over seconds"
     )
 
@@ -267,14 +270,14 @@ class VerifyResult(JsonResult):
     landings: int
     pieces: tuple[LandedPiece, ...]
     audit: Audit
-    missing_files: tuple[str, ...] = ()
+    gone_files: tuple[str, ...] = ()
     seconds: float = 0.0
     passed_over: tuple[Range, ...] = ()
     """What was never landed, and no run of this job will: its checkpoint is past it."""
 
     @property
     def is_well(self) -> bool:
-        return self.audit.is_clean and not self.missing_files
+        return self.audit.is_clean and not self.gone_files
 
     @property
     def exit_code(self) -> int:

@@ -483,7 +483,7 @@ class Judge:
         ends = {log.number: log.end for log in logs}
         holes = [r for r in found.audit.holes if r.from_offset < ends[r.partition.number]]
         is_short = len(holes) < len(found.audit.holes)
-        return (*holes, *(() if is_short else found.missing_files))
+        return (*holes, *(() if is_short else found.gone_files))
 
     def has_quarantine(self) -> bool:
         return any(loss["action"] == "quarantine" for loss in self.ledger().losses)

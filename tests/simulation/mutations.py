@@ -126,7 +126,7 @@ TABLE = (
         "files that are gone stay in the table",
         Change(
             "landing.committer:PlanCommitter._land",
-            "self.target.land(outcome, since, self.target.table.dead_files())",
+            "self.target.land(outcome, since, self.target.table.gone_files())",
             "self.target.land(outcome, since)",
         ),
     ),

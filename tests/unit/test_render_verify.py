@@ -21,8 +21,8 @@ PIECES = (
 )
 
 
-def verified(audit: Audit, *missing_files: str) -> VerifyResult:
-    return VerifyResult("orders", "lake/orders", 7, 3, PIECES, audit, missing_files, 1.25)
+def verified(audit: Audit, *gone_files: str) -> VerifyResult:
+    return VerifyResult("orders", "lake/orders", 7, 3, PIECES, audit, gone_files, 1.25)
 
 
 def test_a_clean_table_is_said_to_be_proved() -> None:

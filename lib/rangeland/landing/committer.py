@@ -139,7 +139,11 @@ class PlanCommitter:
                 self.progress.step(f"keeping {count_noun(len(outcome.kept), 'file')} in quarantine")
             if (missing := self.target.commit_quarantine(outcome)) is not None:
                 return missing
-        if gone := self.target.table.gone_files(outcome) if self.constraints.are_any else ():
+        if (
+            gone := self.target.table.gone_prepared_files(outcome)
+            if self.constraints.are_any
+            else ()
+        ):
             return FilesGone(gone)
         files = [entry.file for entry in outcome.files]
         if (refused := self.constraints.refusal(files, outcome.columns)) is not None:
@@ -152,7 +156,7 @@ class PlanCommitter:
         if self.replacement.has_rows_of(plan):
             # The missing rows are back by other means: replace them with these.
             return self.replacement.land(plan, outcome, since)
-        return self.target.land(outcome, since, self.target.table.dead_files())
+        return self.target.land(outcome, since, self.target.table.gone_files())
 
     def _check(self, found: PlanReceipts) -> None:
         """Raises TableRefused for a row that the table's constraints do not allow."""
@@ -167,7 +171,7 @@ class PlanCommitter:
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self.target.land(outcome, since)
-        if gone := self.target.table.gone_files(outcome):
+        if gone := self.target.table.gone_prepared_files(outcome):
             return FilesGone(gone)
         if (unfit := self.replacement.unfit(outcome)) is not None:
             return unfit
@@ -177,9 +181,9 @@ class PlanCommitter:
             return self.replacement.land(plan, outcome, since)
         except StorageFailed as error:
             self.target.table.look_again()
-            if not (dead := self.target.table.dead_files()):
+            if not (gone := self.target.table.gone_files()):
                 raise
-            outcome = self._given_up(plan, _unreadable(plan, dead, error), outcome.attempt + 1)
+            outcome = self._given_up(plan, _unreadable(plan, gone, error), outcome.attempt + 1)
         return self._replace(plan, outcome, since)
 
     def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
@@ -310,11 +314,11 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
             )
 
 
-def _unreadable(plan: Plan, dead: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
+def _unreadable(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
     """The plan would stay in the way of the one that lands the missing rows again."""
     return TableRefused(
         f"rows of {plan.ranges[0]} cannot be replaced",
-        why=f"the table's file {dead[0].path} is gone: {error.why or error.what}",
+        why=f"the table's file {gone[0].path} is gone: {error.why or error.what}",
         do="land what is missing with `rangeland backfill JOB.yaml --missing`, then replace again",
     )
 

@@ -203,17 +203,17 @@ class LandingTarget:
         return self.table.commit_quarantine(outcome)
 
     def land(
-        self, outcome: OutcomeEvent, since: int | None, dead: Sequence[AddedFile] = ()
+        self, outcome: OutcomeEvent, since: int | None, gone: Sequence[AddedFile] = ()
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
         """Commits all files of an outcome at once, whose rows have been checked against the
-        table's constraints; does nothing if it has landed already. ``dead`` are files that the
+        table's constraints; does nothing if it has landed already. ``gone`` are files that the
         table names and its store has lost: the commit removes them."""
         table = self.table.snapshot or self.table.there()
         request = CommitRequest(
             outcome.application,
             outcome.sequence,
             [entry.file for entry in outcome.files],
-            removed=dead,
+            removed=gone,
             properties={LEDGER_PROPERTY: self.ledger.opened().table_id},
             schema=outcome.columns,
             checked=self.table.constraints(),

@@ -86,7 +86,7 @@ class Replacement:
         path = table.there()
         self._target.set_ledger_property()
         with lock_table(path):
-            if gone := table.gone_files(outcome):
+            if gone := table.gone_prepared_files(outcome):
                 return table_commit.FilesGone(gone)
             if table.snapshot is not None:
                 table_commit.refuse_another(table.kernel, table.snapshot)

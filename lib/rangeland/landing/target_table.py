@@ -251,7 +251,7 @@ class TargetTable:
             return 0
         return self.snapshot.transaction_version(application) or 0
 
-    def dead_files(self) -> list[AddedFile]:
+    def gone_files(self) -> list[AddedFile]:
         """The files that the table names and its store no longer has. Those that a shallow clone
         shares with another table are not checked."""
         if self.snapshot is None:
@@ -271,7 +271,7 @@ class TargetTable:
         if self.path is not None:
             try_store(self.kernel.storage(self.path))
 
-    def gone_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
+    def gone_prepared_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""
         return table_commit.gone_files(self.storage(), [entry.file for entry in outcome.files])
 

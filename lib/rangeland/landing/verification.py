@@ -48,13 +48,13 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 @dataclass(frozen=True, slots=True)
 class Verification:
     """``pieces`` are the landed ranges in force, ``audit`` compares them with the table,
-    ``missing_files`` are those that the table names and its store no longer has. ``found`` are the
+    ``gone_files`` are those that the table names and its store no longer has. ``found`` are the
     runs of offsets that have rows, except where offsets are bytes."""
 
     landings: int
     pieces: tuple[LandedPiece, ...]
     audit: Audit
-    missing_files: tuple[str, ...]
+    gone_files: tuple[str, ...]
     found: Mapping[Partition, Runs]
 
 
@@ -75,7 +75,7 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
         len(landings),
         tuple(pieces),
         audit(pieces, found, counted),
-        tuple(f.path for f in target.table.dead_files()),
+        tuple(f.path for f in target.table.gone_files()),
         found,
     )
 

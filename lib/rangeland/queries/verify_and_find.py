@@ -36,7 +36,7 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
         landings=seen.landings,
         pieces=seen.pieces,
         audit=seen.audit,
-        missing_files=seen.missing_files,
+        gone_files=seen.gone_files,
         seconds=time.monotonic() - started,
         passed_over=_passed_over(target, job),
     )

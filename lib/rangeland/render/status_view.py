@@ -52,13 +52,11 @@ def status_picture(status: Status) -> RenderableType:
         )
     parts: list[RenderableType] = [title, Text(), _status_table(status)]
     parts += [Text(), behind, *group_lines(status.group)]
-    unfinished = [
+    to_finish = [
         f"plan {p.sequence} of {p.application}, {count_noun(p.width, 'offset')}"
         for p in status.unfinished_plans
     ]
-    parts += list_lines(
-        "entered but not landed yet, the next run finishes it", unfinished, "yellow"
-    )
+    parts += list_lines("entered but not landed yet, the next run finishes it", to_finish, "yellow")
     parts += list_lines("latest landings", [_recent_line(entry) for entry in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]

@@ -56,7 +56,7 @@ def verify_picture(result: VerifyResult) -> RenderableType:
         _lines(found.unproved),
         "yellow",
     )
-    parts += list_lines("files that are missing from the store", result.missing_files, "bold red")
+    parts += list_lines("files that are gone from the store", result.gone_files, "bold red")
     never = "passed over: never landed, and before the checkpoint; a backfill lands it"
     parts += list_lines(never, _lines(result.passed_over), "yellow")
     if found.holes:

@@ -62,8 +62,8 @@ Spans = Mapping[Partition, tuple[OffsetSpan, ...]]
 class PlanEvent:
     """``document`` is the whole plan as JSON. ``table_version`` is the target table's version
     when the plan was made, None if it did not exist yet; ``table_id`` is Delta's own id of that
-    table, None in ledgers of version 0.1.0. ``entered``, ``covered`` and ``unfinished`` are filled by
-    ``Ledger.enter``."""
+    table, None in ledgers of version 0.1.0. ``Ledger.enter`` fills in ``entered``, ``covered``
+    and ``unfinished``."""
 
     application: str
     job: str
