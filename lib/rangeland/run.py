@@ -216,8 +216,8 @@ class Runner:
 
         def checkpoint_now() -> dict[Partition, int]:
             self.target.refresh()
-            standing = self.target.history.standing(application)
-            return positions(standing.checkpoint, self.planner.logs)
+            position = self.target.history.position(application)
+            return positions(position.checkpoint, self.planner.logs)
 
         try:
             earlier = partial(self.target.history.checkpoints, application, EARLIER)
@@ -319,13 +319,13 @@ class Runner:
             raise outdated_conflict(plan, "it was made for rows with other columns")
         self._finish_prepared(finished)
         unfinished = self.target.history.unfinished()
-        standing = self.target.history.standing(plan.application)
-        refuse_outdated(plan, unfinished, standing)
+        position = self.target.history.position(plan.application)
+        refuse_outdated(plan, unfinished, position)
         self.reading.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
         self.reading.survey = self.planner.refuse_gone(plan)
         is_own = plan.application == self.job.application
         found = rebuild_draft(
-            plan, seen, standing, plaintext_secret_warnings(self.job), moves_checkpoint=is_own
+            plan, seen, position, plaintext_secret_warnings(self.job), moves_checkpoint=is_own
         )
         refuse_gaps(plan, found.left_behind, self.job.request.from_bounds)
         if found.is_empty and not found.begins:

@@ -83,7 +83,7 @@ PLANS_AND_LEDGER = (
         "a run does not look at what has landed",
         Change(
             "planning.plan_builder:draft_new",
-            "leave_out(asked, standing.landed)",
+            "leave_out(asked, position.landed)",
             "asked",
         ),
     ),

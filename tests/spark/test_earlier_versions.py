@@ -50,7 +50,7 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     target = landing_target(spark, table)
     assert target.identity.disagreement() is None
     assert target.history.undone() is None
-    last = target.history.standing(JOB).sequence - 1
+    last = target.history.position(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
     assert target.enter(plan, target.history.unfinished())
     outcome, is_mine = target.prepare(plan, (), (), {})

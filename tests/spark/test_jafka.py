@@ -382,6 +382,6 @@ def test_the_checkpoint_is_of_entries_that_are_landed(
         for p in job_status.status(landed, spark, NoProgress()).to_json()["partitions"]
     }
     assert lag == {**dict.fromkeys(seen, 0), "2-0": 4 * (10 + len(b"later-00000"))}
-    assert LandingTarget(spark, landed).history.standing(landed.application).topics == {
+    assert LandingTarget(spark, landed).history.position(landed.application).topics == {
         written.topic
     }

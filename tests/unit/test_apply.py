@@ -70,8 +70,8 @@ class Driving(run.Runner):
         return run.result_of_plans(self.job, self.target, *about)
 
     def draft(self) -> Any:
-        standing = self.target.history.standing(self.job.application)
-        left = leave_out(PLAN.ranges, standing.landed)
+        position = self.target.history.position(self.job.application)
+        left = leave_out(PLAN.ranges, position.landed)
         plan = (
             PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())
         )
@@ -112,7 +112,7 @@ def test_what_a_reviewed_plan_holds_and_passes_over_is_reported_as_a_run_tells_i
     assert {x.loss.topic_id for x in rows} == {"id"}
     assert all(x.written_at_ms > MADE_AT_MS and x.loss.evidence for x in rows)
     # What the first landing has held back is remembered, as a run's is.
-    assert target.history.standing(PLAN.application).held_at_first == {P1}
+    assert target.history.position(PLAN.application).held_at_first == {P1}
 
 
 class Killed(BaseException): ...
@@ -151,7 +151,7 @@ def test_killed_at_any_step_it_is_reported_once_by_whoever_comes_next(
         else:
             second.run()
         assert told(second.target) == BOTH
-    landed = second.target.history.standing(PLAN.application).landed
+    landed = second.target.history.position(PLAN.application).landed
     assert leave_out(PLAN.ranges, landed) == []
     assert coverage_of(PLAN.ranges) == landed
 

@@ -150,9 +150,9 @@ def test_it_is_recorded_with_the_outcome_and_the_next_run_begins_in_the_later_ep
         PLAN, None, recovered=True
     )
     later = drivers.another()
-    standing = later.history.standing(PLAN.application)
-    assert standing.checkpoint == {P: LogMark(100, "id", 8, epoch_is_later=True)}
-    assert standing.landed.of(P, "id") == [(0, 100)]
+    position = later.history.position(PLAN.application)
+    assert position.checkpoint == {P: LogMark(100, "id", 8, epoch_is_later=True)}
+    assert position.landed.of(P, "id") == [(0, 100)]
     (event,) = later.history.losses()
     assert event.loss == loss(action=Action.SKIP, topic_id="id")
     assert (event.sequence, event.plan_hash, event.epoch) == (1, "", 8)

@@ -183,8 +183,8 @@ def test_a_run_looks_again_for_an_offset_that_was_asked_for_if_there_are_replica
     survey = Survey(0, {P: replace(log(0, 90), leader=Leader(B1, copies=copies))})
     with pytest.raises(RangeLost) as error:
         resolve(asked, survey, {})
-    standing = JobPosition({}, coverage_of([]), 1)
-    assert planner._may_lag(losses_in(error.value), standing, survey) is again
+    position = JobPosition({}, coverage_of([]), 1)
+    assert planner._may_lag(losses_in(error.value), position, survey) is again
 
 
 @pytest.mark.parametrize(("limit", "is_later"), [(None, False), (100, True)])

@@ -99,9 +99,9 @@ def test_a_topic_of_another_cluster_was_not_deleted_and_created_again() -> None:
     log = LogState(partition, Leader(Address("b", 9092), 0, "new-id"), 0, 20)
     survey = Survey(0, {partition: log}, cluster=now)
     marks = {partition: LogMark(9, "old-id", 0)}
-    standing = JobPosition(marks, Coverage(), 2, cluster=at("a", id="x"))
+    position = JobPosition(marks, Coverage(), 2, cluster=at("a", id="x"))
     with pytest.raises(Conflict, match=r"the checkpoint of t/0 .* belongs to another cluster"):
-        refuse_other_cluster("lake/t", standing, survey, now)
+        refuse_other_cluster("lake/t", position, survey, now)
     refuse_other_cluster("lake/t", JobPosition(marks, Coverage(), 2, cluster=now), survey, now)
     elsewhere = {Partition("u", 0): LogMark(9, "old-id", 0)}
     others = JobPosition(elsewhere, Coverage(), 2, cluster=at("a", id="x"))

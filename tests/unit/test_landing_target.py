@@ -148,9 +148,9 @@ def test_what_is_landed_between_two_looks_counts_with_what_it_has_held_back(
     lake.looking = (drivers.path, lambda: land_until_30(first, entered))
     second.refresh()
     assert lake.looking is None
-    standing = second.history.standing(application)
-    assert standing.checkpoint[P0].until_offset == 30
-    assert standing.landed.of(P0, "id") == [(0, 30)]
+    position = second.history.position(application)
+    assert position.checkpoint[P0].until_offset == 30
+    assert position.landed.of(P0, "id") == [(0, 30)]
     assert second.history.unfinished() == []
     assert second.enter(plan(2, 30, 100, application=application), [])
 
@@ -163,7 +163,7 @@ def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
     table = lake.tables[drivers.path]
     table.commit(table.versions[-1], CommitRequest(APP, 1))
     target.refresh()
-    assert target.history.standing(APP).sequence == 2
+    assert target.history.position(APP).sequence == 2
 
 
 # --- a replacement that meets a loss -----------------------------------------------------------
@@ -224,7 +224,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
         finisher_of(reading).finish(replacing, None, recovered=False)
     target.refresh()
     assert target.history.unfinished() == []
-    assert target.history.standing(APP).landed.of(P0, "id") == []
+    assert target.history.position(APP).landed.of(P0, "id") == []
     (loss,) = target.history.losses(application, 1)
     assert (loss.loss.action, loss.plan_hash) == ("fail", replacing.hash)
     assert target.enter(plan(), [])

@@ -74,7 +74,7 @@ def terms(
     )
 
 
-def standing(
+def position(
     checkpoint: dict[Partition, LogMark] | None = None, *landed: Range, sequence: int = 3
 ) -> JobPosition:
     return JobPosition(checkpoint or {}, coverage_of(landed), sequence)
@@ -85,7 +85,7 @@ def spans(drafted: PlanDraft) -> list[tuple[int, int, int]]:
 
 
 def test_a_draft_is_a_whole_plan_of_its_terms() -> None:
-    drafted = draft_new(terms(), survey(log(P0, 10, 20, 5000)), standing({P0: LogMark(12, "A")}))
+    drafted = draft_new(terms(), survey(log(P0, 10, 20, 5000)), position({P0: LogMark(12, "A")}))
     plan = drafted.plan
     assert (plan.job, plan.application, plan.sequence) == ("orders", "rangeland/orders", 3)
     assert (plan.dialect, plan.isolation) == ("kafka", Isolation.READ_COMMITTED)
@@ -103,25 +103,25 @@ def test_a_draft_is_a_whole_plan_of_its_terms() -> None:
 
 
 def test_the_same_inputs_give_the_same_plan() -> None:
-    first, second = (draft_new(terms(), survey(log(P0, 0, 9)), standing()) for _ in range(2))
+    first, second = (draft_new(terms(), survey(log(P0, 0, 9)), position()) for _ in range(2))
     assert first.plan.hash == second.plan.hash
 
 
 def test_an_empty_range_is_not_part_of_a_plan_and_keeps_the_checkpoint() -> None:
     checkpoint = {P0: LogMark(20, "A")}
-    drafted = draft_new(terms(), survey(log(P0, 10, 20), log(P1, 0, 0)), standing(checkpoint))
+    drafted = draft_new(terms(), survey(log(P0, 10, 20), log(P1, 0, 0)), position(checkpoint))
     assert drafted.is_empty
     assert drafted.asked == ()
     assert drafted.plan.checkpoint == checkpoint
 
 
 def test_without_a_size_on_disk_a_record_is_taken_for_a_kibibyte() -> None:
-    drafted = draft_new(terms(), survey(log(P0, 0, 3)), standing())
+    drafted = draft_new(terms(), survey(log(P0, 0, 3)), position())
     assert drafted.plan.ranges[0].estimated_bytes == 3 * 1024
 
 
 def test_what_a_backfill_has_landed_is_left_out_and_reported() -> None:
-    drafted = draft_new(terms(), survey(log(P0, 0, 40)), standing({}, Range(P0, 10, 20, "A")))
+    drafted = draft_new(terms(), survey(log(P0, 0, 40)), position({}, Range(P0, 10, 20, "A")))
     assert spans(drafted) == [(0, 0, 10), (0, 20, 40)]
     assert drafted.already == (Range(P0, 10, 20, "A"),)
     assert drafted.plan.checkpoint == {P0: LogMark(40, "A")}
@@ -129,18 +129,18 @@ def test_what_a_backfill_has_landed_is_left_out_and_reported() -> None:
 
 def test_what_is_landed_whole_is_an_empty_draft_and_reported() -> None:
     asked = terms(AtOffset(5), AtOffset(25))
-    drafted = draft_new(asked, survey(log(P0, 0, 40)), standing({}, Range(P0, 0, 30, "A")))
+    drafted = draft_new(asked, survey(log(P0, 0, 40)), position({}, Range(P0, 0, 30, "A")))
     assert drafted.is_empty
     assert drafted.already == (Range(P0, 5, 25, "A"),)
 
 
 def test_the_same_backfill_after_retention_is_already_landed_and_not_lost() -> None:
     asked = terms(AtOffset(5), AtOffset(25))
-    drafted = draft_new(asked, survey(log(P0, 30, 40)), standing({}, Range(P0, 5, 25, "A")))
+    drafted = draft_new(asked, survey(log(P0, 30, 40)), position({}, Range(P0, 5, 25, "A")))
     assert drafted.is_empty
     assert drafted.already == (Range(P0, 5, 25, "A"),)
     with pytest.raises(RangeLost, match=r"t/0 \[20, 25\) expired"):
-        draft_new(asked, survey(log(P0, 30, 40)), standing({}, Range(P0, 5, 20, "A")))
+        draft_new(asked, survey(log(P0, 30, 40)), position({}, Range(P0, 5, 20, "A")))
 
 
 @pytest.mark.parametrize("limit", [1, 3, 9, 10, 11, 15, 20, 99])
@@ -150,7 +150,7 @@ def test_limits_together_with_coverage_never_make_the_checkpoint_jump_over_a_hol
     landed = (Range(P0, 10, 20, "A"), Range(P0, 25, 27, "A"))
     for limits in (Limits(max_records=limit), Limits(max_bytes=limit * 1024)):
         drafted = draft_new(
-            terms(limits=limits), survey(log(P0, 0, 40)), standing({P0: LogMark(0, "A")}, *landed)
+            terms(limits=limits), survey(log(P0, 0, 40)), position({P0: LogMark(0, "A")}, *landed)
         )
         until = drafted.plan.checkpoint[P0].until_offset
         there = {o for r in (*landed, *drafted.plan.ranges) for o in _offsets(r)}
@@ -165,13 +165,13 @@ def _offsets(r: Range) -> range:
 def test_a_partition_without_a_share_keeps_its_checkpoint() -> None:
     checkpoint = {P0: LogMark(2, "A"), P1: LogMark(3, "A")}
     logs = survey(log(P0, 0, 40), log(P1, 0, 40))
-    drafted = draft_new(terms(limits=Limits(max_records=1)), logs, standing(checkpoint))
+    drafted = draft_new(terms(limits=Limits(max_records=1)), logs, position(checkpoint))
     assert drafted.plan.checkpoint == {P0: LogMark(3, "A"), P1: LogMark(3, "A")}
 
 
 def test_expired_offsets_are_recorded_and_not_read_and_the_plan_can_be_proved() -> None:
     drafted = draft_new(
-        terms(expired=Action.SKIP), survey(log(P0, 10, 20)), standing({P0: LogMark(4, "A")})
+        terms(expired=Action.SKIP), survey(log(P0, 10, 20)), position({P0: LogMark(4, "A")})
     )
     plan = drafted.plan
     assert spans(drafted) == [(0, 4, 20)]
@@ -193,7 +193,7 @@ def test_a_limit_that_ends_inside_a_loss_records_that_part_of_it(limit: int, los
     drafted = draft_new(
         terms(limits=Limits(max_records=limit), expired=Action.SKIP),
         survey(log(P0, 10, 20)),
-        standing({P0: LogMark(4, "A")}),
+        position({P0: LogMark(4, "A")}),
     )
     assert sum(loss.width for loss in drafted.plan.losses) == lost
     assert sum(s.width for s in drafted.plan.slices) == limit - lost
@@ -202,7 +202,7 @@ def test_a_limit_that_ends_inside_a_loss_records_that_part_of_it(limit: int, los
 
 def test_what_a_truncated_log_may_yet_bring_is_not_recorded_as_lost() -> None:
     drafted = draft_new(
-        terms(truncated=Action.SKIP), survey(log(P0, 0, 20)), standing({P0: LogMark(30, "A")})
+        terms(truncated=Action.SKIP), survey(log(P0, 0, 20)), position({P0: LogMark(30, "A")})
     )
     assert drafted.is_empty
     assert drafted.plan.losses == ()
@@ -239,7 +239,7 @@ def test_what_the_first_run_held_back_begins_where_that_run_would_have_begun(
 ) -> None:
     asked = replace(terms(), request=replace(terms().request, first_run=first_run))
     seen = Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, {(P0, 5): 15, (P1, 5): 15})
-    here = standing({P0: LogMark(20, "A")})
+    here = position({P0: LogMark(20, "A")})
     held = replace(here, held_at_first=frozenset({P1}))
     assert spans(draft_new(asked, seen, held)) == span
     assert spans(draft_new(asked, seen, here)) == [(1, 10, 20)], "it has appeared since"
@@ -252,10 +252,10 @@ def test_where_a_first_run_begins_is_settled_once_though_nothing_is_there_to_lan
     """The end of a log, or the first record of a time, is another in the next run."""
     asked = replace(terms(), request=replace(terms().request, first_run=first_run))
     ends = {(P0, 5): None, (P1, 5): None}
-    first = draft_new(asked, Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, ends), standing())
+    first = draft_new(asked, Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, ends), position())
     assert (first.is_empty, first.begins) == (True, True)
     assert {p: m.until_offset for p, m in first.plan.checkpoint.items()} == {P0: 20, P1: 20}
-    here = standing(dict(first.plan.checkpoint))
+    here = position(dict(first.plan.checkpoint))
     grown = Survey(888, {p: log(p, 10, 30) for p in (P0, P1)}, ends)
     second = draft_new(asked, grown, here)
     assert (spans(second), second.begins) == ([(0, 20, 30), (1, 20, 30)], False)
@@ -264,26 +264,26 @@ def test_where_a_first_run_begins_is_settled_once_though_nothing_is_there_to_lan
 def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beginning() -> None:
     asked = replace(terms(), request=replace(terms().request, first_run=AtTime(5)))
     seen = Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, {(P0, 5): 15, (P1, 5): None})
-    first = draft_new(asked, seen, standing())
+    first = draft_new(asked, seen, position())
     assert (spans(first), first.begins) == ([(0, 15, 20)], True)
-    assert draft_new(asked, seen, standing(dict(first.plan.checkpoint))).is_empty
+    assert draft_new(asked, seen, position(dict(first.plan.checkpoint))).is_empty
 
 
 def test_what_a_policy_passes_over_without_a_record_is_said() -> None:
-    here = standing({P0: LogMark(50, "A")})
+    here = position({P0: LogMark(50, "A")})
     (note,) = draft_new(terms(truncated=Action.SKIP), survey(log(P0, 0, 30)), here).notes
     assert "truncated" in note
     assert "policy.truncated is skip" in note
-    other = standing({P0: LogMark(50, "B")})
+    other = position({P0: LogMark(50, "B")})
     assert len(draft_new(terms(recreated=Action.SKIP), survey(log(P0, 0, 30)), other).notes) == 1
-    expired = standing({P0: LogMark(0, "A")})
+    expired = position({P0: LogMark(0, "A")})
     found = draft_new(terms(expired=Action.SKIP), survey(log(P0, 5, 9)), expired)
     assert (found.notes, len(found.plan.losses)) == ((), 1), "that one is in the plan"
 
 
 def test_a_whole_topic_that_is_gone_has_vanished_where_a_pattern_asks_for_it() -> None:
     gone = Partition("orders-old", 0)
-    here = standing({P0: LogMark(3, "A"), gone: LogMark(7, "B")})
+    here = position({P0: LogMark(3, "A"), gone: LogMark(7, "B")})
     asked = replace(terms(), request=replace(terms().request, topic_pattern="t|orders-.*"))
     with pytest.raises(RangeLost) as lost:
         draft_new(asked, survey(log(P0, 0, 9)), here)
@@ -298,12 +298,12 @@ def test_a_whole_topic_that_is_gone_has_vanished_where_a_pattern_asks_for_it() -
 def test_a_time_that_the_log_does_not_reach_back_to_is_noted() -> None:
     asked = terms(AtTime(5))
     seen = Survey(777, {P0: log(P0, 10, 30), P1: log(P1, 0, 9)}, {(P0, 5): 10, (P1, 5): 0})
-    (note,) = draft_new(asked, seen, standing()).notes
+    (note,) = draft_new(asked, seen, position()).notes
     assert note.startswith("t/0 begins at 10")
-    assert draft_new(asked, seen, standing({}, Range(P0, 4, 10, "A"))).notes == (), "it was landed"
+    assert draft_new(asked, seen, position({}, Range(P0, 4, 10, "A"))).notes == (), "it was landed"
     later = Survey(777, {P0: log(P0, 10, 30)}, {(P0, 5): 11})
-    assert draft_new(asked, later, standing()).notes == ()
-    assert draft_new(terms(AtOffset(10)), later, standing()).notes == ()
+    assert draft_new(asked, later, position()).notes == ()
+    assert draft_new(terms(AtOffset(10)), later, position()).notes == ()
 
 
 # --- exactly these ranges -------------------------------------------------------------------
@@ -311,7 +311,7 @@ def test_a_time_that_the_log_does_not_reach_back_to_is_noted() -> None:
 
 def test_ranges_that_are_landed_are_planned_again_when_they_are_asked_for() -> None:
     holes = [Range(P0, 12, 14, "A"), Range(P0, 18, 19, "A")]
-    where = standing({P0: LogMark(20, "A")}, Range(P0, 0, 20, "A"))
+    where = position({P0: LogMark(20, "A")}, Range(P0, 0, 20, "A"))
     drafted = draft_exact_ranges(terms(), survey(log(P0, 10, 30)), where, holes)
     assert spans(drafted) == [(0, 12, 14), (0, 18, 19)]
     assert drafted.plan.checkpoint == {P0: LogMark(20, "A")}, "it stays where it is"
@@ -330,10 +330,10 @@ def test_what_the_log_no_longer_has_fails_or_is_part_of_the_plan_as_lost(
 ) -> None:
     seen = survey(log(P0, 10, 30))
     with pytest.raises(RangeLost) as lost:
-        draft_exact_ranges(terms(), seen, standing(), [hole])
+        draft_exact_ranges(terms(), seen, position(), [hole])
     assert lost.value.facts["losses"][0]["verdict"] == kind.value
     skipping = terms(None, None, None, **{kind.value: Action.SKIP})
-    plan = draft_exact_ranges(skipping, seen, standing(), [hole]).plan
+    plan = draft_exact_ranges(skipping, seen, position(), [hole]).plan
     assert [(r.from_offset, r.until_offset) for r in plan.ranges] == [
         (hole.from_offset, hole.until_offset)
     ]
@@ -361,9 +361,9 @@ def test_what_may_yet_come_is_not_recorded_as_lost(
 ) -> None:
     seen = survey(log(P0, 10, 30))
     with pytest.raises(RangeLost):
-        draft_exact_ranges(terms(), seen, standing(), [hole])
+        draft_exact_ranges(terms(), seen, position(), [hole])
     drafted = draft_exact_ranges(
-        terms(None, None, None, **{kind.value: Action.SKIP}), seen, standing(), [hole]
+        terms(None, None, None, **{kind.value: Action.SKIP}), seen, position(), [hole]
     )
     assert (spans(drafted), drafted.plan.losses) == (left, ())
     (note,) = drafted.notes
@@ -374,25 +374,25 @@ def test_where_other_records_have_taken_the_place_of_missing_ones_a_policy_decid
     seen, hole = survey(log(P0, 0, 30)), Range(P0, 3, 9, "A")
     other = Loss(P0, 5, 20, LossKind.TRUNCATED, "an election")
     with pytest.raises(RangeLost, match=r"\[5, 9\)"):
-        draft_exact_ranges(terms(), seen, standing(), [hole], [other])
+        draft_exact_ranges(terms(), seen, position(), [hole], [other])
     skipping = terms(truncated=Action.SKIP)
-    drafted = draft_exact_ranges(skipping, seen, standing(), [hole], [other])
+    drafted = draft_exact_ranges(skipping, seen, position(), [hole], [other])
     assert (spans(drafted), drafted.plan.losses) == ([(0, 3, 9)], ())
     assert drafted.passed == (replace(other, until_offset=9),)
-    assert not draft_exact_ranges(skipping, seen, standing(), [hole]).passed
+    assert not draft_exact_ranges(skipping, seen, position(), [hole]).passed
 
 
 def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
     limited = terms(limits=Limits(max_records=1))
     drafted = draft_exact_ranges(
-        limited, survey(log(P0, 0, 30)), standing(), [Range(P0, 0, 20, "A")]
+        limited, survey(log(P0, 0, 30)), position(), [Range(P0, 0, 20, "A")]
     )
     assert spans(drafted) == [(0, 0, 20)]
 
 
 def test_ranges_of_partitions_that_the_job_leaves_out_are_left_out() -> None:
     seen = Survey(777, {P0: log(P0, 0, 9)}, excluded_partitions=frozenset({P1}))
-    assert spans(draft_exact_ranges(terms(), seen, standing(), [Range(P1, 0, 3, "A")])) == []
+    assert spans(draft_exact_ranges(terms(), seen, position(), [Range(P1, 0, 3, "A")])) == []
 
 
 FAR = Partition("t", 0, "2")
@@ -415,9 +415,9 @@ def test_what_nobody_serves_now_is_held_or_asked_for_later_and_never_called_gone
 ) -> None:
     wanted = [Range(P0, 2, 4, "A"), hole]
     with pytest.raises(Unreachable, match=why) as caught:
-        draft_exact_ranges(terms(), seen, standing(), wanted)
+        draft_exact_ranges(terms(), seen, position(), wanted)
     assert caught.value.exit_code == 75
-    drafted = draft_exact_ranges(terms(unreachable=Action.HOLD), seen, standing(), wanted)
+    drafted = draft_exact_ranges(terms(unreachable=Action.HOLD), seen, position(), wanted)
     assert (spans(drafted), drafted.plan.losses) == ([(0, 2, 4)], ())
     (held,) = drafted.held
     assert (held.partition, held.kind) == (hole.partition, LossKind.UNREACHABLE)
@@ -431,7 +431,7 @@ def run_from(lower: Bound, limits: Limits | None = None) -> PlanTerms:
 
 
 def test_a_run_that_begins_later_says_what_it_passes_over() -> None:
-    here = standing({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"))
+    here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"))
     drafted = draft_new(run_from(AtOffset(9)), survey(log(P0, 0, 20)), here)
     assert spans(drafted) == [(0, 9, 20)]
     assert drafted.left_behind == (Range(P0, 4, 9, "A"),)
@@ -441,25 +441,25 @@ def test_a_run_that_begins_later_says_what_it_passes_over() -> None:
 
 
 def test_what_a_backfill_has_landed_is_not_passed_over() -> None:
-    here = standing({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
+    here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
     drafted = draft_new(run_from(AtOffset(9)), survey(log(P0, 0, 20)), here)
     assert drafted.left_behind == (Range(P0, 4, 6, "A"),)
 
 
 def test_a_run_from_its_checkpoint_passes_over_nothing() -> None:
-    here = standing({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
+    here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
     drafted = draft_new(replace(terms(), moves_checkpoint=True), survey(log(P0, 0, 20)), here)
     assert (drafted.left_behind, drafted.notes) == ((), ())
 
 
 @pytest.mark.parametrize("lower", [AtOffset(10), Latest()])
 def test_a_beginning_moves_the_checkpoint_where_there_is_nothing_to_land(lower: Bound) -> None:
-    here = standing({P0: LogMark(4, "A")})
+    here = position({P0: LogMark(4, "A")})
     drafted = draft_new(run_from(lower), survey(log(P0, 0, 10)), here)
     assert (drafted.is_empty, drafted.begins) == (True, True)
     assert drafted.plan.checkpoint == {P0: LogMark(10, "A")}
     assert drafted.left_behind == (Range(P0, 4, 10, "A"),)
-    after = standing(dict(drafted.plan.checkpoint))
+    after = position(dict(drafted.plan.checkpoint))
     again = draft_new(run_from(lower), survey(log(P0, 0, 10)), after)
     assert (again.is_empty, again.begins, again.notes) == (True, False, ())
     later = draft_new(replace(terms(), moves_checkpoint=True), survey(log(P0, 0, 12)), after)
@@ -467,21 +467,21 @@ def test_a_beginning_moves_the_checkpoint_where_there_is_nothing_to_land(lower: 
 
 
 def test_a_beginning_holds_for_a_partition_that_a_limit_gives_no_share() -> None:
-    here = standing({P0: LogMark(2, "A"), P1: LogMark(3, "A")})
+    here = position({P0: LogMark(2, "A"), P1: LogMark(3, "A")})
     logs = survey(log(P0, 0, 40), log(P1, 0, 40))
     drafted = draft_new(run_from(AtOffset(30), Limits(max_records=1)), logs, here)
     assert drafted.plan.checkpoint == {P0: LogMark(31, "A"), P1: LogMark(30, "A")}
 
 
 def test_a_first_run_that_begins_at_the_end_of_a_log_begins_there_for_good() -> None:
-    first = draft_new(run_from(Latest()), survey(log(P0, 0, 10), log(P1, 0, 0)), standing())
+    first = draft_new(run_from(Latest()), survey(log(P0, 0, 10), log(P1, 0, 0)), position())
     assert first.begins
     assert first.plan.checkpoint == {P0: LogMark(10, "A")}
     assert first.left_behind == ()
 
 
 def test_a_beginning_never_moves_a_checkpoint_back_nor_past_the_end() -> None:
-    here = standing({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"))
+    here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"))
     drafted = draft_new(run_from(AtOffset(1)), survey(log(P0, 0, 4)), here)
     assert (drafted.begins, drafted.plan.checkpoint) == (False, {P0: LogMark(4, "A")})
     skip = run_from(AtOffset(99))
@@ -492,6 +492,6 @@ def test_a_beginning_never_moves_a_checkpoint_back_nor_past_the_end() -> None:
 
 
 def test_a_backfill_moves_no_checkpoint() -> None:
-    here = standing({P0: LogMark(4, "A")})
+    here = position({P0: LogMark(4, "A")})
     drafted = draft_new(terms(AtOffset(10)), survey(log(P0, 0, 10)), here)
     assert (drafted.begins, drafted.left_behind, drafted.notes) == (False, (), ())

@@ -137,9 +137,9 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
         for one, tags in zip(in_quarantine(0, 10, 20), [("A",), (), ("A",)], strict=True)
     ]
     monkeypatch.setattr(redrive, "_tried", lambda *about: iter(found))
-    standing = JobPosition({}, Coverage(), 2)
+    position = JobPosition({}, Coverage(), 2)
     made = redrive.draft_from_quarantine(
-        cast(Job, JOB), cast(LandingTarget, None), None, standing, 5
+        cast(Job, JOB), cast(LandingTarget, None), None, position, 5
     ).plan
     assert ([r.from_offset for r in made.ranges], made.tags) == ([0, 20], ("A",))
 

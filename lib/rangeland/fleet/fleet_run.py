@@ -209,17 +209,17 @@ class OpenedJob:
         self.job = job
         of_table = TableProgress(job, progress)
         self.runner = Runner(job.job, spark, of_table, kind, surveys.survey_of)
-        self._standing = self.runner.target.history.standing(job.job.application)
+        self._position = self.runner.target.history.position(job.job.application)
         if job.template is not None:
-            _refuse_other_topics(job, self._standing.topics)
-        self.wanted = self.runner.planner.wanted(self._standing)
+            _refuse_other_topics(job, self._position.topics)
+        self.wanted = self.runner.planner.wanted(self._position)
 
     def offsets_to_read(self, surveys: SharedSurveys) -> int:
         """About how much the job has to do, for the order of the jobs."""
         survey = surveys.ahead(self.job.job)
         if survey is None:
             return 0
-        begins = {p: mark.until_offset for p, mark in self._standing.checkpoint.items()}
+        begins = {p: mark.until_offset for p, mark in self._position.checkpoint.items()}
         return sum(
             max(0, log.end_offset - max(log.start_offset, begins.get(p, 0)))
             for p, log in survey.logs.items()
@@ -229,8 +229,8 @@ class OpenedJob:
         """What has landed so far, as offsets to commit."""
         target = self.runner.target
         target.refresh()
-        standing = target.history.standing(self.job.job.application)
-        return positions(standing.checkpoint, self.runner.planner.logs)
+        position = target.history.position(self.job.job.application)
+        return positions(position.checkpoint, self.runner.planner.logs)
 
 
 def _refuse_other_topics(job: TableJob, landed: Iterable[str]) -> None:

@@ -77,12 +77,12 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     target = LandingTarget(spark, job)
     target.identity.refuse_disagreement()
     refuse_undone(spark, target, job, progress)
-    standing = target.history.standing(job.application)
+    position = target.history.position(job.application)
     progress.step("asking for leaders and offsets")
     cluster = cluster_settings(job)
-    survey = survey_of(job, wanted_of(job, standing.topics), settings=cluster)
+    survey = survey_of(job, wanted_of(job, position.topics), settings=cluster)
     cluster, logs = cluster.knowing(survey), survey.logs
-    checkpoint = positions(standing.checkpoint, logs)
+    checkpoint = positions(position.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
     found, name = push_positions(job, cluster, checkpoint)
     state: State = "mirrored" if found.changed else "unchanged"

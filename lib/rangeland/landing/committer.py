@@ -181,9 +181,9 @@ class PlanCommitter:
             return self.replacement.land(plan, outcome, since)
         except StorageFailed as error:
             self.target.table.look_again()
-            if not (gone := self.target.table.gone_files()):
+            if not (files := self.target.table.gone_files()):
                 raise
-            outcome = self._given_up(plan, _unreadable(plan, gone, error), outcome.attempt + 1)
+            outcome = self._given_up(plan, _unreadable(plan, files, error), outcome.attempt + 1)
         return self._replace(plan, outcome, since)
 
     def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:

@@ -21,12 +21,12 @@ from rangeland.planning.policy import FOUND_BY_READING, Action, Loss
 
 
 def find_damage(
-    target: LandingTarget, cluster: ClusterSettings, standing: JobPosition, survey: Survey
+    target: LandingTarget, cluster: ClusterSettings, position: JobPosition, survey: Survey
 ) -> list[Loss]:
     """Logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
     few records of each; raises what reading raises."""
     found = []
-    for loss in _held(target, standing).values():
+    for loss in _held(target, position).values():
         log = survey.logs.get(loss.partition)
         policy = cluster.policy.of(loss.kind, loss.partition.topic)
         if log is None or policy is not Action.HOLD:
@@ -48,11 +48,11 @@ def held_now(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -
     return held[-1] if held and still_holds(held[-1].loss.kind, mark, log) else None
 
 
-def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, Loss]:
+def _held(target: LandingTarget, position: JobPosition) -> dict[Partition, Loss]:
     """The last loss for which each partition is held at its checkpoint for damage or a gap."""
     found = {}
     for loss in (event.loss for event in target.history.losses()):
-        mark = standing.checkpoint.get(loss.partition)
+        mark = position.checkpoint.get(loss.partition)
         is_held = loss.kind in FOUND_BY_READING and loss.action is Action.HOLD
         if is_held and mark is not None and mark.until_offset == loss.from_offset:
             found[loss.partition] = loss

@@ -51,7 +51,7 @@ class JobHistory:
 
     # --- where the job stands ----------------------------------------------------------
 
-    def standing(self, application: str) -> JobPosition:
+    def position(self, application: str) -> JobPosition:
         """Where the next plan of an application begins, as of the last ``refresh``."""
         sequence = self._identity.landed_sequence(application)
         newest = self._plan_entry(

@@ -34,11 +34,11 @@ class PlanSurvey(NamedTuple):
 def plan_survey(job: Job, target: LandingTarget, survey_of: SurveyOf) -> PlanSurvey:
     """Raises what ``survey_of`` raises."""
     at = time.monotonic()
-    standing = target.history.standing(job.application)
+    position = target.history.position(job.application)
     speed = speed_of(target.history.pace(job.application))
-    return PlanSurvey(at, survey_of(job, survey_request(job, standing, speed)))
+    return PlanSurvey(at, survey_of(job, survey_request(job, position, speed)))
 
 
-def survey_request(job: Job, standing: JobPosition, speed: ReadSpeed) -> SurveyRequest:
+def survey_request(job: Job, position: JobPosition, speed: ReadSpeed) -> SurveyRequest:
     """What one survey asks for all that the job's range needs."""
-    return replace(wanted_of(job, standing.topics, standing.checkpoint), speed=speed)
+    return replace(wanted_of(job, position.topics, position.checkpoint), speed=speed)

@@ -97,7 +97,7 @@ class Planner:
         """A survey that the next draft may use."""
         if self._ahead is None or not self._ahead.is_fresh:
             at = time.monotonic()
-            survey = self.survey(self.target.history.standing(self.job.application))
+            survey = self.survey(self.target.history.position(self.job.application))
             self._ahead = PlanSurvey(at, survey)
         self.logs = self._ahead.survey.logs
         return self._ahead.survey
@@ -106,16 +106,16 @@ class Planner:
         """The target was refreshed: an earlier survey must not be combined with it."""
         self._ahead = None
 
-    def survey(self, standing: JobPosition) -> Survey:
+    def survey(self, position: JobPosition) -> Survey:
         """One survey of the cluster for all that the job's range needs."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
-        survey = self.survey_of(self.job, self.wanted(standing))
+        survey = self.survey_of(self.job, self.wanted(position))
         self.logs = survey.logs
         return survey
 
-    def wanted(self, standing: JobPosition) -> SurveyRequest:
+    def wanted(self, position: JobPosition) -> SurveyRequest:
         """What ``survey`` asks the cluster."""
-        return survey_request(self.job, standing, self.speed)
+        return survey_request(self.job, position, self.speed)
 
     def refuse_gone(self, plan: Plan) -> Survey:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for what they have
@@ -127,12 +127,12 @@ class Planner:
         refuse_gone(plan.ranges, survey, self.job.request.policy)
         return survey
 
-    def _surveyed(self, standing: JobPosition) -> Survey:
+    def _surveyed(self, position: JobPosition) -> Survey:
         """The survey from before the group was joined, once, if it is fresh; else a new one. Also
         a new one if the range begins at a group's offsets: they may have moved meanwhile."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or not ahead.is_fresh or ahead.survey.group_offsets:
-            return self.survey(standing)
+            return self.survey(position)
         self.logs = ahead.survey.logs
         return ahead.survey
 
@@ -140,87 +140,87 @@ class Planner:
 
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan based on what is known now, and the survey that it was made from."""
-        standing = self.target.history.standing(self.job.application)
+        position = self.target.history.position(self.job.application)
         match self.kind:
             case PlanKind.HOLES:
-                found, survey = self._draft_holes(standing)
+                found, survey = self._draft_holes(position)
             case PlanKind.REDRIVE:
-                found, survey = self._draft_from_quarantine(standing)
+                found, survey = self._draft_from_quarantine(position)
             case PlanKind.REREAD:
-                found, survey = self._draft_from_log(standing)
+                found, survey = self._draft_from_log(position)
             case PlanKind.REPLACE:
-                found, survey = self._draft_new(replace(standing, landed=Coverage()))
+                found, survey = self._draft_new(replace(position, landed=Coverage()))
             case _:
-                found, survey = self._draft_new(standing)
+                found, survey = self._draft_new(position)
         return self._with_kind(found), survey
 
-    def _draft_new(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
+    def _draft_new(self, position: JobPosition) -> tuple[PlanDraft, Survey]:
         """What the job's range has and the table has not. A log that seems to end below the
         checkpoint, or an offset that was asked for, is surveyed again for a while: a new leader's
         high watermark may lag for a moment."""
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
-            survey = self._surveyed(standing)
-            self._refuse_other_cluster(standing, survey)
-            self._refuse_changed_options(standing)
+            survey = self._surveyed(position)
+            self._refuse_other_cluster(position, survey)
+            self._refuse_changed_options(position)
             try:
-                found = self._draft_by(survey, standing)
+                found = self._draft_by(survey, position)
                 beside = [x for x in (*found.passed, *found.held) if _is_beyond(x, survey)]
-                if not _may_lag(beside, standing, survey) or time.monotonic() > deadline:
+                if not _may_lag(beside, position, survey) or time.monotonic() > deadline:
                     return found, survey
             except RangeLost as error:
                 is_over = time.monotonic() > deadline
-                if is_over or not _may_lag(losses_in(error), standing, survey):
+                if is_over or not _may_lag(losses_in(error), position, survey):
                     raise
             time.sleep(0.5)
 
-    def _draft_by(self, survey: Survey, standing: JobPosition) -> PlanDraft:
-        terms, damaged = self._terms(), self._damaged(standing, survey)
-        found = draft_new(terms, survey, standing, damaged)
+    def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
+        terms, damaged = self._terms(), self._damaged(position, survey)
+        found = draft_new(terms, survey, position, damaged)
         landed = self._refuse_other_options(found.already, survey.cluster)
-        if losses := self._overwritten(landed, survey, standing):
-            found = draft_new(terms, survey, standing, damaged, overwritten=losses)
+        if losses := self._overwritten(landed, survey, position):
+            found = draft_new(terms, survey, position, damaged, overwritten=losses)
         if self.kind is PlanKind.REPLACE:
             self._refuse_replace(found.plan)
         return found
 
-    def _draft_holes(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
+    def _draft_holes(self, position: JobPosition) -> tuple[PlanDraft, Survey]:
         """What the table has lost. Where an election has put other records at offsets of it since,
         those are landed if a policy goes on without the lost ones."""
-        survey = self.survey(standing)
+        survey = self.survey(position)
         self.progress.step(f"reading the offsets in {self.job.sink.table}")
         torn = torn_from(self.spark, self.target, self.job, self.warn)
         landed = self._refuse_other_options(torn.ranges, survey.cluster)
-        losses = self._overwritten(landed, survey, standing)
-        found = draft_exact_ranges(self._terms(), survey, standing, list(torn.ranges), losses)
+        losses = self._overwritten(landed, survey, position)
+        found = draft_exact_ranges(self._terms(), survey, position, list(torn.ranges), losses)
         return replace(found, leaves_more=torn.leaves_more), survey
 
-    def _draft_from_quarantine(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
+    def _draft_from_quarantine(self, position: JobPosition) -> tuple[PlanDraft, Survey]:
         now_ms = time.time_ns() // 1_000_000
-        found = draft_from_quarantine(self.job, self.target, self._row_format, standing, now_ms)
+        found = draft_from_quarantine(self.job, self.target, self._row_format, position, now_ms)
         return found, Survey(now_ms, {})
 
-    def _draft_from_log(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
+    def _draft_from_log(self, position: JobPosition) -> tuple[PlanDraft, Survey]:
         """What is in quarantine, read from the log again."""
         wanted = in_quarantine(self.job, self.target, self._row_format)
         now_ms = time.time_ns() // 1_000_000
-        survey = self.survey(standing) if wanted else Survey(now_ms, {})
+        survey = self.survey(position) if wanted else Survey(now_ms, {})
         terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
             self._refuse_other_options(ranges, survey.cluster, read_filter)
             of_then = replace(terms, isolation=isolation, tags=tags)
-            return draft_exact_ranges(of_then, survey, standing, ranges)
+            return draft_exact_ranges(of_then, survey, position, ranges)
 
         if wanted:
             self.progress.step("reading from the log what is in quarantine")
         return draft_from_log(wanted, self._cluster(survey), draft_ranges), survey
 
-    def _damaged(self, standing: JobPosition, survey: Survey) -> list[Loss]:
+    def _damaged(self, position: JobPosition, survey: Survey) -> list[Loss]:
         if self.kind is not PlanKind.RUN:
             return []
-        return find_damage(self.target, self._cluster(survey), standing, survey)
+        return find_damage(self.target, self._cluster(survey), position, survey)
 
     def _cluster(self, survey: Survey) -> ClusterSettings:
         # What is held or in quarantine was judged before.
@@ -262,12 +262,12 @@ class Planner:
         has_transactions = load_dialect(self.job.source.dialect).capabilities.has_transactions
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
-    def _refuse_changed_options(self, standing: JobPosition) -> None:
-        if standing.read_filter is None or self.kind is not PlanKind.RUN:
+    def _refuse_changed_options(self, position: JobPosition) -> None:
+        if position.read_filter is None or self.kind is not PlanKind.RUN:
             return
         source = self.job.source
         now = self._options(source.isolation, source.tags, None)
-        then = self._options(*standing.read_filter, None)
+        then = self._options(*position.read_filter, None)
         refuse_changed_options(self.job.sink.table, then, now)
 
     def _refuse_other_options(
@@ -288,13 +288,13 @@ class Planner:
         return found
 
     def _overwritten(
-        self, landed: Sequence[LandedRead], survey: Survey, standing: JobPosition
+        self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
     ) -> list[Loss]:
         """The losses in what was landed of these logs in earlier leader epochs. Asks for each."""
         found = []
         for one_epoch in in_earlier_epochs(landed, survey):
             now = self.survey_of(self.job, self._wanted(marks_of_landed(one_epoch)))
-            found += find_overwritten(one_epoch, now, standing.landed)
+            found += find_overwritten(one_epoch, now, position.landed)
         return found
 
     def _wanted(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
@@ -304,10 +304,10 @@ class Planner:
             source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
         )
 
-    def _refuse_other_cluster(self, standing: JobPosition, survey: Survey) -> None:
-        now = self._known_as(survey.cluster, [standing.cluster])
+    def _refuse_other_cluster(self, position: JobPosition, survey: Survey) -> None:
+        now = self._known_as(survey.cluster, [position.cluster])
         if now is not None:
-            refuse_other_cluster(self.job.sink.table, standing, survey, now)
+            refuse_other_cluster(self.job.sink.table, position, survey, now)
 
     def _known_as(self, now: Cluster | None, then: Sequence[Cluster | None]) -> Cluster | None:
         """The cluster with all the addresses it has had, if its present ones are not among
@@ -324,7 +324,7 @@ class Planner:
         refuse_cut(self.target, plan.ranges)
 
 
-def _may_lag(losses: Sequence[Loss], standing: JobPosition, survey: Survey) -> bool:
+def _may_lag(losses: Sequence[Loss], position: JobPosition, survey: Survey) -> bool:
     """A new leader's end may be below the checkpoint, or an offset that was asked for, for a
     moment; another log's stays there."""
     if any(loss.kind is LossKind.TRUNCATED and _is_beyond(loss, survey) for loss in losses):
@@ -332,7 +332,7 @@ def _may_lag(losses: Sequence[Loss], standing: JobPosition, survey: Survey) -> b
     kinds = {loss.kind for loss in losses}
     return not kinds.isdisjoint((LossKind.TRUNCATED, LossKind.RECREATED)) and any(
         may_be_behind(mark, survey.logs[partition])
-        for partition, mark in standing.checkpoint.items()
+        for partition, mark in position.checkpoint.items()
         if partition in survey.logs
     )
 

@@ -178,7 +178,7 @@ def draft_from_quarantine(
     job: Job,
     target: LandingTarget,
     row_format: RowFormat | None,
-    standing: JobPosition,
+    position: JobPosition,
     now_ms: int,
 ) -> PlanDraft:
     """A plan of the batches that can be decoded now, as many as one plan may carry."""
@@ -197,13 +197,13 @@ def draft_from_quarantine(
     plan = Plan(
         job=job.job,
         application=job.application,
-        sequence=standing.sequence,
+        sequence=position.sequence,
         dialect=job.source.dialect,
         isolation=isolation,
         tags=tags,
         ranges=tuple(ranges),
         slices=tuple(_slice(index, r) for index, r in enumerate(ranges)),
-        checkpoint=standing.checkpoint,
+        checkpoint=position.checkpoint,
         made_at_ms=now_ms,
     )
     return PlanDraft(plan, tuple(ranges), (), (), leaves_more=True)

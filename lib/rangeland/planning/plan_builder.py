@@ -111,7 +111,7 @@ class PlanTerms:
 def draft_new(
     terms: PlanTerms,
     survey: Survey,
-    standing: JobPosition,
+    position: JobPosition,
     damaged: Sequence[Loss] = (),
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
@@ -120,33 +120,33 @@ def draft_new(
     resolved = resolve(
         terms.request,
         survey,
-        standing.checkpoint,
-        standing.landed,
-        standing.held_at_first,
+        position.checkpoint,
+        position.landed,
+        position.held_at_first,
         overwritten,
     )
     at = {loss.partition for loss in damaged}
     asked = [r for r in resolved.ranges if r.width > 0 and r.partition not in at]
     open_ranges = [
-        with_estimate(r, survey.logs[r.partition]) for r in leave_out(asked, standing.landed)
+        with_estimate(r, survey.logs[r.partition]) for r in leave_out(asked, position.landed)
     ]
     ranges = [r for r in apply_limits(open_ranges, terms.limits, survey.logs) if r.width > 0]
     # Other losses are not recorded as gone, since those offsets may still appear.
     losses = _losses_inside(ranges, resolved.losses, (LossKind.EXPIRED,))
     risks = at_risk(_readable(ranges, losses), survey)
     slices = cut(_readable(ranges, losses), terms.slicing, survey.logs, risks)
-    begun = _begun(terms.request, resolved.ranges, survey, standing)
+    begun = _begun(terms.request, resolved.ranges, survey, position)
     here = [r for r in resolved.ranges if r.partition not in at] if terms.moves_checkpoint else []
-    moved = moved_to(terms.request, here, survey.logs, standing.checkpoint)
+    moved = moved_to(terms.request, here, survey.logs, position.checkpoint)
     planned = (*moved, *ranges)
-    before = {**standing.checkpoint, **begun}
+    before = {**position.checkpoint, **begun}
     checkpoint = advance(before, planned, _epochs(planned, survey), _later(planned, survey))
-    plan = _plan(terms, survey, standing.sequence, ranges, slices, losses, checkpoint)
-    already = common(asked, standing.landed)
+    plan = _plan(terms, survey, position.sequence, ranges, slices, losses, checkpoint)
+    already = common(asked, position.landed)
     passed = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
     skipped_ranges: tuple[Range, ...] = ()
     if terms.moves_checkpoint:
-        skipped_ranges = left_behind(standing.checkpoint, plan.checkpoint, ranges, standing.landed)
+        skipped_ranges = left_behind(position.checkpoint, plan.checkpoint, ranges, position.landed)
     notes = (*skip_ahead_warnings(skipped_ranges), *resolved.notes, *passed_over(passed))
     begins = bool({*begun, *(r.partition for r in moved)} - {r.partition for r in ranges})
     held = (*resolved.held, *damaged)
@@ -156,7 +156,7 @@ def draft_new(
 
 
 def _begun(
-    request: RangeRequest, ranges: Sequence[Range], survey: Survey, standing: JobPosition
+    request: RangeRequest, ranges: Sequence[Range], survey: Survey, position: JobPosition
 ) -> dict[Partition, LogMark]:
     """Where partitions begin to which ``first_run`` applies. It is resolved once: in the next run
     the end of a log, or the first offset of a time, may have changed."""
@@ -166,8 +166,8 @@ def _begun(
         r.partition: r
         for r in ranges
         if isinstance(request.from_bounds.of(r.partition), FromCheckpoint)
-        and r.partition not in standing.checkpoint
-        and (not standing.checkpoint or r.partition in standing.held_at_first)
+        and r.partition not in position.checkpoint
+        and (not position.checkpoint or r.partition in position.held_at_first)
     }
     starts = tuple(replace(r, until_offset=r.from_offset) for r in first.values())
     return advance({}, starts, _epochs(starts, survey), _later(starts, survey))
@@ -191,7 +191,7 @@ _FOR_GOOD = (LossKind.EXPIRED, LossKind.RECREATED)
 def draft_exact_ranges(
     terms: PlanTerms,
     survey: Survey,
-    standing: JobPosition,
+    position: JobPosition,
     wanted: list[Range],
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
@@ -213,7 +213,7 @@ def draft_exact_ranges(
     ]
     gone = _losses_inside(ranges, resolved.losses, _FOR_GOOD)
     slices = cut(_readable(ranges, gone), terms.slicing, survey.logs)
-    plan = _plan(terms, survey, standing.sequence, ranges, slices, gone, standing.checkpoint)
+    plan = _plan(terms, survey, position.sequence, ranges, slices, gone, position.checkpoint)
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
     notes += passed_over(passed)
     return PlanDraft(plan, tuple(here), (), resolved.held, tuple(notes), tuple(passed))
@@ -271,7 +271,7 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
 def rebuild_draft(
     plan: Plan,
     seen: Sequence[Loss],
-    standing: JobPosition,
+    position: JobPosition,
     notes: Sequence[str],
     *,
     moves_checkpoint: bool,
@@ -282,9 +282,9 @@ def rebuild_draft(
     passed = tuple(one for one in seen if one.action is Action.SKIP)
     left: tuple[Range, ...] = ()
     if moves_checkpoint:
-        left = left_behind(standing.checkpoint, plan.checkpoint, plan.ranges, standing.landed)
+        left = left_behind(position.checkpoint, plan.checkpoint, plan.ranges, position.landed)
     notes = (*skip_ahead_warnings(left), *passed_over(passed), *notes)
-    begins = plan.checkpoint != standing.checkpoint
+    begins = plan.checkpoint != position.checkpoint
     return PlanDraft(plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=left)
 
 

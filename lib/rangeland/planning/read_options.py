@@ -98,13 +98,13 @@ def refuse_changed_options(table: str, then: ReadOptions, now: ReadOptions) -> N
         )
 
 
-def refuse_other_cluster(table: str, standing: JobPosition, survey: Survey, now: Cluster) -> None:
+def refuse_other_cluster(table: str, position: JobPosition, survey: Survey, now: Cluster) -> None:
     """Raises Conflict where the checkpoint belongs to another cluster than ``now``: its offsets
     mean nothing in these logs, and a topic with another id was not deleted and created again."""
-    then = standing.cluster
+    then = position.cluster
     if then is None or not now.is_other(then):
         return
-    for partition, mark in sorted(standing.checkpoint.items()):
+    for partition, mark in sorted(position.checkpoint.items()):
         if partition not in survey.logs:
             continue
         raise Conflict(

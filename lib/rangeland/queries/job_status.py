@@ -32,14 +32,14 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     target = LandingTarget(spark, job)
     disagreement = target.identity.disagreement()
     try:
-        standing = target.history.standing(job.application)
+        position = target.history.position(job.application)
         unfinished = target.history.unfinished()
     except Conflict as error:  # what has landed is unknown, so the ledger alone says it
-        standing, unfinished = target.history.last_known(job.application), []
+        position, unfinished = target.history.last_known(job.application), []
         disagreement = disagreement or error
     source = job.source
     progress.step(f"asking {source.where} for leaders and offsets")
-    known = standing.topics
+    known = position.topics
     wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
     cluster = cluster_settings(job)
     survey = survey_of(job, wanted, settings=cluster)
@@ -50,7 +50,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     ends = log_ends(cluster, survey.logs)
     partitions = []
     for partition, log in survey.logs.items():
-        mark: LogMark | None = standing.checkpoint.get(partition)
+        mark: LogMark | None = position.checkpoint.get(partition)
         if mark is not None and is_recreated(mark, log):
             mark = None  # It belongs to a deleted log: nothing of this one is landed.
         partitions.append(
@@ -61,9 +61,9 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
                 end=_end(job.source.isolation, ends.get(partition), log),
                 group_offset=offsets.get(partition),
                 leader=str(log.leader.address),
-                landed=tuple(standing.landed.of(partition, log.leader.topic_id)),
+                landed=tuple(position.landed.of(partition, log.leader.topic_id)),
                 owner=owners.get(partition),
-                held=held_now(losses, standing.checkpoint.get(partition), log),
+                held=held_now(losses, position.checkpoint.get(partition), log),
                 **_readable(ends.get(partition), survey.taken_at_ms),
             )
         )
@@ -71,7 +71,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         job=job.job,
         table=job.sink.table,
         table_version=target.table.version,
-        sequence=standing.sequence - 1,
+        sequence=position.sequence - 1,
         partitions=_with_ages(cluster, partitions, survey),
         unfinished_plans=tuple(u.plan for u in unfinished),
         recent=tuple(

@@ -46,14 +46,14 @@ def _passed_over(target: LandingTarget, job: Job) -> tuple[Range, ...]:
     """What runs of the job will never land, by their checkpoint and the ledger; nothing where the
     checkpoint is unknown."""
     try:
-        standing = target.history.standing(job.application)
+        position = target.history.position(job.application)
     except Conflict:
         return ()
     return tuple(
         Range(partition, start, end, mark.topic_id)
-        for partition, mark in sorted(standing.checkpoint.items())
+        for partition, mark in sorted(position.checkpoint.items())
         for start, end in never_landed(
-            standing.landed.of(partition, mark.topic_id), mark.until_offset
+            position.landed.of(partition, mark.topic_id), mark.until_offset
         )
     )
 
