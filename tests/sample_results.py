@@ -74,7 +74,13 @@ def a_preview(
     ranges = [a_range(0, 1_000, 26_000), a_range(1, 0, 9_000)] if ranges is None else ranges
     logs = [a_log(0, 0, 40_000), a_log(1, 0, 9_000)] if logs is None else logs
     plan = a_plan(ranges, losses)
-    return PlanPreview(PlanDraft(plan, tuple(ranges), already, held), table, logs, 2, pending)
+    return PlanPreview(
+        PlanDraft(plan=plan, asked=tuple(ranges), already=already, held=held),
+        table,
+        logs,
+        2,
+        pending,
+    )
 
 
 def a_loss(number: int, start: int, end: int, kind: LossKind = LossKind.EXPIRED) -> Loss:

@@ -212,7 +212,7 @@ def result_text(answer: Answer) -> str:
         counts = tuple(c for c in COUNTS if c == "landed" or any(row[c] for row in rows))
     lines += _table(rows, counts)
     lines += [f"already landed: {_range(r)}" for r in answer.get("already_landed", [])[:MAX_ROWS]]
-    lines += [f"held back: {held}" for held in answer.get("held", [])[:MAX_ROWS]]
+    lines += [f"held where it is: {held}" for held in answer.get("held", [])[:MAX_ROWS]]
     lines += [f"warning: {warning}" for warning in answer.get("warnings", [])]
     return "\n".join(lines)
 

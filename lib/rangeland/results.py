@@ -106,9 +106,9 @@ class PlanPreview(JsonResult):
     """How the plan's records become rows."""
 
     @property
-    def seen(self) -> tuple[Loss, ...]:
+    def losses_beside(self) -> tuple[Loss, ...]:
         """The losses that are not part of the plan itself."""
-        return self.draft.seen({log.partition: log for log in self.logs})
+        return self.draft.losses_beside({log.partition: log for log in self.logs})
 
     def to_json(self) -> dict[str, Any]:
         plan = self.draft.plan
@@ -121,7 +121,7 @@ class PlanPreview(JsonResult):
             "tasks": self.tasks,
             "already_landed": [RESULT_JSON.write(r) for r in self.draft.already],
             "held": [str(loss) for loss in self.draft.held],
-            "passed_over": [RESULT_JSON.write(r) for r in self.draft.left_behind],
+            "passed_over": [RESULT_JSON.write(r) for r in self.draft.passed_over],
             "notes": list(self.draft.notes),
             "at_risk": [RESULT_JSON.write(risk) for risk in self.draft.risks],
             "read_speed": RESULT_JSON.write(self.speed),

@@ -118,10 +118,12 @@ def adopt(job: Job, spark: Any, progress: Progress) -> AdoptResult:
     return adopt_table(job, Runner(job, spark, progress).rows, spark, progress)
 
 
-def apply(job: Job, plan: Plan, seen: Sequence[Loss], spark: Any, progress: Progress) -> RunResult:
-    """Enters a plan that was made earlier, or refuses it if it no longer applies. ``seen`` are
-    the losses that were found when it was made."""
-    return Runner(job, spark, progress).apply(plan, seen)
+def apply(
+    job: Job, plan: Plan, beside: Sequence[Loss], spark: Any, progress: Progress
+) -> RunResult:
+    """Enters a plan that was made earlier, or refuses it if it no longer applies. ``beside``
+    are the losses that were found when it was made and are not part of it."""
+    return Runner(job, spark, progress).apply(plan, beside)
 
 
 class Runner:
@@ -251,9 +253,9 @@ class Runner:
         except RangelandError as other:
             self._warn(f"the loss could not be recorded in the ledger: {other}")
 
-    def _record(self, seen: Sequence[Loss], seen_at_ms: int | None = None) -> None:
+    def _record(self, losses: Sequence[Loss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.identity.landed_sequence(self.job.application) + 1
-        self.target.record_losses(sequence, seen, seen_at_ms)
+        self.target.record_losses(sequence, losses, seen_at_ms)
 
     def _land(self, finished: list[CommittedPlan]) -> _Done:
         outrun: tuple[Range, ...] = ()
@@ -272,9 +274,9 @@ class Runner:
                 finished.append(self.committer.finish(first.plan, first, recovered=True))
                 continue
             found, survey = self.draft()
-            seen = found.seen(self.planner.logs)
+            beside = found.losses_beside(self.planner.logs)
             if found.is_empty and not found.begins:
-                self._record(seen)
+                self._record(beside)
                 # If another driver has landed the same ranges meanwhile, say so.
                 return finished, replace(found, already=found.already or outrun)
             blocking = find_overlap(found.plan, unfinished)
@@ -287,7 +289,7 @@ class Runner:
                 continue
             self.refuse_draft(found, survey)
             self._warn_of(found)
-            plan = self._enter(found.plan, unfinished, seen)
+            plan = self._enter(found.plan, unfinished, beside)
             if plan is not None:
                 finished.append(self.committer.finish(plan, None, recovered=False))
                 if found.leaves_more:
@@ -302,14 +304,14 @@ class Runner:
             do="run it again when they are done",
         )
 
-    def apply(self, plan: Plan, seen: Sequence[Loss]) -> RunResult:
+    def apply(self, plan: Plan, beside: Sequence[Loss]) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(
                 f"the plan belongs to the job {plan.job}, the job file to {self.job.job}"
             )
-        return self._claimed(lambda: self._explaining(partial(self._apply, plan, seen)))
+        return self._claimed(lambda: self._explaining(partial(self._apply, plan, beside)))
 
-    def _apply(self, plan: Plan, seen: Sequence[Loss], finished: list[CommittedPlan]) -> _Done:
+    def _apply(self, plan: Plan, beside: Sequence[Loss], finished: list[CommittedPlan]) -> _Done:
         """The losses are recorded before the plan is entered, so that a driver that finds the plan
         entered has nothing left to record."""
         self.refuse_disagreement()
@@ -325,14 +327,14 @@ class Runner:
         self.reading.survey = self.planner.refuse_gone(plan)
         is_own = plan.application == self.job.application
         found = rebuild_draft(
-            plan, seen, position, plaintext_secret_warnings(self.job), moves_checkpoint=is_own
+            plan, beside, position, plaintext_secret_warnings(self.job), moves_checkpoint=is_own
         )
-        refuse_gaps(plan, found.left_behind, self.job.request.from_bounds)
+        refuse_gaps(plan, found.passed_over, self.job.request.from_bounds)
         if found.is_empty and not found.begins:
-            self._record(seen, plan.made_at_ms)
+            self._record(beside, plan.made_at_ms)
             return finished, found
         self.refuse_draft(found, self.reading.survey)
-        if self._enter(plan, unfinished, seen, plan.made_at_ms) is not None:
+        if self._enter(plan, unfinished, beside, plan.made_at_ms) is not None:
             return [*finished, self.committer.finish(plan, None, recovered=False)], found
         self.target.refresh()
         if (same := self._entered(plan, self.target.history.unfinished())) is not None:
@@ -355,7 +357,7 @@ class Runner:
         self,
         plan: Plan,
         unfinished: Sequence[UnfinishedPlan],
-        seen: Sequence[Loss],
+        beside: Sequence[Loss],
         seen_at_ms: int | None = None,
     ) -> Plan | None:
         self.progress.step("entering the plan")
@@ -366,12 +368,12 @@ class Runner:
         self.target.open_or_create(self.rows)
         if warning := self.target.table.warning(replaces=plan.replaces):
             self._warn(warning)
-        self._record(seen, seen_at_ms)
+        self._record(beside, seen_at_ms)
         return plan if self.target.enter(plan, unfinished) else None
 
     def _warn_of(self, found: PlanDraft) -> None:
         """Warnings that matter before the plan is entered, while the run can still be stopped."""
-        for text in skip_ahead_warnings(found.left_behind):
+        for text in skip_ahead_warnings(found.passed_over):
             self._warn(text)
         if risks := found.risks:
             more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""

@@ -146,11 +146,11 @@ def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_
         after = planned(settings, checkpoint, truncated=Action.SKIP)
         (went_on,) = after.plan.ranges
         assert (went_on.from_offset, went_on.until_offset) == (30, 50)
-        assert [(x.from_offset, x.until_offset) for x in after.passed] == [(10, 30)]
+        assert [(x.from_offset, x.until_offset) for x in after.skipped_losses] == [(10, 30)]
         found = read(after.plan.slices, settings)
         assert [row.offset for row in found.rows] == list(range(30, 50))
         later = planned(settings, after.plan.checkpoint)
-        assert (later.is_empty, later.passed) == (True, ())
+        assert (later.is_empty, later.skipped_losses) == (True, ())
 
 
 @pytest.mark.parametrize(("count", "longer"), [(5, False), (50, True)])

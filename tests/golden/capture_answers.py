@@ -80,14 +80,14 @@ def _plan(kind: PlanKind = PlanKind.RUN) -> Plan:
 
 def _preview(plan: Plan) -> PlanPreview:
     draft = PlanDraft(
-        plan,
-        plan.ranges,
-        (Range(P0, 0, 10, "A"),),
-        (made.a_loss(3, 1, 2, LossKind.RECREATED),),
-        ("a note",),
-        (made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),),
-        (RetentionRisk(P1, 5, 7, "the log is nearly full"),),
-        left_behind=(Range(P1, 0, 5),),
+        plan=plan,
+        asked=plan.ranges,
+        already=(Range(P0, 0, 10, "A"),),
+        held=(made.a_loss(3, 1, 2, LossKind.RECREATED),),
+        notes=("a note",),
+        skipped_losses=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),),
+        risks=(RetentionRisk(P1, 5, 7, "the log is nearly full"),),
+        passed_over=(Range(P1, 0, 5),),
     )
     logs = [made.a_log(0, 0, 40), made.a_log(1, 0, 9)]
     where = "file:/srv/lake/orders"

@@ -76,8 +76,8 @@ class Driving(run.Runner):
             PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())
         )
         held = tuple(one for one in self.drawn if one.action is Action.HOLD)
-        passed = tuple(one for one in self.drawn if one.action is Action.SKIP)
-        return PlanDraft(plan, plan.ranges, (), held, (), passed), None
+        skipped = tuple(one for one in self.drawn if one.action is Action.SKIP)
+        return PlanDraft(plan=plan, asked=plan.ranges, held=held, skipped_losses=skipped), None
 
 
 @pytest.fixture(autouse=True)

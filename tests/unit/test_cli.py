@@ -56,8 +56,8 @@ class Runs:
         print("a transform says hello")
         return self._answer("run", job, progress, made.a_result())
 
-    def apply(self, job: Job, plan: Plan, seen: Any, spark: object, progress: Any) -> Any:
-        self.plan, self.seen = plan, seen
+    def apply(self, job: Job, plan: Plan, beside: Any, spark: object, progress: Any) -> Any:
+        self.plan, self.beside = plan, beside
         return self._answer("apply", job, progress, made.a_result())
 
     def backfill(self, job: Job, spark: object, progress: Any, kind: PlanKind | None = None) -> Any:

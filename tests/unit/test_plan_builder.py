@@ -378,8 +378,8 @@ def test_where_other_records_have_taken_the_place_of_missing_ones_a_policy_decid
     skipping = terms(truncated=Action.SKIP)
     drafted = draft_exact_ranges(skipping, seen, position(), [hole], [other])
     assert (spans(drafted), drafted.plan.losses) == ([(0, 3, 9)], ())
-    assert drafted.passed == (replace(other, until_offset=9),)
-    assert not draft_exact_ranges(skipping, seen, position(), [hole]).passed
+    assert drafted.skipped_losses == (replace(other, until_offset=9),)
+    assert not draft_exact_ranges(skipping, seen, position(), [hole]).skipped_losses
 
 
 def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
@@ -434,7 +434,7 @@ def test_a_run_that_begins_later_says_what_it_passes_over() -> None:
     here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"))
     drafted = draft_new(run_from(AtOffset(9)), survey(log(P0, 0, 20)), here)
     assert spans(drafted) == [(0, 9, 20)]
-    assert drafted.left_behind == (Range(P0, 4, 9, "A"),)
+    assert drafted.passed_over == (Range(P0, 4, 9, "A"),)
     (note,) = drafted.notes
     assert "t/0 [4, 9) is passed over" in note
     assert """backfill JOB.yaml --from '{"t": {"0": 4}}' --until '{"t": {"0": 9}}'""" in note
@@ -443,13 +443,13 @@ def test_a_run_that_begins_later_says_what_it_passes_over() -> None:
 def test_what_a_backfill_has_landed_is_not_passed_over() -> None:
     here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
     drafted = draft_new(run_from(AtOffset(9)), survey(log(P0, 0, 20)), here)
-    assert drafted.left_behind == (Range(P0, 4, 6, "A"),)
+    assert drafted.passed_over == (Range(P0, 4, 6, "A"),)
 
 
 def test_a_run_from_its_checkpoint_passes_over_nothing() -> None:
     here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
     drafted = draft_new(replace(terms(), moves_checkpoint=True), survey(log(P0, 0, 20)), here)
-    assert (drafted.left_behind, drafted.notes) == ((), ())
+    assert (drafted.passed_over, drafted.notes) == ((), ())
 
 
 @pytest.mark.parametrize("lower", [AtOffset(10), Latest()])
@@ -458,7 +458,7 @@ def test_a_beginning_moves_the_checkpoint_where_there_is_nothing_to_land(lower: 
     drafted = draft_new(run_from(lower), survey(log(P0, 0, 10)), here)
     assert (drafted.is_empty, drafted.begins) == (True, True)
     assert drafted.plan.checkpoint == {P0: LogMark(10, "A")}
-    assert drafted.left_behind == (Range(P0, 4, 10, "A"),)
+    assert drafted.passed_over == (Range(P0, 4, 10, "A"),)
     after = position(dict(drafted.plan.checkpoint))
     again = draft_new(run_from(lower), survey(log(P0, 0, 10)), after)
     assert (again.is_empty, again.begins, again.notes) == (True, False, ())
@@ -477,7 +477,7 @@ def test_a_first_run_that_begins_at_the_end_of_a_log_begins_there_for_good() -> 
     first = draft_new(run_from(Latest()), survey(log(P0, 0, 10), log(P1, 0, 0)), position())
     assert first.begins
     assert first.plan.checkpoint == {P0: LogMark(10, "A")}
-    assert first.left_behind == ()
+    assert first.passed_over == ()
 
 
 def test_a_beginning_never_moves_a_checkpoint_back_nor_past_the_end() -> None:
@@ -494,4 +494,4 @@ def test_a_beginning_never_moves_a_checkpoint_back_nor_past_the_end() -> None:
 def test_a_backfill_moves_no_checkpoint() -> None:
     here = position({P0: LogMark(4, "A")})
     drafted = draft_new(terms(AtOffset(10)), survey(log(P0, 0, 10)), here)
-    assert (drafted.begins, drafted.left_behind, drafted.notes) == (False, (), ())
+    assert (drafted.begins, drafted.passed_over, drafted.notes) == (False, (), ())

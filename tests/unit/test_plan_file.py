@@ -28,7 +28,9 @@ def file(tmp_path: Path) -> Path:
     loss = made.a_loss(0, 1_000, 1_100)
     held = (made.a_loss(3, 1, 2, LossKind.RECREATED),)
     preview = made.a_preview(losses=[loss], held=held)
-    seen = replace(preview.draft, passed=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),))
+    seen = replace(
+        preview.draft, skipped_losses=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),)
+    )
     write_plan_file(path, replace(preview, draft=seen, location="file:/srv/lake/orders"), TEXT)
     return path
 
@@ -64,7 +66,7 @@ def test_a_name_in_a_catalog_is_left_as_it_is(tmp_path: Path) -> None:
 def test_what_is_held_and_what_is_passed_over_come_back_with_the_incarnation_they_were_seen_in(
     file: Path,
 ) -> None:
-    assert read_plan_file(file).seen == (
+    assert read_plan_file(file).losses_beside == (
         replace(made.a_loss(3, 1, 2, LossKind.RECREATED), action=Action.HOLD),
         replace(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED), topic_id="t1"),
     )
@@ -74,7 +76,7 @@ def test_a_file_of_the_format_before_is_taken_and_tells_of_no_losses_beside_it(
     file: Path,
 ) -> None:
     whole, found = read_plan_file(file), read_plan_file(sealed(file, 2, "seen"))
-    assert (found.plan, found.location, found.seen) == (whole.plan, whole.location, ())
+    assert (found.plan, found.location, found.losses_beside) == (whole.plan, whole.location, ())
 
 
 def sealed(path: Path, number: int, *lacking: str, table: str = "lake/orders") -> Path:

@@ -190,7 +190,7 @@ def in_quarantine(*firsts: int) -> list[redrive.QuarantinedRange]:
 
 def whole(ranges: list[Range], kind: redrive.ReadFilter) -> PlanDraft:
     made = replace(plan(*ranges), isolation=kind[0], tags=kind[1])
-    return PlanDraft(made, tuple(ranges), (), ())
+    return PlanDraft(plan=made, asked=tuple(ranges))
 
 
 def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan(
@@ -239,13 +239,13 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
     assert found.plan.ranges == (ten(0), ten(20))
     assert asked == [(first, redrive.HOLD_ALL) for first in (0, 10, 20)]
     # Nothing is held: a row of the ledger would say so each time.
-    assert (found.held, found.seen({})) == ((), ())
+    assert (found.held, found.losses_beside({})) == ((), ())
     assert found.notes == ("orders/0 [14, 20) is corrupt: bad; it stays in quarantine",)
 
 
 def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:
     gone = Loss(P0, 0, 10, LossKind.EXPIRED, "the log begins at 10")
-    nothing = PlanDraft(plan(), (), (), (gone,))
+    nothing = PlanDraft(plan=plan(), asked=(), held=(gone,))
     found = redrive.draft_from_log(in_quarantine(0), LOG, lambda *about: nothing)
     assert (found.plan.ranges, found.held) == ((), ())
     (said,) = found.notes
@@ -317,7 +317,7 @@ class Turning(run.Runner):
 
     def draft(self) -> Any:
         found = plan(ten(self.left * 10)) if self.left else plan()
-        return PlanDraft(found, (), (), (), leaves_more=True), None
+        return PlanDraft(plan=found, asked=(), leaves_more=True), None
 
     def _enter(self, plan: Plan, *about: object) -> Plan | None:
         self.outrun -= 1

@@ -70,7 +70,7 @@ def test_a_plan_names_what_it_leaves_out_and_why() -> None:
         )
     )
     assert "already landed, left out: orders/1 [0, 4000)" in text
-    assert "held back: orders/5 [3, 4) is recreated: the log begins at 4" in text
+    assert "held where they are: orders/5 [3, 4) is recreated: the log begins at 4" in text
     assert "lost, as the policy allows: orders/0 [1000, 1200) is expired" in text
     assert "Plan 12 (10 offsets) was entered but has not landed" in text
 

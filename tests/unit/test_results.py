@@ -90,7 +90,7 @@ def test_a_run_that_had_nothing_to_do_has_the_same_keys() -> None:
 def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
     loss = Loss(P1, 0, 5, LossKind.EXPIRED, "gone")
     state = LogState(P0, Leader(Address("b1", 1)), 0, 20)
-    drafted = PlanDraft(PLAN, PLAN.ranges, (Range(P0, 0, 10),), (loss,))
+    drafted = PlanDraft(plan=PLAN, asked=PLAN.ranges, already=(Range(P0, 0, 10),), held=(loss,))
     preview = PlanPreview(drafted, "lake/orders", [state], tasks=1, pending=(PLAN,))
     document = json.loads(json.dumps(preview.to_json()))
     assert document["hash"] == PLAN.hash
@@ -103,7 +103,7 @@ def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
 
 
 def test_the_document_of_plan_out_can_be_applied() -> None:
-    preview = PlanPreview(PlanDraft(PLAN, PLAN.ranges, (), ()), "lake/orders", [], tasks=1)
+    preview = PlanPreview(PlanDraft(plan=PLAN, asked=PLAN.ranges), "lake/orders", [], tasks=1)
     assert Plan.from_json(json.loads(json.dumps(preview.to_json()))) == PLAN
 
 

@@ -302,7 +302,7 @@ def _applied(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
 
     def work(one: TableJob, spark: Any, progress: Progress) -> RunResult:
         reviewed = plans[id(one.job)]
-        return apply_job(one.job, reviewed.plan, reviewed.seen, spark, progress)
+        return apply_job(one.job, reviewed.plan, reviewed.losses_beside, spark, progress)
 
     return work, result_picture
 

@@ -139,11 +139,7 @@ class PlanCommitter:
                 self.progress.step(f"keeping {count_noun(len(outcome.kept), 'file')} in quarantine")
             if (missing := self.target.commit_quarantine(outcome)) is not None:
                 return missing
-        if (
-            gone := self.target.table.gone_prepared_files(outcome)
-            if self.constraints.are_any
-            else ()
-        ):
+        if self.constraints.are_any and (gone := self.target.table.gone_prepared_files(outcome)):
             return FilesGone(gone)
         files = [entry.file for entry in outcome.files]
         if (refused := self.constraints.refusal(files, outcome.columns)) is not None:

@@ -47,7 +47,7 @@ class ReviewedPlan:
     text: JobText
     plan: Plan
     location: str | None
-    seen: tuple[Loss, ...] = ()
+    losses_beside: tuple[Loss, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -84,7 +84,7 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
             "already_landed": [str(r) for r in preview.draft.already],
             "held": [f"{loss}: {loss.evidence}" for loss in preview.draft.held],
         },
-        **_CONTENT.write(ReviewedPlan(job_text, plan, preview.location, preview.seen)),
+        **_CONTENT.write(ReviewedPlan(job_text, plan, preview.location, preview.losses_beside)),
     }
     document["seal"] = _seal(document)
     text = json.dumps(document, indent=2) + "\n"
@@ -235,7 +235,7 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
 
 _CONTENT = PLAN_JSON.viewing(
     {
-        ReviewedPlan: "hash location text=job plan seen",
+        ReviewedPlan: "hash location text=job plan losses_beside=seen",
         Loss: "*partition from_offset until_offset kind=verdict evidence topic_id action",
     },
     {

@@ -165,7 +165,7 @@ class Planner:
             self._refuse_changed_options(position)
             try:
                 found = self._draft_by(survey, position)
-                beside = [x for x in (*found.passed, *found.held) if _is_beyond(x, survey)]
+                beside = [x for x in (*found.skipped_losses, *found.held) if _is_beyond(x, survey)]
                 if not _may_lag(beside, position, survey) or time.monotonic() > deadline:
                     return found, survey
             except RangeLost as error:

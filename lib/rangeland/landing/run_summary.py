@@ -74,7 +74,7 @@ def result_of_plans(
         losses=tuple(losses),
         added_columns=_added(ours) if job.decode.is_typed else None,
         schemas=_schemas(ours, row_format, warn) if job.decode.is_typed else None,
-        passed_over=found.left_behind if found is not None and finished else (),
+        passed_over=found.passed_over if found is not None and finished else (),
     )
 
 

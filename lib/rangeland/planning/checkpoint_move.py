@@ -45,7 +45,7 @@ def _same_life(mark: LogMark, topic_id: str | None) -> bool:
     return mark.topic_id is None or topic_id is None or mark.topic_id == topic_id
 
 
-def left_behind(
+def ranges_passed_over(
     before: Mapping[Partition, LogMark],
     after: Mapping[Partition, LogMark],
     ranges: Sequence[Range],

@@ -21,7 +21,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest, judge, resolve
-from rangeland.planning.checkpoint_move import left_behind, moved_to, skip_ahead_warnings
+from rangeland.planning.checkpoint_move import moved_to, ranges_passed_over, skip_ahead_warnings
 from rangeland.planning.coverage_rule import Coverage, common, leave_out
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
@@ -56,23 +56,23 @@ class JobPosition:
         return frozenset(partition.topic for partition in self.checkpoint)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDraft:
     """A plan, and what is not part of it: ``already`` has landed, ``held`` waits. ``notes`` are
     warnings about what is uncertain."""
 
     plan: Plan
     asked: tuple[Range, ...]
-    already: tuple[Range, ...]
-    held: tuple[Loss, ...]
+    already: tuple[Range, ...] = ()
+    held: tuple[Loss, ...] = ()
     notes: tuple[str, ...] = ()
-    passed: tuple[Loss, ...] = ()
+    skipped_losses: tuple[Loss, ...] = ()
     """Losses that a policy skips and no plan records, since these offsets may still appear."""
     risks: tuple[RetentionRisk, ...] = ()
     """Ranges that retention may remove before they are read."""
     begins: bool = False
     """The plan sets the first offset of a partition of which it lands nothing."""
-    left_behind: tuple[Range, ...] = ()
+    passed_over: tuple[Range, ...] = ()
     """What the checkpoint passes over because the job asks for a later beginning."""
     leaves_more: bool = False
     """It leaves work for another plan: quarantined ranges with other isolation or tags, or missing
@@ -82,12 +82,12 @@ class PlanDraft:
     def is_empty(self) -> bool:
         return not self.plan.ranges
 
-    def seen(self, logs: Mapping[Partition, LogState]) -> tuple[Loss, ...]:
+    def losses_beside(self, logs: Mapping[Partition, LogState]) -> tuple[Loss, ...]:
         """The losses beside the plan, with their actions and the topic ids of ``logs``."""
         ids = {partition: log.leader.topic_id for partition, log in logs.items()}
         return tuple(
             replace(loss, action=action, topic_id=ids.get(loss.partition))
-            for losses, action in ((self.held, Action.HOLD), (self.passed, Action.SKIP))
+            for losses, action in ((self.held, Action.HOLD), (self.skipped_losses, Action.SKIP))
             for loss in losses
         )
 
@@ -143,15 +143,28 @@ def draft_new(
     checkpoint = advance(before, planned, _epochs(planned, survey), _later(planned, survey))
     plan = _plan(terms, survey, position.sequence, ranges, slices, losses, checkpoint)
     already = common(asked, position.landed)
-    passed = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
-    skipped_ranges: tuple[Range, ...] = ()
+    skipped = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
+    passed_over: tuple[Range, ...] = ()
     if terms.moves_checkpoint:
-        skipped_ranges = left_behind(position.checkpoint, plan.checkpoint, ranges, position.landed)
-    notes = (*skip_ahead_warnings(skipped_ranges), *resolved.notes, *passed_over(passed))
+        passed_over = ranges_passed_over(
+            position.checkpoint, plan.checkpoint, ranges, position.landed
+        )
+    notes = (
+        *skip_ahead_warnings(passed_over),
+        *resolved.notes,
+        *skipped_loss_warnings(skipped),
+    )
     begins = bool({*begun, *(r.partition for r in moved)} - {r.partition for r in ranges})
-    held = (*resolved.held, *damaged)
     return PlanDraft(
-        plan, tuple(asked), tuple(already), held, notes, passed, risks, begins, skipped_ranges
+        plan=plan,
+        asked=tuple(asked),
+        already=tuple(already),
+        held=(*resolved.held, *damaged),
+        notes=notes,
+        skipped_losses=skipped,
+        risks=risks,
+        begins=begins,
+        passed_over=passed_over,
     )
 
 
@@ -203,10 +216,10 @@ def draft_exact_ranges(
     others = _losses_inside(here, overwritten, (LossKind.TRUNCATED,))
     losses = [loss for r in here for loss in _gone(r, survey)]
     resolved = judge(terms.request.policy, here, [*losses, *others])
-    passed = [loss for loss in resolved.losses if loss in others]
+    skipped = [loss for loss in resolved.losses if loss in others]
     # What may still appear is not recorded as gone: it stays missing.
     coming = [loss for loss in resolved.losses if loss.kind not in _FOR_GOOD]
-    coming = [loss for loss in coming if loss not in passed]
+    coming = [loss for loss in coming if loss not in skipped]
     ranges = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
         for r in _readable(list(resolved.ranges), coming)
@@ -215,8 +228,14 @@ def draft_exact_ranges(
     slices = cut(_readable(ranges, gone), terms.slicing, survey.logs)
     plan = _plan(terms, survey, position.sequence, ranges, slices, gone, position.checkpoint)
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
-    notes += passed_over(passed)
-    return PlanDraft(plan, tuple(here), (), resolved.held, tuple(notes), tuple(passed))
+    notes += skipped_loss_warnings(skipped)
+    return PlanDraft(
+        plan=plan,
+        asked=tuple(here),
+        held=resolved.held,
+        notes=tuple(notes),
+        skipped_losses=tuple(skipped),
+    )
 
 
 def _plan(
@@ -270,22 +289,31 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
 
 def rebuild_draft(
     plan: Plan,
-    seen: Sequence[Loss],
+    beside: Sequence[Loss],
     position: JobPosition,
     notes: Sequence[str],
     *,
     moves_checkpoint: bool,
 ) -> PlanDraft:
-    """The draft that a plan was made from earlier, as far as it can be reconstructed. ``seen`` are
-    the losses beside it."""
-    held = tuple(one for one in seen if one.action is Action.HOLD)
-    passed = tuple(one for one in seen if one.action is Action.SKIP)
-    left: tuple[Range, ...] = ()
+    """The draft that a plan was made from earlier, as far as it can be reconstructed. ``beside``
+    are the losses that are not part of it."""
+    held = tuple(one for one in beside if one.action is Action.HOLD)
+    skipped = tuple(one for one in beside if one.action is Action.SKIP)
+    passed_over: tuple[Range, ...] = ()
     if moves_checkpoint:
-        left = left_behind(position.checkpoint, plan.checkpoint, plan.ranges, position.landed)
-    notes = (*skip_ahead_warnings(left), *passed_over(passed), *notes)
-    begins = plan.checkpoint != position.checkpoint
-    return PlanDraft(plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=left)
+        passed_over = ranges_passed_over(
+            position.checkpoint, plan.checkpoint, plan.ranges, position.landed
+        )
+    notes = (*skip_ahead_warnings(passed_over), *skipped_loss_warnings(skipped), *notes)
+    return PlanDraft(
+        plan=plan,
+        asked=plan.ranges,
+        held=held,
+        notes=notes,
+        skipped_losses=skipped,
+        begins=plan.checkpoint != position.checkpoint,
+        passed_over=passed_over,
+    )
 
 
 def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
@@ -303,11 +331,9 @@ def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None
         raise range_lost(failing)
 
 
-def passed_over(losses: Sequence[Loss]) -> list[str]:
-    """The warnings about a draft's ``passed`` losses."""
-    return [
-        f"{loss}: {loss.evidence}; passed over, as policy.{loss.kind} is skip" for loss in losses
-    ]
+def skipped_loss_warnings(losses: Sequence[Loss]) -> list[str]:
+    """The warnings about a draft's ``skipped_losses``."""
+    return [f"{loss}: {loss.evidence}; skipped, as policy.{loss.kind} is skip" for loss in losses]
 
 
 def _losses_inside(

@@ -50,7 +50,9 @@ def plan_picture(preview: PlanPreview) -> RenderableType:
     parts += list_lines("already landed, left out", [str(r) for r in draft.already], "cyan")
     lost = [f"{loss}: {loss.evidence}" for loss in plan.losses]
     parts += list_lines("lost, as the policy allows", lost, "bold red")
-    parts += list_lines("held back", [f"{loss}: {loss.evidence}" for loss in draft.held], "red")
+    parts += list_lines(
+        "held where they are", [f"{loss}: {loss.evidence}" for loss in draft.held], "red"
+    )
     at_risk = f"may expire before it is read, at {preview.speed}"
     parts += list_lines(at_risk, [str(risk) for risk in draft.risks], "bold red")
     parts += list_lines("note", draft.notes, "yellow")

@@ -48,7 +48,7 @@ def result_picture(result: RunResult) -> RenderableType:
     parts += list_lines("already landed, left out", [str(r) for r in result.already], "cyan")
     listed_below = {str(loss) for loss in result.losses}
     held = [text for text in result.held if text not in listed_below]
-    parts += list_lines("held back", held, "red")
+    parts += list_lines("held where they are", held, "red")
     parts += loss_lines(result.losses)
     parts += list_lines("warning", result.warnings, "yellow")
     return Group(*parts)
