@@ -29,7 +29,7 @@ from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.job import Job
 from rangeland.planning.task_packing import pack
 from rangeland.progress_events import NoProgress, Progress
-from rangeland.spark.executor_tasks import WriterSettings, land_slices
+from rangeland.spark.executor_tasks import WriterSettings, read_and_write
 from tests.bench.cpu_time import cpu_seconds
 from tests.bench.peers import BareProcesses, land_with_client
 
@@ -88,7 +88,7 @@ def _land_in_one_process(ground: Ground, out: Path) -> None:
     out.mkdir(parents=True)
     found, cluster, _ = freeze(job(ground, out))
     layout = new_table(row_schema()).layout
-    land_slices(
+    read_and_write(
         found.slices, cluster, WriterSettings(str(out), layout, "snappy", 1, 256 << 20, "b")
     )
 

@@ -26,7 +26,7 @@ from rangeland.job.located_values import JobText, parse_job_text
 from rangeland.landing.plan_file import write_plan_file
 from rangeland.progress_events import NoProgress
 from rangeland.run import Runner
-from rangeland.spark.spark_jobs import land_tasks
+from rangeland.spark.spark_jobs import run_tasks
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.localspark import open_local_spark
 from tests.spark.damage import BATCH, WIDTH, add, filled, flip
@@ -88,7 +88,7 @@ def share(job: Job, spark: Any) -> None:
     found, _ = runner.draft()
     plan = runner._enter(found.plan, [], ())
     assert plan is not None
-    units = land_tasks(runner.reading._tasks_to_run(plan, plan.slices[:1], {}))
+    units = run_tasks(runner.reading._tasks_to_run(plan, plan.slices[:1], {}))
     files = runner.reading._entries(plan, units)
     assert runner.target.append_part(plan, "member-1", 1, units, files)
 

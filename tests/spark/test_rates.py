@@ -26,15 +26,15 @@ def test_the_tasks_of_a_run_share_the_rate_of_a_broker(
         records = [Record(b"x" * 1000)] * 1_500
         produce(kafka.bootstrap, topic, records, partition=partition, batch_records=50)
     given: list[dict[str, int]] = []
-    land_tasks = slice_reader.land_tasks
+    run_tasks = slice_reader.run_tasks
 
     def spy(tasks: TasksToRun) -> list[TaskResult]:
         given.append({str(address): rate for address, rate in tasks.cluster.rates})
         at_once = min(len(tasks.slices), int(spark.sparkContext.defaultParallelism))
         assert given[-1] == {kafka.bootstrap[0]: 1_000_000 // at_once}
-        return land_tasks(tasks)
+        return run_tasks(tasks)
 
-    monkeypatch.setattr(slice_reader, "land_tasks", spy)
+    monkeypatch.setattr(slice_reader, "run_tasks", spy)
     limits = {"broker_bytes_per_second": 1_000_000}
     result = rangeland.land(job_of(kafka.bootstrap, table, topic, limits=limits), spark)
     assert (result.counts.landed, len(given)) == (3_000, 1)

@@ -81,7 +81,7 @@ def test_an_empty_plan_says_why_it_is_empty() -> None:
     held = plan_picture(made.a_preview([], held=(made.a_loss(0, 0, 5),)))
     assert "no new offsets in 2 partitions" in drawn(nothing_new)
     assert "is already landed" in drawn(landed)
-    assert "the policy holds back what is new" in drawn(held)
+    assert "the policy holds what is new" in drawn(held)
 
 
 @pytest.mark.parametrize("width", [80, 100])

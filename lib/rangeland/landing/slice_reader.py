@@ -42,12 +42,12 @@ from rangeland.spark.python_workers import start_workers
 from rangeland.spark.spark_jobs import (
     TasksStopped,
     TasksToRun,
-    land_tasks,
-    land_until,
+    run_tasks,
+    run_tasks_until_stopped,
     translate_spark_error,
 )
 from rangeland.spark.transform import Transform
-from rangeland.spark.transformed_landing import land_transformed
+from rangeland.spark.transformed_landing import run_transformed
 
 logger = logging.getLogger(__name__)
 
@@ -138,11 +138,11 @@ class SliceReader:
         tasks = self._tasks_to_run(plan, plan.slices, {}, is_new=is_new)
         try:
             if self.transform is None:
-                results = land_tasks(tasks)
+                results = run_tasks(tasks)
                 receipts = {r.slice_index: r for result in results for r in result.receipts}
                 entries = file_entries(results, plan)
             else:
-                receipts, files = land_transformed(plan, tasks, self.transform)
+                receipts, files = run_transformed(plan, tasks, self.transform)
                 entries = [FileEntry(file) for file in files]
         except RangeLost as lost:
             raise of_whole_logs(plan, lost) from lost
@@ -237,9 +237,9 @@ class SliceReader:
         error: RangelandError | None = None
         try:
             if self.transform is None:
-                results, error = land_until(tasks)
+                results, error = run_tasks_until_stopped(tasks)
             else:
-                receipts, files = land_transformed(plan, tasks, self.transform)
+                receipts, files = run_transformed(plan, tasks, self.transform)
                 results = [TaskResult(tuple(receipts.values()), tuple(files))]
         except TasksStopped:
             results = []

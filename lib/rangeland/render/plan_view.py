@@ -82,7 +82,7 @@ def _nothing_to_land(preview: PlanPreview) -> Text:
     if draft.already and not draft.held:
         return safe_text("Nothing to land: everything in the range is already landed.", "green")
     if draft.held:
-        return safe_text("Nothing to land: the policy holds back what is new.", "yellow")
+        return safe_text("Nothing to land: the policy holds what is new.", "yellow")
     of = count_noun(len(preview.logs), "partition")
     return safe_text(f"Nothing to land: no new offsets in {of}.", "green")
 

@@ -80,7 +80,7 @@ class SliceReading:
             self._quarantine.abort()
 
 
-def land_slices(
+def read_and_write(
     slices: Sequence[Slice], cluster: ClusterSettings, writer: WriterSettings
 ) -> TaskResult:
     """Reads the slices to their ends and writes their rows; nothing is visible yet.

@@ -24,7 +24,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Bug, EngineFailed, RangelandError
 from rangeland.model import Slice
 from rangeland.planning.slice_receipt import TaskResult
-from rangeland.spark.executor_tasks import WriterSettings, land_slices
+from rangeland.spark.executor_tasks import WriterSettings, read_and_write
 from rangeland.spark.python_workers import worker_failure
 from rangeland.spark.task_logging import with_task_logging
 from rangeland.spark.task_retry import may_pass_elsewhere
@@ -70,14 +70,14 @@ class TasksToRun:
     stop: Callable[[], bool] = lambda: False
 
 
-def land_tasks(tasks: TasksToRun) -> list[TaskResult]:
+def run_tasks(tasks: TasksToRun) -> list[TaskResult]:
     """Reads and writes all of them; results in their order. Raises TasksStopped."""
     done = tasks.spark.sparkContext.accumulator({}, ByKey())
     return watch(tasks.spark, _reading(tasks, done), done, tasks.on_read, tasks.stop)
 
 
-def land_until(tasks: TasksToRun) -> tuple[list[TaskResult], RangelandError | None]:
-    """As ``land_tasks``, but results return as tasks end: those of the tasks that have ended
+def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], RangelandError | None]:
+    """As ``run_tasks``, but results return as tasks end: those of the tasks that have ended
     by the time ``stop`` is true or another task fails, and the error if there was one."""
     done = tasks.spark.sparkContext.accumulator({}, ByKey())
     ended = tasks.spark.sparkContext.accumulator({}, ByKey())
@@ -101,7 +101,7 @@ def _reading(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], li
     def work(items: Iterator[list[Slice]]) -> Iterator[TaskResult | RangelandError]:
         for slices in items:
             try:
-                result = land_slices(slices, cluster, writer)
+                result = read_and_write(slices, cluster, writer)
             except RangelandError as error:
                 if not local and may_pass_elsewhere(error, attempts):
                     raise

@@ -46,7 +46,7 @@ from rangeland.spark.transform_coverage import SeenOffsets
 FILES_SCHEMA = "error binary, result binary"
 
 
-def land_transformed(
+def run_transformed(
     plan: Plan, tasks: TasksToRun, transform: Transform
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     """Reads through the transform and writes its rows; returns receipts by slice, and files.
