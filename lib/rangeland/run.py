@@ -20,7 +20,7 @@ from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
 from rangeland.groups.lease import GroupLease, hold_lease
 from rangeland.groups.offset_mirror import positions
-from rangeland.groups.shared_plan import SharedPlanReader
+from rangeland.groups.shared_plan import GroupPlanReader
 from rangeland.job import Job
 from rangeland.job.connection_settings import (
     cluster_settings,
@@ -48,7 +48,7 @@ from rangeland.landing.planner import Planner, log_made
 from rangeland.landing.redrive import RedriveResult, in_quarantine, kept_schema_ids
 from rangeland.landing.run_summary import result_of_plans
 from rangeland.landing.schema_refusal import naming_schemas, refuse_unreadable
-from rangeland.landing.slice_reader import SliceReader
+from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range, Survey
 from rangeland.planning.checkpoint_move import skip_ahead_warnings
@@ -79,7 +79,7 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = No
         draft=found,
         table=job.sink.table,
         logs=tuple(survey.logs.values()),
-        tasks=len(runner.reading.tasks(found.plan.slices)),
+        tasks=len(runner.reader.tasks(found.plan.slices)),
         pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
         speed=runner.planner.speed,
@@ -157,8 +157,8 @@ class Runner:
         context = LandingContext(
             spark, job, self.target, progress, warn=self._warn, row_format=self.row_format
         )
-        self.reading = SliceReader(context, self.rows, transform)
-        self.committer = PlanCommitter(context, self.reading)
+        self.reader = SparkPlanReader(context, self.rows, transform)
+        self.committer = PlanCommitter(context, self.reader)
         self.planner = Planner(context, kind, self.committer.replacement, survey, ahead)
 
     def _row_format(self, survey: SurveyOf) -> tuple[RowFormat | None, PlanSurvey | None]:
@@ -171,10 +171,10 @@ class Runner:
 
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan based on what is known now, and the survey that it was made from."""
-        found, self.reading.survey = self.planner.draft()
-        found = replace(found, plan=replace(found.plan, columns=self.reading.columns_to_add()))
+        found, self.reader.survey = self.planner.draft()
+        found = replace(found, plan=replace(found.plan, columns=self.reader.columns_to_add()))
         log_made(found.plan)
-        return found, self.reading.survey
+        return found, self.reader.survey
 
     def refuse_disagreement(self) -> None:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
@@ -198,14 +198,14 @@ class Runner:
         if self.job.group is None or self.kind is not PlanKind.RUN:
             return self._result(*work())
         # A member that waits for executors would keep its partitions from the other drivers.
-        self.reading.wait_for_workers()
-        survey = self.reading.survey = self.planner.survey_early()
+        self.reader.wait_for_workers()
+        survey = self.reader.survey = self.planner.survey_early()
         partitions, step = list(survey.logs), self.progress.step
         cluster = cluster_settings(self.job).knowing(survey)
         with hold_lease(self.job, cluster, partitions, self._warn, step) as lease:
             if lease is not None:
                 self.lease = lease
-                self.reading.shared_reader = SharedPlanReader(lease, self.progress)
+                self.reader.shared_reader = GroupPlanReader(lease, self.progress)
             done = work()
             self._mirror(to_the_end=True)
         return self._result(*done)
@@ -317,14 +317,14 @@ class Runner:
         self.refuse_disagreement()
         if (same := self._entered(plan, self.target.history.unfinished())) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
-        if plan.columns != self.reading.columns_to_add():
+        if plan.columns != self.reader.columns_to_add():
             raise outdated_conflict(plan, "it was made for rows with other columns")
         self._finish_prepared(finished)
         unfinished = self.target.history.unfinished()
         position = self.target.history.position(plan.application)
         refuse_outdated(plan, unfinished, position)
-        self.reading.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
-        self.reading.survey = self.planner.refuse_gone(plan)
+        self.reader.log_check.refuse_other_cluster(cluster_settings(self.job), plan)
+        self.reader.survey = self.planner.refuse_gone(plan)
         is_own = plan.application == self.job.application
         found = rebuild_draft(
             plan, beside, position, plaintext_secret_warnings(self.job), moves_checkpoint=is_own
@@ -333,7 +333,7 @@ class Runner:
         if found.is_empty and not found.begins:
             self._record(beside, plan.made_at_ms)
             return finished, found
-        self.refuse_draft(found, self.reading.survey)
+        self.refuse_draft(found, self.reader.survey)
         if self._enter(plan, unfinished, beside, plan.made_at_ms) is not None:
             return [*finished, self.committer.finish(plan, None, recovered=False)], found
         self.target.refresh()
@@ -364,7 +364,7 @@ class Runner:
         start_workers(self.spark, login_packages(self.job))
         with naming_schemas(self.target, self.row_format):
             self.target.table.layout(self.rows)
-        self.reading.wait_for_workers()
+        self.reader.wait_for_workers()
         self.target.open_or_create(self.rows)
         if warning := self.target.table.warning(replaces=plan.replaces):
             self._warn(warning)

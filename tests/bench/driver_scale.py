@@ -22,7 +22,7 @@ from rangeland.delta.ledger.event_rows import SCHEMA, from_row, to_row
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent, PlanEvent, RangeEntry
 from rangeland.delta.ledger.landed_offsets import with_ranges
 from rangeland.landing.loss_records import losses_of
-from rangeland.landing.slice_reader import file_entries
+from rangeland.landing.spark_plan_reader import file_entries
 from rangeland.model import (
     Address,
     Counts,

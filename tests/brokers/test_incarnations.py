@@ -13,7 +13,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
-from rangeland.landing.final_log_check import Confirmation
+from rangeland.landing.final_log_check import FinalLogCheck
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage_rule import Coverage
@@ -87,12 +87,12 @@ def lost(
     return loss["verdict"], loss["from_offset"], loss["until_offset"]
 
 
-def confirmation_of(cluster: Cluster) -> Confirmation:
-    return Confirmation(job_of(cluster.bootstrap, "lake/lived", TOPIC), set)
+def log_check_of(cluster: Cluster) -> FinalLogCheck:
+    return FinalLogCheck(job_of(cluster.bootstrap, "lake/lived", TOPIC), set)
 
 
 def seen_before(cluster: Cluster, plan: Plan) -> dict[Partition, int]:
-    return confirmation_of(cluster).before(settings_of(cluster.bootstrap), plan)
+    return log_check_of(cluster).fingerprint(settings_of(cluster.bootstrap), plan)
 
 
 def changed_since(
@@ -104,7 +104,7 @@ def changed_since(
         for s in plan.slices
     ]
     settings = settings_of(cluster.bootstrap)
-    found = confirmation_of(cluster).changes(settings, plan, receipts, seen)
+    found = log_check_of(cluster).changes(settings, plan, receipts, seen)
     return [(loss.kind.value, loss.from_offset, loss.until_offset) for loss in found]
 
 

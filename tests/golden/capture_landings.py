@@ -88,8 +88,8 @@ def share(job: Job, spark: Any) -> None:
     found, _ = runner.draft()
     plan = runner._enter(found.plan, [], ())
     assert plan is not None
-    units = run_tasks(runner.reading._tasks_to_run(plan, plan.slices[:1], {}))
-    files = runner.reading._entries(plan, units)
+    units = run_tasks(runner.reader._tasks_to_run(plan, plan.slices[:1], {}))
+    files = runner.reader._entries(plan, units)
     assert runner.target.append_part(plan, "member-1", 1, units, files)
 
 

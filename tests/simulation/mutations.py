@@ -304,7 +304,7 @@ DAMAGE = (
     Mutation(
         "a damaged batch is skipped with what follows",
         Change(
-            "fetch.simple_consumer:_SliceReader._lost",
+            "fetch.simple_consumer:_PieceDecoder._lost",
             "until_offset = loss.from_offset if is_held else loss.until_offset",
             "until_offset = loss.until_offset",
         ),
@@ -322,7 +322,7 @@ GROUPS = (
     Mutation(
         "a part is handed in without knowing the others",
         Change(
-            "groups.shared_plan:SharedReading._hand_in",
+            "groups.shared_plan:SharedRead._hand_in",
             "kept = not_done(results, done)",
             "kept = list(results)",
         ),

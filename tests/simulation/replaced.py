@@ -30,7 +30,7 @@ from rangeland.landing import (
     adoption,
     landing_target,
     replacement,
-    slice_reader,
+    spark_plan_reader,
     table_rows,
     target_ledger,
     target_table,
@@ -185,7 +185,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield spark_jobs, "InheritableThread", spark.InlineThread
     yield task_retry, "TaskContext", spark.TaskContext
     yield spark_jobs, "with_task_logging", lambda work: work
-    for module in (product, slice_reader):
+    for module in (product, spark_plan_reader):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
         (verification, ("table_frame", "has_rows")),

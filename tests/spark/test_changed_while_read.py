@@ -11,7 +11,7 @@ import pytest
 import rangeland
 from rangeland.errors import Conflict, RangeLost
 from rangeland.job import Job
-from rangeland.landing.slice_reader import SliceReader
+from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
@@ -28,24 +28,24 @@ class ByName:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, halfway: Callable[[], None]) -> None:
         self._read, self._tasks, self._halfway = (
-            SliceReader._read_slices,
-            SliceReader.tasks,
+            SparkPlanReader._read_slices,
+            SparkPlanReader.tasks,
             halfway,
         )
         self._is_first = True
         monkeypatch.setattr(
-            SliceReader, "_read_slices", lambda f, p, is_new: self.read(f, p, is_new)
+            SparkPlanReader, "_read_slices", lambda f, p, is_new: self.read(f, p, is_new)
         )
-        monkeypatch.setattr(SliceReader, "tasks", lambda f, slices: self.tasks(f, slices))
+        monkeypatch.setattr(SparkPlanReader, "tasks", lambda f, slices: self.tasks(f, slices))
 
-    def tasks(self, reading: SliceReader, slices: Sequence[Slice]) -> list[list[Slice]]:
+    def tasks(self, reading: SparkPlanReader, slices: Sequence[Slice]) -> list[list[Slice]]:
         tasks = self._tasks(reading, slices)
         if not self._is_first:
             return tasks
         return [[replace(piece, topic_id=None) for piece in task] for task in tasks]
 
     def read(
-        self, reading: SliceReader, plan: Plan, is_new: bool
+        self, reading: SparkPlanReader, plan: Plan, is_new: bool
     ) -> tuple[dict[int, Receipt], list[Any]]:
         if not self._is_first:
             return self._read(reading, plan, is_new=is_new)

@@ -60,9 +60,9 @@ class Driving(run.Runner):
             Any, SimpleNamespace(logs={}, forget=lambda: None, refuse_gone=lambda plan: None)
         )
         self.drawn = seen
-        self.reading = reading_of(target)
-        self.reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
-        self.committer = finisher_of(self.reading)
+        self.reader = reading_of(target)
+        self.reader.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+        self.committer = finisher_of(self.reader)
 
     def refuse_disagreement(self) -> None: ...
 
@@ -246,7 +246,7 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
     first.refresh()
     prepared(first, BESIDE)
     driving = Driving(drivers.another())
-    driving.reading.receipts = {0: Receipt(0, P0, 50, 100, Counts(landed=50))}
+    driving.reader.receipts = {0: Receipt(0, P0, 50, 100, Counts(landed=50))}
     assert driving.apply(NEXT, ()).state == "landed"
     target = drivers.another()
     assert target.history.unfinished() == []

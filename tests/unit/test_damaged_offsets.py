@@ -27,7 +27,7 @@ from rangeland.fetch.fetch_steps import FetchLimits, SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_piece import FetchedPiece
 from rangeland.fetch.receipt_builder import SliceChunk
-from rangeland.fetch.simple_consumer import _SliceReader, read_slices
+from rangeland.fetch.simple_consumer import _PieceDecoder, read_slices
 from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
 from tests.fakes.logs import Log, read_log
@@ -362,7 +362,7 @@ def read_through(action: Action, *responses: bytes, until: int = 12) -> list[Sli
         taken_one = fetcher._responses.read(B1, ask.wants[0], part, False)
         assert taken_one is not None
         pieces.append(replace(taken_one, is_doubtful=False))
-    reader = _SliceReader(load_dialect("kafka"), settings)
+    reader = _PieceDecoder(load_dialect("kafka"), settings)
     return list(reader.read(iter(pieces), [piece]))
 
 

@@ -23,7 +23,7 @@ from rangeland.errors import (
 )
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.final_log_check import LogChange
-from rangeland.landing.slice_reader import SliceReader
+from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.planning.plan import PlanKind
 from rangeland.spark.python_workers import check_workers, worker_failure
 
@@ -84,7 +84,7 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
 def test_a_log_that_keeps_changing_ends_in_an_error_that_the_runbook_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reader = SliceReader.__new__(SliceReader)
+    reader = SparkPlanReader.__new__(SparkPlanReader)
     warned: list[str] = []
     turns: list[bool] = []
 
@@ -93,7 +93,7 @@ def test_a_log_that_keeps_changing_ends_in_an_error_that_the_runbook_has(
         raise LogChange("orders/0 has other records", why="epoch 3 ended at 7")
 
     monkeypatch.setattr(reader, "_warn", warned.append, raising=False)
-    monkeypatch.setattr(reader, "_read_confirmed", changes)
+    monkeypatch.setattr(reader, "_read_unchanged", changes)
     with pytest.raises(Unreachable, match="epoch 3 ended at 7") as caught:
         reader.read(cast(Any, None), is_new=True)
     assert type(caught.value) is Unreachable

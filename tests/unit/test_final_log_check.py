@@ -9,10 +9,10 @@ import pytest
 
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.job import Job
-from rangeland.landing.final_log_check import Confirmation, LogChange
+from rangeland.landing.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.plan_reader import PlanReader, PlanToRead
-from rangeland.landing.slice_reader import PlanReceipts, SliceReader
+from rangeland.landing.shared_reader import PlanToRead, SharedReader
+from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.model import Counts, Partition
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, PlanKind
@@ -36,7 +36,7 @@ def job(policy: str) -> Job:
     )
 
 
-class Reading(SliceReader):
+class Reading(SparkPlanReader):
     """``found``: the losses after each reading, and the leader epoch then."""
 
     def __init__(
@@ -48,15 +48,15 @@ class Reading(SliceReader):
         super().__init__(
             LandingContext(None, job(policy), target, NoProgress(), warn), nothing, None
         )
-        self.confirmation = cast(Confirmation, self)
-        self.refuse = Confirmation(self.job, lambda: []).refuse
+        self.log_check = cast(FinalLogCheck, self)
+        self.refuse_changes = FinalLogCheck(self.job, lambda: []).refuse_changes
         self.found, self.read_new, self.after = found, [], []  # type: ignore[var-annotated]
 
     def wait_for_workers(self) -> None: ...
 
     def cluster(self, plan: Plan) -> Any: ...
 
-    def before(self, *about: object) -> dict[Partition, int]:
+    def fingerprint(self, *about: object) -> dict[Partition, int]:
         return {}
 
     def changes(self, *about: Any) -> dict[Loss, int | None]:
@@ -164,7 +164,7 @@ class Sharing:
     is_available = True
 
     def read(self, work: PlanToRead) -> Any:
-        work.confirm({0: ALL})
+        work.refuse_changed_logs({0: ALL})
         raise AssertionError("the log has changed")
 
 
@@ -175,7 +175,7 @@ def test_a_driver_of_a_group_reads_alone_once_more_what_has_changed(
     target = drivers.another()
     assert target.enter(PLAN, [])
     reading = Reading("truncated: skip", [{loss(): 8}, {}], target)
-    reading.shared_reader = cast(PlanReader, Sharing())
+    reading.shared_reader = cast(SharedReader, Sharing())
     done = finisher_of(reading).finish(PLAN, None, recovered=False)
     assert (done.landed.is_new, done.is_shared) == (True, False)
     assert reading.read_new == [False]
@@ -186,6 +186,6 @@ def test_a_driver_of_a_group_reads_alone_once_more_what_has_changed(
 
 def test_a_driver_of_a_group_ends_where_the_policy_does_not_go_on(drivers: Drivers) -> None:
     reading = Reading("truncated: fail", [{loss(): 8}], drivers.another())
-    reading.shared_reader = cast(PlanReader, Sharing())
+    reading.shared_reader = cast(SharedReader, Sharing())
     with pytest.raises(RangeLost):
         finisher_of(reading).finish(PLAN, None, recovered=False)

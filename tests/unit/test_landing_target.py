@@ -25,7 +25,7 @@ from rangeland.landing import target_table as table_module
 from rangeland.landing.committer import PlanCommitter
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.slice_reader import SliceReader
+from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost
@@ -169,7 +169,7 @@ def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
 # --- a replacement that meets a loss -----------------------------------------------------------
 
 
-class Failing(SliceReader):
+class Failing(SparkPlanReader):
     """Reads nothing: its log has damage at 40, or has lost what the receipts say."""
 
     error: Exception | None = None
@@ -181,10 +181,10 @@ class Failing(SliceReader):
             raise self.error
         return self.receipts, self.files
 
-    def _before(self, plan: Plan) -> dict[Partition, int]:
+    def _fingerprint(self, plan: Plan) -> dict[Partition, int]:
         return {}
 
-    def _confirm(self, *about: object) -> None: ...  # there is no broker
+    def _refuse_changed_logs(self, *about: object) -> None: ...  # there is no broker
 
     def read_shared(self, plan: Plan) -> None:
         return None
@@ -197,7 +197,7 @@ def reading_of(target: LandingTarget, progress: Progress | None = None) -> Faili
     return Failing(LandingContext(None, target._job, target, said, lambda text: None), None, None)
 
 
-def finisher_of(reading: SliceReader) -> PlanCommitter:
+def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
     context = LandingContext(None, reading.job, reading.target, reading.progress, lambda text: None)
     return PlanCommitter(context, reading)
 

@@ -108,7 +108,7 @@ class Grouped(run.Runner):
         self.planner = planner.Planner(context, kind, nothing, run.survey_of)
         self.outrun = outrun
         self.landed: list[Plan] = []
-        self.reading = test_landing_target.reading_of(target)
+        self.reader = test_landing_target.reading_of(target)
         self.committer = cast(Any, SimpleNamespace(finish=self.finish))
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> Any:
@@ -149,13 +149,13 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
     reading = test_landing_target.reading_of(driver.target)
     (entered,) = driver.landed
     assert reading.cluster(entered).version_support == ()
-    reading.survey = driver.reading.survey
+    reading.survey = driver.reader.survey
     assert reading.cluster(entered).version_support == known
     # Without a group the tasks know it, too.
     alone = Grouped(drivers.another())
     alone.draft()
-    assert alone.reading.survey is not None
-    assert alone.reading.survey.version_support == dict(known)
+    assert alone.reader.survey is not None
+    assert alone.reader.survey.version_support == dict(known)
 
 
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(

@@ -42,13 +42,13 @@ def read_slices(
         yield from kept_rows(intact, settings)
         damaged = [s for s in slices if settings.kept[s.index].rows is None]
         kept = _kept_pieces(damaged, settings)
-        yield from _SliceReader(load_dialect(settings.dialect), settings).read(kept, damaged)
+        yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(kept, damaged)
         return
     patience = patience or FetchLimits(no_progress_ms=settings.no_progress_ms)
     fetcher = FetchThread(slices, settings, patience)
     fetcher.start()
     try:
-        yield from _SliceReader(fetcher.brokers.dialect, settings).read(fetcher.pieces(), slices)
+        yield from _PieceDecoder(fetcher.brokers.dialect, settings).read(fetcher.pieces(), slices)
     finally:
         fetcher.stop()
 
@@ -74,7 +74,7 @@ class _UnconfirmedDamage(Exception):
     """A loss was seen, and is believed only after the leader has been read again."""
 
 
-class _SliceReader:
+class _PieceDecoder:
     """Turns pieces of slices into chunks."""
 
     def __init__(self, dialect: Dialect, settings: ClusterSettings) -> None:

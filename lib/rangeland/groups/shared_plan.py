@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.groups.lease import GroupLease
-from rangeland.landing.plan_reader import FinishedTasks, PlanToRead, SharedOutcome
+from rangeland.landing.shared_reader import FinishedTasks, PlanToRead, SharedOutcome
 from rangeland.model import Range
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_assignment import (
@@ -41,8 +41,8 @@ STALLED_SECONDS = 600.0
 executors, for example, whose heartbeat goes on. Their slices are then read here as well."""
 
 
-class SharedPlanReader:
-    """The ``PlanReader`` of a driver that holds a lease in its job's group."""
+class GroupPlanReader:
+    """The ``SharedReader`` of a driver that holds a lease in its job's group."""
 
     def __init__(self, lease: GroupLease, progress: Progress) -> None:
         self._lease = lease
@@ -53,11 +53,11 @@ class SharedPlanReader:
         return self._lease.is_member
 
     def read(self, work: PlanToRead) -> SharedOutcome:
-        reading = SharedReading(work, self._lease, self._progress)
-        return SharedOutcome(reading.outcome(), reading.with_others)
+        read = SharedRead(work, self._lease, self._progress)
+        return SharedOutcome(read.outcome(), read.with_others)
 
 
-class SharedReading:
+class SharedRead:
     """One plan, read by one driver of several."""
 
     def __init__(self, work: PlanToRead, lease: GroupLease, progress: Progress) -> None:
@@ -176,14 +176,14 @@ class SharedReading:
         slices = tuple(s for s in self._plan.slices if s.index in receipts)
         ranges = tuple(Range(s.partition, s.from_offset, s.until_offset) for s in slices)
         prove(replace(self._plan, ranges=ranges, slices=slices, losses=()), receipts)
-        self._work.confirm(receipts)
+        self._work.refuse_changed_logs(receipts)
 
     def _prepare(self, parts: Sequence[PartEvent], results: Sequence[TaskResult]) -> OutcomeEvent:
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for result in results for r in result.receipts}
         files = [entry for part in parts for entry in part.files]
         outcomes = prove(self._plan, receipts)
-        self._work.confirm(receipts)
+        self._work.refuse_changed_logs(receipts)
         self._progress.step("preparing the outcome")
         outcome, _ = self._target.prepare(
             self._plan, outcomes, [*files, *self._work.files_of(results)], receipts

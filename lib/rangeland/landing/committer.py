@@ -40,9 +40,9 @@ from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import refuse_other_plan
 from rangeland.landing.loss_records import losses_in
-from rangeland.landing.plan_reader import SharedOutcome
 from rangeland.landing.replacement import Replacement, refuse_lost
-from rangeland.landing.slice_reader import PlanReceipts, SliceReader, refuse_less
+from rangeland.landing.shared_reader import SharedOutcome
+from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, refuse_less
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.proof import RangeOutcome, prove
@@ -74,9 +74,9 @@ class CommittedPlan:
 class PlanCommitter:
     """Finishes plans of one job's table. ``replaced`` counts what replacements have changed."""
 
-    def __init__(self, context: LandingContext, reading: SliceReader) -> None:
+    def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
         self.target, self.progress, self._warn = context.target, context.progress, context.warn
-        self.reading = reading
+        self.reader = reader
         self.replacement = Replacement(context.spark, self.target)
         self.constraints = ConstraintCheck(context.spark, self.target)
         self.replaced: ReplacedRange | None = None
@@ -122,7 +122,7 @@ class PlanCommitter:
         _log_committed(outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            for text in without_time(nulls, self.target.table.layout(self.reading.rows)):
+            for text in without_time(nulls, self.target.table.layout(self.reader.rows)):
                 self._warn(text)
         return CommittedPlan(plan, outcome, landed, recovered, shared is not None)
 
@@ -156,7 +156,7 @@ class PlanCommitter:
 
     def _check(self, found: PlanReceipts) -> None:
         """Raises TableRefused for a row that the table's constraints do not allow."""
-        columns = self.target.table.as_written(self.reading.columns_to_add())
+        columns = self.target.table.as_written(self.reader.columns_to_add())
         refused = self.constraints.refusal([entry.file for entry in found.files], columns)
         if refused is not None:
             raise refused
@@ -197,7 +197,7 @@ class PlanCommitter:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
         as long as its logs do not change. What was handed in before a change does not count."""
         try:
-            shared = self.reading.read_shared(plan) if plan.slices else None
+            shared = self.reader.read_shared(plan) if plan.slices else None
         except LogChange as change:
             return self._read(plan, is_new, change), None
         if shared is not None:
@@ -207,7 +207,7 @@ class PlanCommitter:
     def _read(self, plan: Plan, is_new: bool, after: LogChange | None = None) -> OutcomeEvent:
         """Reads all slices, proves the counts and prepares the outcome."""
         try:
-            found = self.reading.read(plan, is_new=is_new, after=after)
+            found = self.reader.read(plan, is_new=is_new, after=after)
             outcomes = prove(plan, found.receipts)
             if plan.replaces:
                 refuse_lost(plan, found.receipts)
@@ -229,7 +229,7 @@ class PlanCommitter:
         if isinstance(why, FilesUnfit):
             self.target.table.follow_changes()
         try:
-            found = self.reading.read(plan, is_new=False)
+            found = self.reader.read(plan, is_new=False)
             outcomes = prove(plan, found.receipts)
             if plan.replaces:
                 refuse_lost(plan, found.receipts)
@@ -247,7 +247,7 @@ class PlanCommitter:
         instead_of: OutcomeEvent | None = None,
     ) -> tuple[OutcomeEvent, bool]:
         """A plan that another job file had made is written with the columns of this one."""
-        columns = self.reading.columns_to_add()
+        columns = self.reader.columns_to_add()
         return self.target.prepare(
             plan,
             outcomes,

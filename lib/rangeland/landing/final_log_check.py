@@ -1,4 +1,4 @@
-"""Confirms, before an outcome is prepared, that the logs are still those that were planned.
+"""Checks, before an outcome is prepared, that the logs are still those that were planned.
 
 One metadata request is enough where brokers have topic ids and no leader was elected meanwhile;
 otherwise the ends and epochs of the uncertain logs are surveyed, twice where something is odd.
@@ -29,14 +29,14 @@ from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
 BEHIND_SECONDS = 10
 
 
-class Confirmation:
-    """Confirms plans of one job. ``known`` returns the clusters of earlier landings."""
+class FinalLogCheck:
+    """Checks the logs of one job's plans. ``known`` returns the clusters of earlier landings."""
 
     def __init__(self, job: Job, known: Callable[[], Iterable[Cluster]]) -> None:
         self._job = job
         self._known = known
 
-    def before(self, settings: ClusterSettings, plan: Plan) -> dict[Partition, int]:
+    def fingerprint(self, settings: ClusterSettings, plan: Plan) -> dict[Partition, int]:
         """Checksums of a batch of each log before it is read, where topics have no ids."""
         nameless = {r.partition for r in plan.ranges if r.topic_id is None}
         last = {s.partition: s for s in sorted(plan.slices, key=lambda s: s.from_offset)}
@@ -77,7 +77,7 @@ class Confirmation:
                     return {}
                 raise
 
-    def refuse(
+    def refuse_changes(
         self, plan: Plan, found: Mapping[Loss, int | None], after: LogChange | None = None
     ) -> None:
         """Raises LogChange if the policy allows the losses and the plan should be read once more.

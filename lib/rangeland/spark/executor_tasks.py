@@ -43,7 +43,7 @@ class WriterSettings:
     columns: LogColumns = PLAIN_COLUMNS
 
 
-class SliceReading:
+class TaskReceipts:
     """Counts what a task reads of its slices, and quarantines what cannot be decoded. Without
     a quarantine that is only counted."""
 
@@ -86,18 +86,18 @@ def read_and_write(
     """Reads the slices to their ends and writes their rows; nothing is visible yet.
 
     Raises what reading or writing raises, after removing its files."""
-    reading = SliceReading(slices, cluster, writer.quarantine)
+    counted = TaskReceipts(slices, cluster, writer.quarantine)
     files = open_writer(writer)
     try:
         with logged_reading(slices):
             for chunk in read_slices(slices, cluster):
-                reading.add(chunk)
+                counted.add(chunk)
                 if chunk.batch is not None:
                     files.write(chunk.batch)
-            return TaskResult(reading.close(), tuple(files.close()))
+            return TaskResult(counted.close(), tuple(files.close()))
     except BaseException:
         files.abort()
-        reading.abort()
+        counted.abort()
         raise
 
 

@@ -21,7 +21,7 @@ from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Slice
-from rangeland.spark.executor_tasks import SliceReading, logged_reading
+from rangeland.spark.executor_tasks import TaskReceipts, logged_reading
 from rangeland.spark.task_logging import with_task_logging
 
 FRAME_BATCH_BYTES = 8 << 20
@@ -62,17 +62,17 @@ def frame_batches(
     skipped unnoticed, so only policies apply that need none."""
     if receipts is None:
         cluster = replace(cluster, policy=cluster.policy.without_receipts())
-    reading = SliceReading(slices, cluster, quarantine)
+    counted = TaskReceipts(slices, cluster, quarantine)
     try:
         with logged_reading(slices):
             for chunk in read_slices(slices, cluster):
-                reading.add(chunk)
+                counted.add(chunk)
                 if chunk.batch is not None:
                     yield from pieces_of(chunk.batch)
     except BaseException:
-        reading.abort()
+        counted.abort()
         raise
-    found = {receipt.slice_index: receipt for receipt in reading.close()}
+    found = {receipt.slice_index: receipt for receipt in counted.close()}
     if receipts is not None:
         receipts.add(found)
 

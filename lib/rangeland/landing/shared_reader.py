@@ -1,7 +1,7 @@
 """What landing needs from a reader that shares a plan with other drivers.
 
 A driver that works alone reads all slices of a plan itself. One that works in a group hands the
-plan to a ``PlanReader``, which reads a part of it and waits for the rest. Landing knows nothing
+plan to a ``SharedReader``, which reads a part of it and waits for the rest. Landing knows nothing
 about groups: the composition root passes a reader in where there is one.
 """
 
@@ -28,14 +28,14 @@ is what was read earlier, as widths by slice index."""
 @dataclass(frozen=True, slots=True)
 class PlanToRead:
     """A plan without an outcome, and the means to read it. ``whole``: one driver must read all of
-    its slices. ``confirm`` raises where receipts come from logs that are no longer those of the
-    plan."""
+    its slices. ``refuse_changed_logs`` raises where receipts come from logs that are no longer
+    those of the plan."""
 
     plan: Plan
     target: LandingTarget
     read: ReadTasks
     files_of: Callable[[Sequence[TaskResult]], list[FileEntry]]
-    confirm: Callable[[Mapping[int, Receipt]], None]
+    refuse_changed_logs: Callable[[Mapping[int, Receipt]], None]
     whole: bool
 
 
@@ -47,7 +47,7 @@ class SharedOutcome:
     with_others: bool
 
 
-class PlanReader(Protocol):
+class SharedReader(Protocol):
     """Reads plans together with other drivers."""
 
     @property

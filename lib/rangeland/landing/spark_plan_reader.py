@@ -23,12 +23,12 @@ from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
 from rangeland.fetch.throttle import shared_rates
 from rangeland.job.connection_settings import cluster_settings, login_packages, with_cleanup
-from rangeland.landing.final_log_check import Confirmation, LogChange
+from rangeland.landing.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.loss_records import of_whole_logs
-from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
 from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
+from rangeland.landing.shared_reader import PlanToRead, SharedOutcome, SharedReader
 from rangeland.model import Partition, Range, Slice, Survey
 from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
@@ -62,7 +62,7 @@ class PlanReceipts:
     regrown: Mapping[Loss, int] = field(default_factory=dict)
 
 
-class SliceReader:
+class SparkPlanReader:
     """Reads slices of the plans of one job's table."""
 
     def __init__(
@@ -73,10 +73,10 @@ class SliceReader:
         self._row_format = context.row_format
         self.rows = rows
         self.transform = transform
-        self.confirmation = Confirmation(self.job, lambda: self.target.history.clusters())
+        self.log_check = FinalLogCheck(self.job, lambda: self.target.history.clusters())
         self.survey: Survey | None = None
         """The last survey of the cluster, if there was one."""
-        self.shared_reader: PlanReader | None = None
+        self.shared_reader: SharedReader | None = None
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
 
     def read(self, plan: Plan, *, is_new: bool, after: LogChange | None = None) -> PlanReceipts:
@@ -85,29 +85,29 @@ class SliceReader:
         the loss at the start. Raises RangeLost for losses, Unreachable if a log keeps changing."""
         if after is None:
             try:
-                return self._read_confirmed(plan, None, is_new=is_new)
+                return self._read_unchanged(plan, None, is_new=is_new)
             except LogChange as change:
                 after = change
         self._warn(f"{after.what}; it is read once more")
         try:
-            return self._read_confirmed(plan, after, is_new=False)
+            return self._read_unchanged(plan, after, is_new=False)
         except LogChange as change:
             raise Unreachable.of(change) from None
 
-    def _read_confirmed(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
-        before = self._before(plan)
+    def _read_unchanged(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
+        before = self._fingerprint(plan)
         receipts, files = self._read_slices(plan, is_new=is_new)
-        self._confirm(plan, receipts, before, after)
+        self._refuse_changed_logs(plan, receipts, before, after)
         regrown = {} if after is None else after.regrown(plan, receipts.values())
         return PlanReceipts(receipts, files, regrown)
 
-    def _before(self, plan: Plan) -> dict[Partition, int]:
+    def _fingerprint(self, plan: Plan) -> dict[Partition, int]:
         """What shows after reading that the logs are the same; kept bytes cannot change."""
         if plan.kind is PlanKind.REDRIVE:
             return {}
-        return self.confirmation.before(self.cluster(plan), plan)
+        return self.log_check.fingerprint(self.cluster(plan), plan)
 
-    def _confirm(
+    def _refuse_changed_logs(
         self,
         plan: Plan,
         receipts: Mapping[int, Receipt],
@@ -116,8 +116,8 @@ class SliceReader:
     ) -> None:
         if plan.kind is not PlanKind.REDRIVE:
             read = receipts.values()
-            found = self.confirmation.changes(self.cluster(plan), plan, read, before, after)
-            self.confirmation.refuse(plan, found, after)
+            found = self.log_check.changes(self.cluster(plan), plan, read, before, after)
+            self.log_check.refuse_changes(plan, found, after)
 
     def _read_slices(
         self, plan: Plan, *, is_new: bool
@@ -214,13 +214,13 @@ class SliceReader:
         if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
-        before = self._before(plan)
+        before = self._fingerprint(plan)
         work = PlanToRead(
             plan,
             self.target,
             lambda slices, stop, before: self._read_some(plan, slices, stop, before),
             lambda results: self._entries(plan, results),
-            lambda receipts: self._confirm(plan, receipts, before),
+            lambda receipts: self._refuse_changed_logs(plan, receipts, before),
             whole=self.transform is not None,
         )
         return self.shared_reader.read(work)
