@@ -16,7 +16,7 @@ from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
-from rangeland.planning.table_audit import LandedPiece
+from rangeland.planning.table_audit import Audit, LandedPiece
 from rangeland.record_codec import AS_IT_IS, ColumnType, RecordCodec
 
 
@@ -31,6 +31,7 @@ RESULT_JSON = RecordCodec(
         Range: "*partition from_offset until_offset",
         RangeOutcome: "*range *counts",
         LandedPiece: "*range topic_id landed",
+        Audit: "holes duplicates unknown_rows=strangers suspect unproved",
         LossEvent: "*loss sequence seen_at_ms",
         Loss: "*partition from_offset until_offset width=count kind=verdict action cause evidence",
         Plan: "application sequence hash",

@@ -70,7 +70,7 @@ def test_a_search_that_only_strangers_answer_is_the_jobs_mistake(dialect: Dialec
     search = dialect.find_leaders(("t",), (SEED,), {"1": SEED})
     next(search)
     with pytest.raises(JobFileError, match="no broker"):
-        search.send(NoReply({SEED: "no broker there"}, strangers=1))
+        search.send(NoReply({SEED: "no broker there"}, not_brokers=1))
 
 
 def test_no_bytes_are_no_entry(dialect: Dialect) -> None:

@@ -54,7 +54,7 @@ def test_every_offset_is_counted_as_by_hand(pieces: list[LandedPiece], rows: lis
     every = range(TOP)
     assert listed(said.holes) == {o for o in every if wanted[o] > there[o]}
     assert listed(said.duplicates) == {o for o in every if there[o] > wanted[o] > 0}
-    assert listed(said.strangers) == {o for o in every if there[o] > 0 == wanted[o]}
+    assert listed(said.unknown_rows) == {o for o in every if there[o] > 0 == wanted[o]}
     assert said.suspect == ()
 
 

@@ -34,7 +34,7 @@ class ByteJudge(Judge):
     def check_verify(self, found: VerifyResult, *, is_alone: bool) -> None:
         self.checks["verify"] += 1
         audit = found.audit
-        if audit.holes or audit.duplicates or (audit.strangers and is_alone):
+        if audit.holes or audit.duplicates or (audit.unknown_rows and is_alone):
             raise Violation("verify", f"it finds {audit}")
 
 

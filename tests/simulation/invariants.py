@@ -422,8 +422,8 @@ class Judge:
         repaired it."""
         self.checks["verify"] += 1
         audit = found.audit
-        if audit.duplicates or audit.strangers:
-            raise Violation("verify", f"it finds {audit.duplicates} and {audit.strangers}")
+        if audit.duplicates or audit.unknown_rows:
+            raise Violation("verify", f"it finds {audit.duplicates} and {audit.unknown_rows}")
         holes = {place for r in audit.holes for place in _places(r)}
         places = self.torn() if is_alone else set(self._faults.taken)
         torn = {(topic, number, offset) for topic, number, _, offset in places}

@@ -187,7 +187,7 @@ class History:
                 assert "an hour after a record that names it" in self.skipped[place]
         job = self.job("quarantine")
         audit = self.lake.alone(lambda spark: verify(job, spark, NoProgress())).audit
-        assert [*audit.holes, *audit.duplicates, *audit.strangers] == []
+        assert [*audit.holes, *audit.duplicates, *audit.unknown_rows] == []
 
 
 @pytest.fixture

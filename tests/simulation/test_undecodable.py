@@ -48,7 +48,7 @@ def filled(lake: TypedLake) -> tuple[list[Place], list[Place], list[Place]]:
 
 def is_proved(lake: TypedLake, job: Any) -> bool:
     found = lake.alone(lambda spark: verify(job, spark, NoProgress()))
-    return not (found.audit.holes or found.audit.duplicates or found.audit.strangers)
+    return not (found.audit.holes or found.audit.duplicates or found.audit.unknown_rows)
 
 
 def width(lake: TypedLake, places: list[Place]) -> int:

@@ -62,7 +62,7 @@ def checkpoints(spark: Any, job: Job) -> dict[int, int | None]:
 
 def is_proved(spark: Any, job: Job) -> bool:
     found = verify_and_find.verify(job, spark, NoProgress())
-    assert not found.audit.strangers
+    assert not found.audit.unknown_rows
     return found.is_well
 
 

@@ -168,10 +168,10 @@ def test_offsets_that_are_bytes_may_be_shared_by_records_of_several_pieces(
 ) -> None:
     good = encode(OLD_ITEMS, {"items": []})
     batch = pa.concat_batches([rows({at: good}) for at in (100, 100, 100, 110)])
-    chunk = SliceChunk(0, 100, 120, Counts(landed=4), batch, taken_up=20)
+    chunk = SliceChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
     limit(monkeypatch, 1)
     receipt, table = receipt_of(chunk, RowFormat(value=AVRO), Action.FAIL)
-    assert (receipt.counts, receipt.taken_up, table.num_rows) == (Counts(landed=4), 20, 4)
+    assert (receipt.counts, receipt.entry_span, table.num_rows) == (Counts(landed=4), 20, 4)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_an_entry_of_several_pieces_is_lost_or_quarantined_as_one(
     good = encode(OLD_ITEMS, {"items": []})
     offsets = [(100, good), (100, b"\x07"), (100, good), (110, good)]
     batch = pa.concat_batches([rows({at: value}) for at, value in offsets])
-    chunk = SliceChunk(0, 100, 120, Counts(landed=4), batch, taken_up=20)
+    chunk = SliceChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
     limit(monkeypatch, 1)
     receipt, table = receipt_of(chunk, RowFormat(value=AVRO), action)
     (loss,) = receipt.losses

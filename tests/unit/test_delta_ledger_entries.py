@@ -61,7 +61,7 @@ def a_part() -> PartEvent:
     lost = (Loss(P0, 8, 10, LossKind.EXPIRED, "it begins at 10"),)
     receipts = (
         Receipt(3, P0, 0, 10, Counts(landed=8, lost=2), "h:1", 99, lost, ((8, 10),)),
-        Receipt(4, B1, 5, 60, Counts(landed=1), taken_up=55),
+        Receipt(4, B1, 5, 60, Counts(landed=1), entry_span=55),
     )
     files = (FileEntry(file, Range(P0, 0, 10, "id")), FileEntry(file))
     return PartEvent("rangeland/a", "a", 4, "hash", 2, "m-1", receipts, files, 1_700_000_000_123)

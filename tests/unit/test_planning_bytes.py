@@ -193,15 +193,15 @@ def plan_of(width: int) -> Plan:
 
 
 def test_entries_that_take_up_the_whole_slice_are_its_proof() -> None:
-    receipt = Receipt(0, ONE, 0, 1000, Counts(landed=3), taken_up=1000)
+    receipt = Receipt(0, ONE, 0, 1000, Counts(landed=3), entry_span=1000)
     (outcome,) = prove(plan_of(1000), {0: receipt})
     assert outcome.counts.landed == 3
     assert outcome.in_bytes
 
 
-@pytest.mark.parametrize("taken_up", [999, 1001, None])
-def test_entries_that_do_not_are_none(taken_up: int | None) -> None:
-    receipt = Receipt(0, ONE, 0, 1000, Counts(landed=3), taken_up=taken_up)
+@pytest.mark.parametrize("entry_span", [999, 1001, None])
+def test_entries_that_do_not_are_none(entry_span: int | None) -> None:
+    receipt = Receipt(0, ONE, 0, 1000, Counts(landed=3), entry_span=entry_span)
     with pytest.raises(ProofFailed, match="does not add up"):
         prove(plan_of(1000), {0: receipt})
 
@@ -221,6 +221,6 @@ def test_a_piece_with_fewer_rows_than_were_landed_is_torn() -> None:
 
 
 def test_rows_that_are_there_again_are_duplicates_and_others_strangers() -> None:
-    found = audit(PIECES, {}, {ONE: CountedRange((10, 20), twice=(60,), strange=(1200,))})
+    found = audit(PIECES, {}, {ONE: CountedRange((10, 20), twice=(60,), unknown=(1200,))})
     assert found.duplicates == (Range(ONE, 60, 61),)
-    assert found.strangers == (Range(ONE, 1200, 1201),)
+    assert found.unknown_rows == (Range(ONE, 1200, 1201),)

@@ -239,15 +239,15 @@ def test_a_stranger_is_who_reads_the_same_topics_for_another_end() -> None:
     }
     view = ZooKeeperGroupView("g", "j", topics, {JAFKA: other})
     assert view.drivers() == (mine,)
-    assert [h.member_id for h in view.strangers([JAFKA])] == sorted([other, "g_reads-all"])
-    held = {h.member_id: h.partitions for h in view.strangers([JAFKA])}
+    assert [h.member_id for h in view.others([JAFKA])] == sorted([other, "g_reads-all"])
+    held = {h.member_id: h.partitions for h in view.others([JAFKA])}
     assert held == {other: {JAFKA}, "g_reads-all": frozenset()}
 
 
 def test_who_stands_in_the_way_is_named_with_what_it_owns() -> None:
     owned = {Partition("orders", n, "1"): "g_c" for n in range(10)}
     view = ZooKeeperGroupView("g", "j", {"g_c": None}, owned)
-    error = group_in_use("g", view.strangers([JAFKA]), "x")
+    error = group_in_use("g", view.others([JAFKA]), "x")
     assert "g_c (owns orders/1-0, orders/1-1" in str(error)
     assert "and 2 more" in str(error)
     assert len(error.facts["partitions"]["g_c"]) == 10

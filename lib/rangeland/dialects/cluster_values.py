@@ -22,22 +22,22 @@ class LeaderQuery:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """None of the seeds answered. ``tried``: the reason, by address. ``strangers``: how many of
+    """None of the seeds answered. ``tried``: the reason, by address. ``not_brokers``: how many of
     them speak another protocol."""
 
     tried: Mapping[Address, str]
-    strangers: int = 0
+    not_brokers: int = 0
 
     @staticmethod
     def joined(silences: Collection[NoReply]) -> NoReply:
         tried = {address: why for one in silences for address, why in one.tried.items()}
-        return NoReply(tried, sum(one.strangers for one in silences))
+        return NoReply(tried, sum(one.not_brokers for one in silences))
 
     def as_error(self) -> RangelandError:
         """The error for a search that no broker answered: every address and the reason."""
         reasons = "; ".join(f"{address}: {why}" for address, why in self.tried.items())
         tried = {str(address): why for address, why in self.tried.items()}
-        if tried and self.strangers == len(tried):
+        if tried and self.not_brokers == len(tried):
             return JobFileError(
                 "no server answers as a broker does",
                 why=reasons,

@@ -38,8 +38,8 @@ class LostRecords:
 @dataclass(frozen=True, slots=True)
 class SliceChunk:
     """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that are
-    records (a RecordBatch or None), and a class for each offset. ``taken_up``: how many offsets its
-    entries span, where offsets are bytes. A chunk whose ``loss`` is held has no width: its slice
+    records (a RecordBatch or None), and a class for each offset. ``entry_span``: how many offsets
+    its entries span, where offsets are bytes. A chunk whose ``loss`` is held has no width: its slice
     ends there. ``kept``: the bytes of a loss that is quarantined. ``records``: losses within the
     chunk. ``schema_ids``: how many values named each writer's schema."""
 
@@ -51,7 +51,7 @@ class SliceChunk:
     leader: str = ""
     bytes_read: int = 0
     loss: Loss | None = None
-    taken_up: int | None = None
+    entry_span: int | None = None
     kept: QuarantinedBytes | None = None
     records: tuple[LostRecords, ...] = ()
     schema_ids: Mapping[int, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class _SliceCount:
     bytes_read: int
     losses: list[Loss]
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    taken_up: int | None = None
+    entry_span: int | None = None
     is_held: bool = False
     schema_ids: dict[int, int] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ class ReceiptBuilder:
         line = self._lines[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
         rows = chunk.batch.num_rows if chunk.batch is not None else 0
-        offsets = chunk.counts.total if chunk.taken_up is None else chunk.taken_up
+        offsets = chunk.counts.total if chunk.entry_span is None else chunk.entry_span
         adds_up = offsets == width and rows == chunk.counts.landed
         if chunk.from_offset != line.position or not adds_up:
             raise ProofFailed(
@@ -101,8 +101,8 @@ class ReceiptBuilder:
                 do="report this; nothing was committed",
                 slice=line.slice.index,
             )
-        if chunk.taken_up is not None:
-            line.taken_up = (line.taken_up or 0) + chunk.taken_up
+        if chunk.entry_span is not None:
+            line.entry_span = (line.entry_span or 0) + chunk.entry_span
         elif len(line.gaps) <= MAX_GAPS:
             for start, end in gaps_of(chunk, self._offset):
                 line.without_rows(start, end)
@@ -137,9 +137,9 @@ class ReceiptBuilder:
                 bytes_read=line.bytes_read,
                 losses=tuple(line.losses),
                 gaps=None
-                if len(line.gaps) > MAX_GAPS or line.taken_up is not None
+                if len(line.gaps) > MAX_GAPS or line.entry_span is not None
                 else tuple(line.gaps),
-                taken_up=line.taken_up,
+                entry_span=line.entry_span,
                 schema_ids=tuple(sorted(line.schema_ids.items())),
             )
             for line in self._lines.values()

@@ -126,7 +126,7 @@ class _PieceDecoder:
             Counts(quarantined=width) if quarantined else Counts(lost=width),
             leader=piece.leader,
             loss=loss,
-            taken_up=width if self._in_bytes else None,
+            entry_span=width if self._in_bytes else None,
             kept=kept if quarantined else None,
         )
 
@@ -249,9 +249,9 @@ class _PieceDecoder:
                     width = part.next_offset - position
                     if is_kept and part.counts.compacted == width:
                         raise _misplaced(position, part.next_offset)
-                    taken_up = width if self._in_bytes else None
+                    entry_span = width if self._in_bytes else None
                     done = (position, part.next_offset, part.counts, part.batch)
-                    yield SliceChunk(piece.index, *done, taken_up=taken_up)
+                    yield SliceChunk(piece.index, *done, entry_span=entry_span)
                 position = part.next_offset
 
     def _kept(

@@ -92,7 +92,7 @@ class TypedChunks:
             raise undecodable(piece.partition, rows, first, len(found), chunk.leader)
         if action is Action.HOLD:
             return _held(chunk, piece, evidence_of(rows, [first]))
-        entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.taken_up is not None)
+        entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
         lost = tuple(lost_records(piece.partition, rows, entries, found, action))
         self._refuse_many(piece, rows, first, len(lost))
         for one in lost:
@@ -148,7 +148,7 @@ class TypedChunks:
 def _of_whole_entries(chunk: SliceChunk, pieces: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
     """The pieces of a chunk. Where offsets are bytes, none ends inside of an entry: its records
     have one offset."""
-    if chunk.taken_up is None:
+    if chunk.entry_span is None:
         yield from pieces
         return
     offsets = chunk.batch.column(OFFSET.name)
@@ -184,7 +184,7 @@ def _split(chunk: SliceChunk, rows: int) -> tuple[SliceChunk, SliceChunk]:
     end = offset_of(batch, rows)
     width = end - chunk.from_offset
     # Of which class an offset without a row is, only matters for the sum of all pieces.
-    others = width - rows if chunk.taken_up is None else 0
+    others = width - rows if chunk.entry_span is None else 0
     taken = {"landed": rows}
     for name in COUNT_NAMES[1:]:
         taken[name] = min(others, getattr(chunk.counts, name))
@@ -192,9 +192,9 @@ def _split(chunk: SliceChunk, rows: int) -> tuple[SliceChunk, SliceChunk]:
     counts = Counts(**{name: getattr(chunk.counts, name) - n for name, n in taken.items()})
     first = replace(chunk, until_offset=end, counts=Counts(**taken), batch=batch.slice(0, rows))
     rest = replace(chunk, from_offset=end, counts=counts, batch=batch.slice(rows), bytes_read=0)
-    if chunk.taken_up is None:
+    if chunk.entry_span is None:
         return first, rest
-    return replace(first, taken_up=width), replace(rest, taken_up=chunk.taken_up - width)
+    return replace(first, entry_span=width), replace(rest, entry_span=chunk.entry_span - width)
 
 
 def typing_of(slices: Sequence[Slice], settings: ClusterSettings) -> TypedChunks | None:
@@ -214,9 +214,9 @@ def kept_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[Sl
         rows = inside(settings.kept[piece.index], piece.from_offset, piece.until_offset)
         batch = with_partition(rows.select(_records(schema)), piece.partition)
         ends = (piece.from_offset, piece.until_offset)
-        taken_up = piece.width if in_bytes else None
+        entry_span = piece.width if in_bytes else None
         landed = Counts(landed=batch.num_rows)
-        chunk = SliceChunk(piece.index, *ends, landed, batch, taken_up=taken_up)
+        chunk = SliceChunk(piece.index, *ends, landed, batch, entry_span=entry_span)
         yield from [chunk] if typing is None else typing.typed(chunk)
 
 
@@ -272,5 +272,5 @@ def _held(chunk: SliceChunk, piece: Slice, evidence: str) -> SliceChunk:
         leader=chunk.leader,
         bytes_read=chunk.bytes_read,
         loss=loss,
-        taken_up=None if chunk.taken_up is None else 0,
+        entry_span=None if chunk.entry_span is None else 0,
     )

@@ -211,7 +211,7 @@ class PlanCommitter:
             outcomes = prove(plan, found.receipts)
             if plan.replaces:
                 refuse_lost(plan, found.receipts)
-                self.replacement.refuse_strays(plan, found.files)
+                self.replacement.refuse_rows_outside(plan, found.files)
             self._check(found)
         except _PERMANENT as error:
             return self._given_up(plan, error)

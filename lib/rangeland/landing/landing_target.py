@@ -65,7 +65,7 @@ class LandingTarget:
         since the last one still makes ``enter`` return False."""
         path = self.table.located(rows)
         if self.table.snapshot is None:
-            self.table.refuse_strangers()
+            self.table.refuse_foreign_files()
         # Both mostly wait for the JVM and the store, so do them at the same time.
         with ThreadPoolExecutor(2) as both:
             table = both.submit(self.table.open_or_create, path, rows)

@@ -34,7 +34,7 @@ from rangeland.landing.redrive import (
     in_quarantine,
 )
 from rangeland.landing.replacement import Replacement
-from rangeland.landing.verification import refuse_cut, torn_from
+from rangeland.landing.verification import holes_of_job, refuse_partial_slices
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Survey
 from rangeland.planning.coverage_rule import Coverage
@@ -189,11 +189,11 @@ class Planner:
         those are landed if a policy goes on without the lost ones."""
         survey = self.survey(position)
         self.progress.step(f"reading the offsets in {self.job.sink.table}")
-        torn = torn_from(self.spark, self.target, self.job, self.warn)
-        landed = self._refuse_other_options(torn.ranges, survey.cluster)
+        holes = holes_of_job(self.spark, self.target, self.job, self.warn)
+        landed = self._refuse_other_options(holes.ranges, survey.cluster)
         losses = self._overwritten(landed, survey, position)
-        found = draft_exact_ranges(self._terms(), survey, position, list(torn.ranges), losses)
-        return replace(found, leaves_more=torn.leaves_more), survey
+        found = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
+        return replace(found, leaves_more=holes.leaves_more), survey
 
     def _draft_from_quarantine(self, position: JobPosition) -> tuple[PlanDraft, Survey]:
         now_ms = time.time_ns() // 1_000_000
@@ -321,7 +321,7 @@ class Planner:
         self.replacement.refuse()
         if plan.losses:
             raise range_lost(list(plan.losses))
-        refuse_cut(self.target, plan.ranges)
+        refuse_partial_slices(self.target, plan.ranges)
 
 
 def _may_lag(losses: Sequence[Loss], position: JobPosition, survey: Survey) -> bool:

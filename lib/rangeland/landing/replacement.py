@@ -58,16 +58,16 @@ class Replacement:
             )
         self._table()
 
-    def refuse_strays(self, plan: Plan, files: Sequence[FileEntry]) -> None:
+    def refuse_rows_outside(self, plan: Plan, files: Sequence[FileEntry]) -> None:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
         path, table = self._target.table.there(), self._table()
         schema = self._target.table.columns_of_files()
         new = prepared_frame(self._spark, path, [entry.file for entry in files], schema)
         inside = f"coalesce({self._condition(table, plan)}, false)"
-        if strays := new.where(f"NOT ({inside})").count():
+        if outside := new.where(f"NOT ({inside})").count():
             raise TableRefused(
-                f"{strays} of the new rows are not in the range that is to be replaced",
+                f"{outside} of the new rows are not in the range that is to be replaced",
                 why="the transform has changed their topic, partition or offset",
                 do="let the transform keep these columns as they are",
             )

@@ -185,14 +185,14 @@ class TargetTable:
 
     # --- creating it ---------------------------------------------------------------------
 
-    def refuse_strangers(self) -> None:
+    def refuse_foreign_files(self) -> None:
         """Raises TableRefused, before anything is written, for a folder with other files."""
         if self.path is None:
             return
-        if strangers := foreign_entries(self.kernel.storage(self.path)):
+        if foreign := foreign_entries(self.kernel.storage(self.path)):
             raise TableRefused(
                 f"the folder {self.name} is not a Delta table and is not empty",
-                why=f"it holds {', '.join(strangers[:3])}",
+                why=f"it holds {', '.join(foreign[:3])}",
                 do="name a new folder in sink.table, or make a Delta table of this one first",
             )
 

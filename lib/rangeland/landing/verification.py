@@ -100,12 +100,12 @@ def pieces_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[Land
     return found
 
 
-def torn_from(
+def holes_of_job(
     spark: Any, target: LandingTarget, job: Job, warn: Callable[[str], None]
 ) -> LocatedHoles:
     """What the table has lost of the topics that a job reads."""
-    evidence = examine(spark, target)
-    found = locate_holes(evidence.pieces, evidence.audit.holes, evidence.found)
+    seen = examine(spark, target)
+    found = locate_holes(seen.pieces, seen.audit.holes, seen.found)
     if found.shared:
         warn(
             f"{found.shared[0]} was landed from two topics of that name, one made after the other "
@@ -117,7 +117,7 @@ def torn_from(
     return replace(found, ranges=tuple(mine))
 
 
-def refuse_cut(target: LandingTarget, ranges: Iterable[Range]) -> None:
+def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
     """Raises UsageError where a range holds only a part of a slice: a slice was landed as a
     whole, and can only be replaced as a whole."""
     slices = [

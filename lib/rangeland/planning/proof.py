@@ -71,8 +71,8 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
         gone = (loss.from_offset, loss.until_offset)
         entry = (*gone, Counts(lost=loss.width), (gone,), loss.width)
         pieces.setdefault(loss.partition, []).append(entry)
-    _refuse_strays(plan, receipts)
-    in_bytes = {r.partition for r in receipts.values() if r.taken_up is not None}
+    _refuse_slices_outside(plan, receipts)
+    in_bytes = {r.partition for r in receipts.values() if r.entry_span is not None}
     return [
         replace(
             _prove_range(r, pieces.get(r.partition, [])),
@@ -101,12 +101,12 @@ def _last_leader(r: Range, served: Iterable[tuple[int, str]]) -> str:
     return max(inside)[1] if inside else ""
 
 
-def _refuse_strays(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
+def _refuse_slices_outside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     """Raises ProofFailed for slices outside the ranges: they would land without being counted."""
-    strays = receipts.keys() - {piece.index for piece in plan.slices}
-    if strays:
+    outside = receipts.keys() - {piece.index for piece in plan.slices}
+    if outside:
         raise ProofFailed(
-            f"there are receipts for slices {sorted(strays)}, which the plan does not have",
+            f"there are receipts for slices {sorted(outside)}, which the plan does not have",
             do=REPORT,
         )
     pieces = sum(s.width for s in plan.slices) + sum(loss.width for loss in plan.losses)

@@ -18,7 +18,7 @@ class Receipt:
     why, and the rest of the slice.
 
     ``gaps`` are the ``[from, until)`` without a row, sorted and apart; None where they were
-    not kept: too many, or made by a transform. ``taken_up``: the offsets that whole entries
+    not recorded: too many, or made by a transform. ``entry_span``: the offsets that whole entries
     and losses take up, where offsets are bytes; None where each offset is a record or none."""
 
     slice_index: int
@@ -30,7 +30,7 @@ class Receipt:
     bytes_read: int = 0
     losses: tuple[Loss, ...] = ()
     gaps: tuple[tuple[int, int], ...] | None = None
-    taken_up: int | None = None
+    entry_span: int | None = None
     kept: tuple[DataFile, ...] = ()
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
@@ -38,7 +38,7 @@ class Receipt:
     @property
     def offsets(self) -> int:
         """How many offsets are accounted for."""
-        return self.counts.total if self.taken_up is None else self.taken_up
+        return self.counts.total if self.entry_span is None else self.entry_span
 
     @property
     def held(self) -> Loss | None:

@@ -44,24 +44,24 @@ class LandedPiece:
 @dataclass(frozen=True, slots=True)
 class CountedRange:
     """Rows of a partition whose offsets are bytes. ``rows`` counts the distinct ones of each of its
-    pieces, in order; ``twice`` are offsets with a duplicate row, ``strange`` offsets in no
+    pieces, in order; ``twice`` are offsets with a duplicate row, ``unknown`` offsets in no
     piece."""
 
     rows: tuple[int, ...]
     twice: tuple[int, ...] = ()
-    strange: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
     """``holes`` should have rows and have none, ``duplicates`` have more rows than they
-    should, ``strangers`` have rows and were never landed. ``suspect`` are those of the holes
+    should, ``unknown_rows`` have rows that no landing brought. ``suspect`` are those of the holes
     that may hold offsets which never had a row. ``unproved`` are what is left of ranges
     whose gaps were not recorded: it is no longer known which of their offsets had a row."""
 
     holes: tuple[Range, ...] = ()
     duplicates: tuple[Range, ...] = ()
-    strangers: tuple[Range, ...] = ()
+    unknown_rows: tuple[Range, ...] = ()
     suspect: tuple[Range, ...] = ()
     unproved: tuple[Range, ...] = ()
 
@@ -147,14 +147,14 @@ def _audit_counted(
 ) -> Audit:
     mine = pieces_in_bytes(pieces)[partition]
     pairs = list(zip(mine, counted.rows, strict=True))
-    torn = tuple(p.range for p, rows in pairs if p.landed is not None and rows < p.landed)
-    swollen = [p.range for p, rows in pairs if p.landed is not None and rows > p.landed]
-    strange = [Range(partition, at, at + 1) for at in counted.strange]
+    too_few = tuple(p.range for p, rows in pairs if p.landed is not None and rows < p.landed)
+    too_many = [p.range for p, rows in pairs if p.landed is not None and rows > p.landed]
+    unknown = [Range(partition, at, at + 1) for at in counted.unknown]
     return Audit(
-        holes=torn,
+        holes=too_few,
         duplicates=tuple(Range(partition, at, at + 1) for at in counted.twice),
-        strangers=tuple(sorted([*strange, *swollen])),
-        suspect=torn,
+        unknown_rows=tuple(sorted([*unknown, *too_many])),
+        suspect=too_few,
         unproved=tuple(p.range for p in mine if p.landed is None),
     )
 
@@ -162,7 +162,7 @@ def _audit_counted(
 def _audit_runs(pieces: Sequence[LandedPiece], found: Mapping[Partition, Runs]) -> Audit:
     holes: list[Range] = []
     duplicates: list[Range] = []
-    strangers: list[Range] = []
+    unknown_rows: list[Range] = []
     suspect: list[Range] = []
     unproved = tuple(p.range for p in pieces if p.landed is None)
     by_partition: dict[Partition, list[LandedPiece]] = {}
@@ -175,13 +175,13 @@ def _audit_runs(pieces: Sequence[LandedPiece], found: Mapping[Partition, Runs]) 
         here = _Compared(partition, wanted, runs)
         holes += here.where(here.wanted > here.found)
         duplicates += here.where((here.found > here.wanted) & (here.wanted > 0))
-        strangers += here.where((here.found > 0) & (here.wanted == 0))
+        unknown_rows += here.where((here.found > 0) & (here.wanted == 0))
         suspect += [
             Range(partition, start, end)
             for hole in here.where(here.wanted > here.found)
             for start, end in overlap((hole.from_offset, hole.until_offset), unsure)
         ]
-    return Audit(tuple(holes), tuple(duplicates), tuple(strangers), tuple(suspect), unproved)
+    return Audit(tuple(holes), tuple(duplicates), tuple(unknown_rows), tuple(suspect), unproved)
 
 
 def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], list[Interval]]:
@@ -246,9 +246,9 @@ def _parts_of(pieces: Iterable[LandedPiece], holes: Iterable[Range]) -> list[Ran
         for hole in holes:
             if piece.range.partition != hole.partition:
                 continue
-            torn = [i for whole in left[hole] for i in overlap(whole, _rows_of(piece))]
-            found += [_cut(piece.range, a, b) for a, b in torn]
-            left[hole] = [rest for whole in left[hole] for rest in subtract(whole, torn)]
+            missing = [i for whole in left[hole] for i in overlap(whole, _rows_of(piece))]
+            found += [_cut(piece.range, a, b) for a, b in missing]
+            left[hole] = [rest for whole in left[hole] for rest in subtract(whole, missing)]
     return found
 
 

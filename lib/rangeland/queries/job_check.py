@@ -97,7 +97,7 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
     notes = runner.target.table.notes(runner.rows)
     if runner.target.table.metadata is None:
         runner.target.table.layout(runner.rows)
-        runner.target.table.refuse_strangers()
+        runner.target.table.refuse_foreign_files()
         runner.target.table.try_store()
         return " ".join([f"{job.sink.table} does not exist yet, and can be created.", *notes])
     runner.target.table.layout(runner.rows)

@@ -45,7 +45,7 @@ def verify_picture(result: VerifyResult) -> RenderableType:
         parts.append(Text(all_there, "bold green"))
     parts += list_lines("missing", _lines(found.holes), "bold red")
     parts += list_lines("more rows than were landed", _lines(found.duplicates), "bold red")
-    parts += list_lines("rows that no landing brought", _lines(found.strangers), "yellow")
+    parts += list_lines("rows that no landing brought", _lines(found.unknown_rows), "yellow")
     if found.suspect:
         why = (
             "the ledger only has counts for some missing ranges, so offsets in them may have no row"

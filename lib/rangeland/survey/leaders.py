@@ -43,14 +43,14 @@ def _ask_in_turn(
 ) -> tuple[list[Any] | NoReply, Address | None]:
     """The responses, and the broker that gave them."""
     tried: dict[Address, str] = {}
-    strangers = 0
+    not_brokers = 0
     for seed in asking.seeds:
         try:
             return brokers.call_all(seed, asking.questions), seed
         except ConnectionLost as error:
             tried[seed] = error.why
-            strangers += isinstance(error, NotABroker) and not brokers.was_served
-    return NoReply(tried, strangers), None
+            not_brokers += isinstance(error, NotABroker) and not brokers.was_served
+    return NoReply(tried, not_brokers), None
 
 
 def by_leader(

@@ -73,7 +73,7 @@ class _SliceDocument:
     slice_index: int
     bytes_read: int = 0
     losses: tuple[_LossEntry, ...] = ()
-    taken_up: int | None = None
+    entry_span: int | None = None
     quarantined: tuple[_LossEntry, ...] = ()
     held: _LossEntry | None = None
     kept: tuple[DataFile, ...] = ()
@@ -91,7 +91,7 @@ class _SliceDocument:
             slice_index=receipt.slice_index,
             bytes_read=receipt.bytes_read,
             losses=skipped,
-            taken_up=receipt.taken_up,
+            entry_span=receipt.entry_span,
             quarantined=quarantined,
             held=next(iter(held), None),
             kept=receipt.kept,
@@ -118,7 +118,7 @@ class _SliceDocument:
             bytes_read=self.bytes_read,
             losses=losses,
             gaps=entry.gaps,
-            taken_up=self.taken_up,
+            entry_span=self.entry_span,
             kept=self.kept,
         )
 
@@ -143,7 +143,7 @@ _RULES: dict[str, Any] = {
         PartEvent: {**_IN_EVENT, "number": "attempt"},
         LossEvent: _IN_EVENT,
         Partition: {"number": "partition"},
-        _SliceDocument: {"slice_index": "index"},
+        _SliceDocument: {"slice_index": "index", "entry_span": "taken_up"},
     },
     "parts": {"gaps": ("from_offset", "until_offset"), "live": ("application", "sequence")},
     "columns": {

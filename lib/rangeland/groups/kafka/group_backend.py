@@ -123,9 +123,9 @@ class KafkaGroups:
         group = joining.group
         with self._lock:
             self._joined[group] = joining
-            strangers = [x for x in self._settled(joining).members if not x.is_ours]
-            if strangers:
-                raise self._in_use(group, strangers)
+            others = [x for x in self._settled(joining).members if not x.is_ours]
+            if others:
+                raise self._in_use(group, others)
             member = KafkaMember(
                 self._coordinators,
                 self._lock,

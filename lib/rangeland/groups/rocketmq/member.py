@@ -141,10 +141,10 @@ class RocketmqMember:
     def _look(self, patience_ms: int) -> RocketmqGroupView:
         joining = self._joining
         view = read_group(self._masters, joining.group, self._brokers, patience_ms)
-        if not self._holds and (strangers := view.strangers(joining.job)):
+        if not self._holds and (others := view.others(joining.job)):
             self.leave()
             raise group_in_use(
-                joining.group, strangers, f"job {joining.job} cannot claim its partitions"
+                joining.group, others, f"job {joining.job} cannot claim its partitions"
             )
         self._drivers |= {c for c in view.ids if job_of(c) == joining.job}
         return view

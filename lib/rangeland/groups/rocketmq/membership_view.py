@@ -52,7 +52,7 @@ class RocketmqGroupView:
             any(c.client_id == client for c in found.clients) for found in self.seen.values()
         )
 
-    def strangers(self, job: str) -> list[g.GroupClient]:
+    def others(self, job: str) -> list[g.GroupClient]:
         """Members that are not drivers of the job. A group has one set of subscriptions, so the
         topics of each member are not known; the group would assign it queues of all."""
         return [client for client in self.clients if job_of(client.client_id) != job]

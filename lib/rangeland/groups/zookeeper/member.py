@@ -206,9 +206,9 @@ class ZooKeeperMember:
         view = read_group(zookeeper, group, job)
         if view is None:
             return (), ()
-        if strangers := view.strangers(self._joining.partitions):
+        if others := view.others(self._joining.partitions):
             self.leave()
-            raise group_in_use(group, strangers, f"job {job} cannot claim its partitions")
+            raise group_in_use(group, others, f"job {job} cannot claim its partitions")
         return view.ids, view.drivers()
 
     # --- claims ------------------------------------------------------------------------

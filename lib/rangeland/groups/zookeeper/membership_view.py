@@ -53,7 +53,7 @@ class ZooKeeperGroupView:
             h.member_id for h in self.holders() if h.is_ours and h.member_id in self.topics
         )
 
-    def strangers(self, partitions: Collection[Partition]) -> list[GroupMember]:
+    def others(self, partitions: Collection[Partition]) -> list[GroupMember]:
         """Registered members that are not drivers of this job and read its topics. A member
         that holds nothing yet counts: the group would assign it partitions."""
         wanted = {p.topic for p in partitions}
@@ -62,8 +62,8 @@ class ZooKeeperGroupView:
             topics = self.topics[member]
             return topics is None or not wanted.isdisjoint(topics)
 
-        others = [h for h in self.holders() if not h.is_ours and h.member_id in self.topics]
-        return [h for h in others if reads(h.member_id) or h.partitions & set(partitions)]
+        registered = [h for h in self.holders() if not h.is_ours and h.member_id in self.topics]
+        return [h for h in registered if reads(h.member_id) or h.partitions & set(partitions)]
 
     @property
     def state(self) -> str:
