@@ -45,7 +45,7 @@ from rangeland.landing.plan_conflicts import (
 )
 from rangeland.landing.plan_survey import PlanSurvey, SurveyOf, plan_survey
 from rangeland.landing.planner import Planner, log_made
-from rangeland.landing.redrive import RedriveResult, in_quarantine, kept_schema_ids
+from rangeland.landing.redrive import RedriveResult, in_quarantine, quarantined_schema_ids
 from rangeland.landing.run_summary import result_of_plans
 from rangeland.landing.schema_refusal import naming_schemas, refuse_unreadable
 from rangeland.landing.spark_plan_reader import SparkPlanReader
@@ -163,7 +163,9 @@ class Runner:
 
     def _row_format(self, survey: SurveyOf) -> tuple[RowFormat | None, PlanSurvey | None]:
         """And the survey that showed which schemas the records have, for the first plan."""
-        kept = kept_schema_ids(self.job, self.target) if self.kind is PlanKind.REDRIVE else {}
+        kept = (
+            quarantined_schema_ids(self.job, self.target) if self.kind is PlanKind.REDRIVE else {}
+        )
         if kept or not self.job.decode.registered:
             return row_format_of(self.job, kept), None
         ahead = plan_survey(self.job, self.target, survey)

@@ -79,7 +79,7 @@ def test_outcomes_parts_and_losses_come_back_whole(version: Path) -> None:
             found.landed for found in counts if found is not None
         )
     assert landed[JOB] == 17 + 23 + 60 + 40
-    assert sum(len(outcome.kept) for outcome in outcomes) == 1
+    assert sum(len(outcome.quarantine_files) for outcome in outcomes) == 1
     (part,) = [entry for entry in entries if isinstance(entry, PartEvent)]
     assert (part.number, part.member, len(part.receipts)) == (1, "member-1", 1)
     losses = [entry for entry in entries if isinstance(entry, LossEvent)]

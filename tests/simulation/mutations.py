@@ -297,7 +297,7 @@ DAMAGE = (
         "what is quarantined is not kept",
         Change(
             "landing.committer:PlanCommitter._land",
-            "if outcome.kept or outcome.attempt:",
+            "if outcome.quarantine_files or outcome.attempt:",
             "if False:",
         ),
     ),

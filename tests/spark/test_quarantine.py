@@ -24,7 +24,7 @@ APP = "rangeland/j"
 
 
 def kept_in(quarantine: Quarantine) -> list[bytes]:
-    return [batch.kept.records for batch in quarantine.batches(lambda *_: True)]
+    return [batch.quarantined_bytes.records for batch in quarantine.batches(lambda *_: True)]
 
 
 def outcome(quarantine: Quarantine, sequence: int, records: bytes) -> OutcomeEvent:
@@ -34,7 +34,7 @@ def outcome(quarantine: Quarantine, sequence: int, records: bytes) -> OutcomeEve
     )
     writer.add(0, Range(P, 0, 4), QuarantinedBytes(records, (), "why"), "")
     (receipt,) = writer.close([Receipt(0, P, 0, 4, Counts(quarantined=4))])
-    return OutcomeEvent(APP, "j", sequence, plan, (), (), 1, 0, receipt.kept)
+    return OutcomeEvent(APP, "j", sequence, plan, (), (), 1, 0, receipt.quarantine_files)
 
 
 def test_a_whole_attempt_takes_back_what_an_earlier_one_had_kept(
@@ -48,7 +48,7 @@ def test_a_whole_attempt_takes_back_what_an_earlier_one_had_kept(
     sink = SimpleNamespace(table=str(tmp_path / "t"), is_catalog_name=False, is_per_topic=False)
     table = TargetTable(spark, cast(Any, SimpleNamespace(sink=sink)))
     for _ in range(2):
-        assert table.commit_quarantine(replace(two, attempt=1, kept=())) is None
+        assert table.commit_quarantine(replace(two, attempt=1, quarantine_files=())) is None
         assert kept_in(quarantine) == [b"1"]
 
 

@@ -37,7 +37,7 @@ def chunks(action: Action, records: bytes, slice_: Slice | None = None) -> list[
         "kafka",
         (),
         policy=Policy(corrupt=action),
-        kept={piece.index: QuarantinedBytes(records, (), "")},
+        quarantined_bytes={piece.index: QuarantinedBytes(records, (), "")},
     )
     return list(read_slices([piece], settings))
 
@@ -71,7 +71,7 @@ def test_what_is_quarantined_is_kept_byte_for_byte() -> None:
     made = receipt(found)
     assert made.counts == Counts(landed=8, quarantined=4)
     assert [bounds_of(loss) for loss in made.losses_by(Action.QUARANTINE)] == [(4, 8, "corrupt")]
-    (kept,) = [chunk.kept for chunk in found if chunk.kept is not None]
+    (kept,) = [chunk.quarantined_bytes for chunk in found if chunk.quarantined_bytes is not None]
     size = len(stored()) // 3
     assert kept.records == stored()[size : 2 * size]
     assert "checksum" in kept.reason
@@ -81,7 +81,7 @@ def test_a_slice_keeps_the_whole_batch_that_it_cuts_through() -> None:
     piece = Slice(0, P, 0, 6)
     found = chunks(Action.QUARANTINE, stored(), piece)
     assert receipt(found, piece).counts == Counts(landed=4, quarantined=2)
-    (kept,) = [chunk.kept for chunk in found if chunk.kept is not None]
+    (kept,) = [chunk.quarantined_bytes for chunk in found if chunk.quarantined_bytes is not None]
     assert len(kept.records) == len(stored()) // 3
 
 

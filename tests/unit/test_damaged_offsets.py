@@ -56,7 +56,9 @@ def chunks(
     committed = Isolation.READ_COMMITTED
     kept = {0: QuarantinedBytes(b"".join(stored), tuple(aborted), "")}
     policy = Policy(corrupt=action)
-    settings = ClusterSettings("kafka", (), isolation=committed, policy=policy, kept=kept)
+    settings = ClusterSettings(
+        "kafka", (), isolation=committed, policy=policy, quarantined_bytes=kept
+    )
     return list(read_slices([Slice(0, P, 0, until)], settings))
 
 
@@ -92,9 +94,13 @@ def test_a_batch_that_is_not_where_it_says_is_damaged(base: int) -> None:
 
 def test_the_bytes_of_a_misplaced_batch_are_kept_and_are_not_taken_for_compacted() -> None:
     misplaced = at(four(4), FAR)
-    (kept,) = [c.kept for c in chunks(Action.QUARANTINE, four(0), misplaced, four(8)) if c.kept]
+    (kept,) = [
+        c.quarantined_bytes
+        for c in chunks(Action.QUARANTINE, four(0), misplaced, four(8))
+        if c.quarantined_bytes
+    ]
     assert kept.records == misplaced
-    settings = ClusterSettings("kafka", (), kept={0: kept})
+    settings = ClusterSettings("kafka", (), quarantined_bytes={0: kept})
     with pytest.raises(BadRecord, match="contain none of them"):
         list(read_slices([Slice(0, P, 4, 8)], settings))
 
@@ -182,10 +188,12 @@ def test_a_committed_batch_after_an_abort_is_landed_when_it_is_redriven() -> Non
     stored = (four(0, **of), encode(marker(4, 7, ABORT)), bad, encode(marker(9, 7, COMMIT)))
     found = chunks(Action.QUARANTINE, *stored, until=10, aborted=[(7, 0)])
     assert total(found) == Counts(aborted=4, control=2, quarantined=4)
-    (kept,) = [chunk.kept for chunk in found if chunk.kept is not None]
+    (kept,) = [chunk.quarantined_bytes for chunk in found if chunk.quarantined_bytes is not None]
     assert (kept.records, kept.aborted) == (bad, ())
     mended = {0: replace(kept, records=good)}
-    settings = ClusterSettings("kafka", (), isolation=Isolation.READ_COMMITTED, kept=mended)
+    settings = ClusterSettings(
+        "kafka", (), isolation=Isolation.READ_COMMITTED, quarantined_bytes=mended
+    )
     assert total(list(read_slices([Slice(0, P, 5, 9)], settings))) == Counts(landed=4)
 
 

@@ -73,7 +73,9 @@ def a_loss() -> LossEvent:
 
 
 def with_quarantine(outcome: OutcomeEvent) -> OutcomeEvent:
-    return replace(outcome, attempt=2, kept=(DataFile("part-hash-1.parquet", 10, 1, "{}", 5),))
+    return replace(
+        outcome, attempt=2, quarantine_files=(DataFile("part-hash-1.parquet", 10, 1, "{}", 5),)
+    )
 
 
 def a_held_part() -> PartEvent:
@@ -88,7 +90,7 @@ def a_held_part() -> PartEvent:
         Counts(landed=6, quarantined=2),
         gaps=((3, 5),),
         losses=(bad, held),
-        kept=kept,
+        quarantine_files=kept,
     )
     return replace(a_part(), receipts=(receipt,))
 

@@ -23,7 +23,7 @@ def settings(action: Action) -> ClusterSettings:
     errors = {0: 0, 4: 1, 8: 0}
     stored = [encode(Batch(base, [Record(b"k")] * 4, crc_error=n)) for base, n in errors.items()]
     kept = {0: QuarantinedBytes(b"".join(stored), (), "")}
-    return ClusterSettings("kafka", (), policy=Policy(corrupt=action), kept=kept)
+    return ClusterSettings("kafka", (), policy=Policy(corrupt=action), quarantined_bytes=kept)
 
 
 class Receipts:
@@ -59,7 +59,7 @@ def test_a_piece_without_a_decodable_record_has_no_rows() -> None:
         "kafka",
         (),
         policy=Policy(undecodable=Action.SKIP),
-        kept={0: QuarantinedBytes(stored, (), "")},
+        quarantined_bytes={0: QuarantinedBytes(stored, (), "")},
         rows=RowFormat(value=StringFormat()),
     )
     receipts = Receipts()

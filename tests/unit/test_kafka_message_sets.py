@@ -263,13 +263,17 @@ def test_what_is_damaged_is_quarantined_and_all_around_it_is_landed(magic: int) 
         "kafka",
         (),
         policy=Policy(corrupt=Action.QUARANTINE),
-        kept={0: QuarantinedBytes(encode_all(stored), (), "")},
+        quarantined_bytes={0: QuarantinedBytes(encode_all(stored), (), "")},
     )
     chunks = list(read_slices([Slice(0, Partition("t", 0), 3, 38, 0)], settings))
     rows = [o for c in chunks if c.batch is not None for o in c.batch.column("offset").to_pylist()]
     assert rows == [*range(3, 7), *range(8, 20), *range(30, 38)]
     assert Counts.sum(c.counts for c in chunks) == Counts(landed=24, quarantined=11)
-    aside = [(c.from_offset, c.until_offset, c.kept.records) for c in chunks if c.kept]
+    aside = [
+        (c.from_offset, c.until_offset, c.quarantined_bytes.records)
+        for c in chunks
+        if c.quarantined_bytes
+    ]
     assert aside == [(7, 8, encode_all([bad_message])), (20, 30, encode_all([bad_wrapper]))]
 
 

@@ -152,7 +152,7 @@ def test_what_is_listed_holds_no_bytes() -> None:
         (ten(0), 20),
         (ten(10), 30),
     ]
-    assert {one.batch.kept.records for one in found} == {b""}
+    assert {one.batch.quarantined_bytes.records for one in found} == {b""}
 
 
 def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
@@ -161,7 +161,9 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
         kept(ten(0), 1, 9, b"newer"), kept(ten(0), 1, 5, b"older"), kept(ten(50), 1), other_life
     )
     wanted = plan(Range(P0, 2, 4, "id"), Range(P0, 6, 10, "id"))
-    found = redrive.settings_of(cast(Job, JOB), wanted, cast(LandingTarget, target), None).kept
+    found = redrive.settings_of(
+        cast(Job, JOB), wanted, cast(LandingTarget, target), None
+    ).quarantined_bytes
     assert found is not None
     assert {index: one.records for index, one in found.items()} == {0: b"newer", 1: b"newer"}
     assert target.read == [ten(0), ten(0)]
@@ -270,8 +272,10 @@ def fill(quarantine: Quarantine, sequence: int, *ranges: Range) -> None:
     for r in ranges:
         writer.add(0, r, QuarantinedBytes(b"%d" % r.from_offset, (), "bad"), "b:1")
     receipt = Receipt(0, P0, 0, 10, Counts(quarantined=10))
-    files: tuple[DataFile, ...] = writer.close([receipt])[0].kept
-    quarantine.commit(OutcomeEvent(APP, "orders", sequence, digest, (), (), 1, kept=files))
+    files: tuple[DataFile, ...] = writer.close([receipt])[0].quarantine_files
+    quarantine.commit(
+        OutcomeEvent(APP, "orders", sequence, digest, (), (), 1, quarantine_files=files)
+    )
 
 
 def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
@@ -289,7 +293,10 @@ def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
 
     monkeypatch.setattr(quarantine_module.pq, "read_table", reading)
     found = list(quarantine.batches(lambda _app, sequence, r: sequence == 1 and r != ten(10)))
-    assert [(one.range, one.kept.records) for one in found] == [(ten(0), b"0"), (ten(20), b"20")]
+    assert [(one.range, one.quarantined_bytes.records) for one in found] == [
+        (ten(0), b"0"),
+        (ten(20), b"20"),
+    ]
     assert len(whole) == 1
 
 

@@ -124,8 +124,8 @@ def test_the_counts_of_a_slice_close_per_record(action: Action) -> None:
 
 
 def test_only_quarantined_records_are_kept_with_all_that_they_have() -> None:
-    assert all(one.kept is None for one in typed(chunk(MIXED), Action.SKIP).records)
-    first = typed(chunk(MIXED), Action.QUARANTINE).records[0].kept
+    assert all(one.quarantined_bytes is None for one in typed(chunk(MIXED), Action.SKIP).records)
+    first = typed(chunk(MIXED), Action.QUARANTINE).records[0].quarantined_bytes
     assert first is not None
     assert first.rows.column("offset").to_pylist() == [101, 102]
     assert first.rows.column("value").to_pylist() == [BAD, BAD]
@@ -162,7 +162,7 @@ def test_records_that_a_transform_fails_on_are_left_out_like_others(
     assert found.batch.column("offset").to_pylist() == [101, 105]
     assert found.batch.schema.equals(typed_rows("kafka", row_format))
     assert found.counts == Counts(landed=2, compacted=17, quarantined=1)
-    ((loss, kept),) = [(one.loss, one.kept) for one in found.records]
+    ((loss, kept),) = [(one.loss, one.quarantined_bytes) for one in found.records]
     assert (loss.from_offset, loss.until_offset) == (100, 101)
     assert loss.evidence == (
         "the transform fails on offset 100: KeyError: 'x' (m.py:5); its value begins with 'a'"
@@ -185,7 +185,7 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
     ):
         [found] = TypedChunks(TEXT, Policy(undecodable=action), [piece]).typed(whole)
         assert found.batch.column("offset").to_pylist() == landed
-        ((loss, bytes_kept),) = [(one.loss, one.kept) for one in found.records]
+        ((loss, quarantined),) = [(one.loss, one.quarantined_bytes) for one in found.records]
         assert (loss.from_offset, loss.until_offset) == (120, 140)
         assert found.counts.landed == len(landed)
         assert found.counts.lost + found.counts.quarantined == 20
@@ -193,11 +193,11 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
         counting.add(found)
         assert counting.receipts()[0].entry_span == 60
         if kept is None:
-            assert bytes_kept is None
+            assert quarantined is None
             continue
-        assert bytes_kept is not None
-        assert bytes_kept.rows.column("value").to_pylist() == kept
-        reasons = bytes_kept.rows.column("reason").to_pylist()
+        assert quarantined is not None
+        assert quarantined.rows.column("value").to_pylist() == kept
+        reasons = quarantined.rows.column("reason").to_pylist()
         assert [one is None for one in reasons] == [False, True]
 
 
@@ -207,22 +207,26 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
 def kept_in(folder: Path) -> QuarantinedBytes:
     """As it is read from the quarantine that it was written to."""
     lost = typed(chunk(MIXED), Action.QUARANTINE).records[0]
-    assert lost.kept is not None
+    assert lost.quarantined_bytes is not None
     settings = QuarantineWriterSettings(StoreSettings(str(folder)), "j", "a", 1, "hash")
     writer = QuarantineWriter(settings)
-    writer.add(0, Range(P, 101, 103), lost.kept, "b:1")
+    writer.add(0, Range(P, 101, 103), lost.quarantined_bytes, "b:1")
     writer.add(0, Range(P, 104, 105), QuarantinedBytes(b"raw", ((1, 2),), "why"), "b:1")
     (receipt,) = writer.close(_receipts())
     store, root = quarantine_table.open_store(settings.table)
-    read = quarantine_table._read(store, f"{root}/{receipt.kept[0].path}", None)
+    read = quarantine_table._read(store, f"{root}/{receipt.quarantine_files[0].path}", None)
     intact, damaged = map(quarantine_table._batch, read)
-    assert (damaged.kept.records, damaged.kept.aborted, damaged.kept.rows) == (
+    assert (
+        damaged.quarantined_bytes.records,
+        damaged.quarantined_bytes.aborted,
+        damaged.quarantined_bytes.rows,
+    ) == (
         b"raw",
         ((1, 2),),
         None,
     )
     assert intact.size_bytes > 0
-    return intact.kept
+    return intact.quarantined_bytes
 
 
 def _receipts() -> Any:
@@ -234,12 +238,16 @@ def _receipts() -> Any:
 def test_kept_records_are_read_again_with_another_format(tmp_path: Path) -> None:
     kept = kept_in(tmp_path)
     piece = Slice(0, P, 101, 103)
-    bytes_only = ClusterSettings("kafka", (), kept={0: kept})
+    bytes_only = ClusterSettings("kafka", (), quarantined_bytes={0: kept})
     (found,) = read_slices([piece], bytes_only)
     assert found.batch.equals(rows({101: BAD, 102: BAD}))
     assert found.counts == Counts(landed=2)
     with pytest.raises(UndecodablePayload):
-        list(read_slices([piece], ClusterSettings("kafka", (), kept={0: kept}, rows=TEXT)))
+        list(
+            read_slices(
+                [piece], ClusterSettings("kafka", (), quarantined_bytes={0: kept}, rows=TEXT)
+            )
+        )
     (half,) = read_slices([Slice(0, P, 102, 103)], bytes_only)
     assert half.batch.column("offset").to_pylist() == [102]
 

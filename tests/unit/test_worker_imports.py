@@ -37,7 +37,7 @@ piece = Slice(0, Partition("t", 7), 0, 4)
 stored = encode(Batch(0, [Record(key, value, ((b"h", b"x"),))] * 4))
 kept = {0: QuarantinedBytes(stored, (), "")}
 for rows in (None, formats):
-    settings = ClusterSettings("kafka", (), kept=kept, rows=rows)
+    settings = ClusterSettings("kafka", (), quarantined_bytes=kept, rows=rows)
     receipts = ReceiptBuilder([piece])
     layout = TableLayout(typed_rows("kafka", rows))
     names = {"compression": "zstd", "name_prefix": "x"}

@@ -89,7 +89,7 @@ class ClusterSettings:
     members: tuple[tuple[str, Address], ...] = ()
     rack: str = ""
     rates: tuple[tuple[Address, int], ...] = ()
-    kept: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)
+    quarantined_bytes: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)
     """Quarantined batches to read instead of a log, by slice; then no broker is asked."""
     tags: tuple[str, ...] = ()
     version_support: tuple[tuple[Address, VersionSupport], ...] = ()

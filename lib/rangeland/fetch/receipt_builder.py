@@ -28,20 +28,20 @@ MAX_GAPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LostRecords:
-    """Records of a chunk that have no row because they could not be decoded, and what is kept of
-    them if they are quarantined."""
+    """Records of a chunk that have no row because they could not be decoded, and their bytes
+    if they are quarantined."""
 
     loss: Loss
-    kept: QuarantinedBytes | None = None
+    quarantined_bytes: QuarantinedBytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SliceChunk:
     """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that are
     records (a RecordBatch or None), and a class for each offset. ``entry_span``: how many offsets
-    its entries span, where offsets are bytes. A chunk whose ``loss`` is held has no width: its slice
-    ends there. ``kept``: the bytes of a loss that is quarantined. ``records``: losses within the
-    chunk. ``schema_ids``: how many values named each writer's schema."""
+    its entries span, where offsets are bytes. A chunk whose ``loss`` is held has no width: its
+    slice ends there. ``quarantined_bytes``: those of a loss that is quarantined. ``records``:
+    losses within the chunk. ``schema_ids``: how many values named each writer's schema."""
 
     slice_index: int
     from_offset: int
@@ -52,7 +52,7 @@ class SliceChunk:
     bytes_read: int = 0
     loss: Loss | None = None
     entry_span: int | None = None
-    kept: QuarantinedBytes | None = None
+    quarantined_bytes: QuarantinedBytes | None = None
     records: tuple[LostRecords, ...] = ()
     schema_ids: Mapping[int, int] = field(default_factory=dict)
 

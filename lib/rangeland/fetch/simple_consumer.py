@@ -22,7 +22,7 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.fetch.receipt_builder import SliceChunk
-from rangeland.fetch.typed_chunks import kept_rows, typing_of
+from rangeland.fetch.typed_chunks import quarantined_rows, typing_of
 from rangeland.model import Address, Counts, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Loss
 from rangeland.untrusted import parse_address
@@ -37,11 +37,11 @@ def read_slices(
     Batches have the columns of ``decode.columns`` with topic and partition added, typed if the
     settings have a row format. Raises RangeLost, BadRecord, Unreachable or RemoteProtocolError;
     never ends early."""
-    if settings.kept:
-        intact = [s for s in slices if settings.kept[s.index].rows is not None]
-        yield from kept_rows(intact, settings)
-        damaged = [s for s in slices if settings.kept[s.index].rows is None]
-        kept = _kept_pieces(damaged, settings)
+    if settings.quarantined_bytes:
+        intact = [s for s in slices if settings.quarantined_bytes[s.index].rows is not None]
+        yield from quarantined_rows(intact, settings)
+        damaged = [s for s in slices if settings.quarantined_bytes[s.index].rows is None]
+        kept = _quarantined_pieces(damaged, settings)
         yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(kept, damaged)
         return
     patience = patience or FetchLimits(no_progress_ms=settings.no_progress_ms)
@@ -53,9 +53,11 @@ def read_slices(
         fetcher.stop()
 
 
-def _kept_pieces(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[FetchedPiece]:
+def _quarantined_pieces(
+    slices: Sequence[Slice], settings: ClusterSettings
+) -> Iterator[FetchedPiece]:
     for s in slices:
-        kept = settings.kept[s.index]
+        kept = settings.quarantined_bytes[s.index]
         records = memoryview(kept.records)
         spans = (AnsweredSpan(len(records), s.from_offset, s.until_offset),)
         tags = tuple(tag.encode() for tag in settings.tags)
@@ -127,7 +129,7 @@ class _PieceDecoder:
             leader=piece.leader,
             loss=loss,
             entry_span=width if self._in_bytes else None,
-            kept=kept if quarantined else None,
+            quarantined_bytes=kept if quarantined else None,
         )
 
     def _decoded(self, piece: FetchedPiece, piece_slice: Slice) -> Iterator[SliceChunk]:
@@ -227,11 +229,11 @@ class _PieceDecoder:
         """The content of a piece, and the gaps in it: compacted, or lost. Raises _UnconfirmedDamage
         at the first lost one, unless the leader has been read again for it."""
         position, topic = piece.from_offset, piece_slice.partition.topic
-        is_kept, isolation = bool(self._settings.kept), self._settings.isolation
+        is_quarantined, isolation = bool(self._settings.quarantined_bytes), self._settings.isolation
         is_unfinished = True
         while is_unfinished:
             is_unfinished = False
-            are_explained = is_kept or self._gaps.are_explained(topic)
+            are_explained = is_quarantined or self._gaps.are_explained(topic)
             context = replace(piece.context, reports_gaps=not are_explained)
             span = (position, piece.until_offset)
             for part in self._dialect.decode_chunks(
@@ -247,7 +249,7 @@ class _PieceDecoder:
                     yield self._lost(piece, loss)
                 else:
                     width = part.next_offset - position
-                    if is_kept and part.counts.compacted == width:
+                    if is_quarantined and part.counts.compacted == width:
                         raise _misplaced(position, part.next_offset)
                     entry_span = width if self._in_bytes else None
                     done = (position, part.next_offset, part.counts, part.batch)

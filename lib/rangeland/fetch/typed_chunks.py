@@ -205,13 +205,15 @@ def typing_of(slices: Sequence[Slice], settings: ClusterSettings) -> TypedChunks
     return TypedChunks(formats, settings.policy, slices, settings.left_out)
 
 
-def kept_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[SliceChunk]:
+def quarantined_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[SliceChunk]:
     """The chunks of slices whose records are intact in quarantine."""
     schema = rows_of(settings.dialect)
     in_bytes = load_dialect(settings.dialect).capabilities.offsets_are_bytes
     typing = typing_of(slices, settings)
     for piece in slices:
-        rows = inside(settings.kept[piece.index], piece.from_offset, piece.until_offset)
+        rows = inside(
+            settings.quarantined_bytes[piece.index], piece.from_offset, piece.until_offset
+        )
         batch = with_partition(rows.select(_records(schema)), piece.partition)
         ends = (piece.from_offset, piece.until_offset)
         entry_span = piece.width if in_bytes else None

@@ -134,9 +134,11 @@ class PlanCommitter:
             kernel, path = self.target.table.kernel, self.target.table.there()
             version = landed_at(kernel, path, plan.application, plan.sequence, since or 0)
             return CommittedOutcome(version, is_new=False)
-        if outcome.kept or outcome.attempt:
-            if outcome.kept:
-                self.progress.step(f"keeping {count_noun(len(outcome.kept), 'file')} in quarantine")
+        if outcome.quarantine_files or outcome.attempt:
+            if outcome.quarantine_files:
+                self.progress.step(
+                    f"keeping {count_noun(len(outcome.quarantine_files), 'file')} in quarantine"
+                )
             if (missing := self.target.commit_quarantine(outcome)) is not None:
                 return missing
         if self.constraints.are_any and (gone := self.target.table.gone_prepared_files(outcome)):

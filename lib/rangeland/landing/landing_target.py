@@ -260,7 +260,9 @@ class LandingTarget:
             ),
             files=tuple(files),
             written_at_ms=_now_ms(),
-            kept=tuple(file for receipt in receipts.values() for file in receipt.kept),
+            quarantine_files=tuple(
+                file for receipt in receipts.values() for file in receipt.quarantine_files
+            ),
             table_id=self.table.table_id,
             schema_ids=_sums(pair for r in receipts.values() for pair in r.schema_ids),
         )

@@ -89,7 +89,9 @@ def _tried(
         for where in wanted[key].ranges:
             isolation, tags = wanted[key].read_filter
             for piece, why in _trial(job, row_format, replace(batch, range=where), isolation):
-                tried = replace(batch, range=piece, kept=QuarantinedBytes(b"", (), batch.reason))
+                tried = replace(
+                    batch, range=piece, quarantined_bytes=QuarantinedBytes(b"", (), batch.reason)
+                )
                 yield QuarantinedRange(tried, isolation, why, tags)
     if left:
         application, sequence, where = min(left, key=str)
@@ -100,7 +102,7 @@ def _tried(
         )
 
 
-def kept_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
+def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
     """For the topics of intact records in quarantine, the schema ids that these have. Nothing for
     a job without a schema registry."""
     found: dict[TopicField, set[int]] = {}
@@ -108,11 +110,11 @@ def kept_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int
         return found
     wanted = _ranges_in_force(job, target)
     for batch in target.table.quarantined(lambda *key: key in wanted):
-        if batch.kept.rows is None:
+        if batch.quarantined_bytes.rows is None:
             continue
         for field in job.decode.registered:
             seen = found.setdefault(TopicField(batch.range.partition.topic, field), set())
-            seen |= set(count_schema_ids(batch.kept.rows.column(field)).schema_ids)
+            seen |= set(count_schema_ids(batch.quarantined_bytes.rows.column(field)).schema_ids)
     return found
 
 
@@ -151,10 +153,10 @@ def _trial(
 ) -> list[tuple[Range, str]]:
     """Which parts of a range can be decoded now, each with the reason if it cannot. A batch is
     decoded as a whole, intact records one by one."""
-    if batch.kept.rows is None:
+    if batch.quarantined_bytes.rows is None:
         return [(batch.range, _why_not(job, row_format, batch, isolation))]
     rows = _of_old_records(row_format)
-    return decodable(batch.kept, batch.range, job.source.dialect, rows)
+    return decodable(batch.quarantined_bytes, batch.range, job.source.dialect, rows)
 
 
 def _why_not(
@@ -162,7 +164,7 @@ def _why_not(
 ) -> str:
     where = batch.range
     piece = Slice(0, where.partition, where.from_offset, where.until_offset)
-    settings = _decode_settings(job, row_format, {0: batch.kept}, isolation)
+    settings = _decode_settings(job, row_format, {0: batch.quarantined_bytes}, isolation)
     reached = where.from_offset
     try:
         for chunk in read_slices([piece], settings):
@@ -278,8 +280,8 @@ def settings_of(
 
     wanted = target.table.quarantined(lambda _application, _sequence, where: bool(inside(where)))
     kept: dict[int, QuarantinedBytes] = {}
-    for batch in sorted(wanted, key=lambda batch: batch.kept_at_ms):
-        kept |= {s.index: batch.kept for s in inside(batch.range)}
+    for batch in sorted(wanted, key=lambda batch: batch.quarantined_at_ms):
+        kept |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
     for s in pieces:
         if s.index not in kept:
             raise Conflict(
@@ -304,7 +306,7 @@ def _decode_settings(
         (),
         isolation=isolation,
         tags=tags,
-        kept=kept,
+        quarantined_bytes=kept,
         max_batch_bytes=source.max_batch_bytes,
         rows=_of_old_records(row_format),
     )

@@ -291,7 +291,7 @@ class TargetTable:
     def commit_quarantine(self, outcome: OutcomeEvent) -> table_commit.FilesGone | None:
         """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
         quarantine = self._quarantine()
-        if not outcome.kept:
+        if not outcome.quarantine_files:
             if outcome.attempt:
                 quarantine.commit(outcome)  # drops what an earlier attempt had kept
             return None

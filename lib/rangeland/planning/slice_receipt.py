@@ -14,7 +14,7 @@ class Receipt:
 
     ``losses`` are what a policy has skipped, quarantined or held while reading. The widths of
     those skipped add up to ``counts.lost``, and those of the quarantined to theirs, whose bytes are
-    in the files ``kept``. At most one is held: reading has stopped at ``until_offset``, and it is
+    in ``quarantine_files``. At most one is held: reading has stopped at ``until_offset``, and it is
     why, and the rest of the slice.
 
     ``gaps`` are the ``[from, until)`` without a row, sorted and apart; None where they were
@@ -31,7 +31,7 @@ class Receipt:
     losses: tuple[Loss, ...] = ()
     gaps: tuple[tuple[int, int], ...] | None = None
     entry_span: int | None = None
-    kept: tuple[DataFile, ...] = ()
+    quarantine_files: tuple[DataFile, ...] = ()
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
 

@@ -62,10 +62,10 @@ class TaskReceipts:
         if self._quarantine is None:
             return
         of = self._slices[chunk.slice_index]
-        if chunk.kept is not None:
+        if chunk.quarantined_bytes is not None:
             where = Range(of.partition, chunk.from_offset, chunk.until_offset, of.topic_id)
-            self._quarantine.add(of.index, where, chunk.kept, chunk.leader)
-        for lost, kept in ((one.loss, one.kept) for one in chunk.records):
+            self._quarantine.add(of.index, where, chunk.quarantined_bytes, chunk.leader)
+        for lost, kept in ((one.loss, one.quarantined_bytes) for one in chunk.records):
             if kept is not None:
                 where = Range(of.partition, lost.from_offset, lost.until_offset, of.topic_id)
                 self._quarantine.add(of.index, where, kept, chunk.leader)

@@ -76,7 +76,7 @@ class _SliceDocument:
     entry_span: int | None = None
     quarantined: tuple[_LossEntry, ...] = ()
     held: _LossEntry | None = None
-    kept: tuple[DataFile, ...] = ()
+    quarantine_files: tuple[DataFile, ...] = ()
 
     @staticmethod
     def of(receipt: Receipt) -> _SliceDocument:
@@ -94,7 +94,7 @@ class _SliceDocument:
             entry_span=receipt.entry_span,
             quarantined=quarantined,
             held=next(iter(held), None),
-            kept=receipt.kept,
+            quarantine_files=receipt.quarantine_files,
         )
 
     def receipt(self, entry: RangeEntry) -> Receipt:
@@ -119,7 +119,7 @@ class _SliceDocument:
             losses=losses,
             gaps=entry.gaps,
             entry_span=self.entry_span,
-            kept=self.kept,
+            quarantine_files=self.quarantine_files,
         )
 
 
@@ -143,7 +143,11 @@ _RULES: dict[str, Any] = {
         PartEvent: {**_IN_EVENT, "number": "attempt"},
         LossEvent: _IN_EVENT,
         Partition: {"number": "partition"},
-        _SliceDocument: {"slice_index": "index", "entry_span": "taken_up"},
+        _SliceDocument: {
+            "slice_index": "index",
+            "entry_span": "taken_up",
+            "quarantine_files": "kept",
+        },
     },
     "parts": {"gaps": ("from_offset", "until_offset"), "live": ("application", "sequence")},
     "columns": {
@@ -155,7 +159,7 @@ _RULES: dict[str, Any] = {
 _ROWS = RecordCodec(
     **_RULES,
     omitted={
-        OutcomeEvent: ["kept", "columns", "schema_ids"],
+        OutcomeEvent: ["quarantine_files", "columns", "schema_ids"],
         PartEvent: ["member", "receipts"],
         LossEvent: ["epoch"],
         FileEntry: ["estimated_bytes"],
@@ -225,7 +229,7 @@ def to_row(entry: LedgerEvent) -> Record:
     """The event as a row of ``SCHEMA``. A part has its number as the attempt."""
     row = {"event": _EVENTS[type(entry)], **_ROWS.write(entry)}
     if isinstance(entry, OutcomeEvent):
-        kept = [_DOCUMENTS.write(file) for file in entry.kept]
+        kept = [_DOCUMENTS.write(file) for file in entry.quarantine_files]
         document = {"kept": kept, "columns": entry.columns, "schema_ids": entry.schema_ids}
         found = {name: value for name, value in document.items() if value}
         row["document"] = _compact(found) if found else None
@@ -254,13 +258,13 @@ def from_row(row: Record) -> LedgerEvent:
         ) from error
 
 
-def _kept_and_columns(row: Record) -> Record:
+def _of_outcome_document(row: Record) -> Record:
     document = JsonFields.parse(row["document"] or "{}")
     kept = tuple(_DOCUMENTS.read(DataFile, file) for file in document.values("kept", ()))
     ids = tuple(_id_and_count(pair) for pair in document.values("schema_ids", ()))
     columns = document.text("columns", "")
     columns = checked_schema(columns) if columns else ""
-    return {"kept": kept, "columns": columns, "schema_ids": ids}
+    return {"quarantine_files": kept, "columns": columns, "schema_ids": ids}
 
 
 def _id_and_count(pair: object) -> tuple[int, int]:
@@ -290,7 +294,7 @@ def _epoch(row: Record) -> Record:
     return {"epoch": document.number_or_none("epoch")}
 
 
-_IN_DOCUMENT = {OUTCOME: _kept_and_columns, PART: _receipts, LOSS: _epoch}
+_IN_DOCUMENT = {OUTCOME: _of_outcome_document, PART: _receipts, LOSS: _epoch}
 
 
 def _compact(document: Record) -> str:

@@ -93,7 +93,7 @@ class OutcomeEvent:
     files: tuple[FileEntry, ...]
     written_at_ms: int
     attempt: int = 0
-    kept: tuple[DataFile, ...] = ()
+    quarantine_files: tuple[DataFile, ...] = ()
     """Files of the quarantine, committed there before ``files`` are committed to the table."""
     table_id: str | None = None
     schema_ids: tuple[tuple[int, int], ...] = ()

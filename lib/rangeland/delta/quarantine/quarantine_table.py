@@ -44,8 +44,8 @@ class QuarantinedBatch:
     reason: str
     leader: str
     size_bytes: int
-    kept: QuarantinedBytes
-    kept_at_ms: int = 0
+    quarantined_bytes: QuarantinedBytes
+    quarantined_at_ms: int = 0
 
 
 class Quarantine:
@@ -60,27 +60,29 @@ class Quarantine:
 
     def gone_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of an outcome's quarantine files that are gone."""
-        return gone_files(self.storage(), outcome.kept)
+        return gone_files(self.storage(), outcome.quarantine_files)
 
     def commit(self, outcome: OutcomeEvent) -> None:
         """Commits an outcome's quarantine files, once; creates the table if there is none. The
         files of a later attempt replace those of an earlier one."""
         made = self._kernel.load(self.path)
-        if made is None and not outcome.kept:
+        if made is None and not outcome.quarantine_files:
             return
         made = made or self._kernel.create(self.path, schema_json(SCHEMA))
-        files = {file.path for file in outcome.kept}
+        files = {file.path for file in outcome.quarantine_files}
         start = f"part-{prefix_of(outcome.plan_hash)}-"
         stale = []
         if outcome.attempt:
             stale = [f for f in made.files() if f.path.startswith(start) and f.path not in files]
-        if not outcome.kept and not stale:
+        if not outcome.quarantine_files and not stale:
             return
         # A quarantine that an earlier version created lacks the newest columns.
         change = evolve_schema(made.schema_json, schema_json(SCHEMA))
         schema = change.schema_json if change.is_any else ""
         name, attempt = f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1
-        request = CommitRequest(name, attempt, outcome.kept, removed=stale, schema=schema)
+        request = CommitRequest(
+            name, attempt, outcome.quarantine_files, removed=stale, schema=schema
+        )
         self._kernel.commit(made, request)
 
     def batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:

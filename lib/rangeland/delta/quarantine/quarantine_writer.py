@@ -125,7 +125,7 @@ class QuarantineWriter:
         for index in list(self._rows):
             self._write(index)
         kept = {index: tuple(files) for index, files in self._files.items()}
-        return tuple(replace(r, kept=kept.get(r.slice_index, ())) for r in receipts)
+        return tuple(replace(r, quarantine_files=kept.get(r.slice_index, ())) for r in receipts)
 
     def abort(self) -> None:
         """Removes the files that were written: no receipt will name them."""
