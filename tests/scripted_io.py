@@ -23,7 +23,7 @@ Response = Any | Callable[[Any], Any]
 
 
 @dataclass
-class ScriptedEdge:
+class ScriptedIO:
     """``asked`` is what came, and where it went. ``seeds`` are two."""
 
     script: list[tuple[type[Any], Response]] = field(default_factory=list)

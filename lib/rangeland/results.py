@@ -194,10 +194,10 @@ class PartitionStatus(JsonResult):
 class GroupStatus(JsonResult):
     """The job's group as its backend reports it; ``why`` says why that failed."""
 
-    VIEW = "id home state members why"
+    VIEW = "id backend=home state members why"
 
     id: str
-    home: str = ""
+    backend: str = ""
     state: str = "unknown"
     members: tuple[GroupMember, ...] = ()
     why: str = ""

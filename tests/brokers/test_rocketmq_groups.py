@@ -43,7 +43,7 @@ def cluster() -> Iterator[RocketmqCluster]:
 
 @dataclass
 class Driver:
-    edge: BrokerGroupIO
+    io: BrokerGroupIO
     backend: GroupBackend
     member: Membership
 
@@ -81,24 +81,24 @@ class Drivers:
         )
 
     def backend(self) -> tuple[BrokerGroupIO, GroupBackend]:
-        edge = BrokerGroupIO(settings_of(self.cluster))
-        self.started.append(edge)
-        return edge, open_backend(edge)
+        io = BrokerGroupIO(settings_of(self.cluster))
+        self.started.append(io)
+        return io, open_backend(io)
 
     def first(self) -> Driver:
-        edge, backend = self.backend()
-        return Driver(edge, backend, backend.join(self.joining()))
+        io, backend = self.backend()
+        return Driver(io, backend, backend.join(self.joining()))
 
     def another(self, host: str, *others: Driver) -> Driver:
         """Joins while the others go on."""
-        edge, backend = self.backend()
+        io, backend = self.backend()
         with ThreadPoolExecutor(1) as pool:
             joins = pool.submit(backend.join, self.joining(host))
             while not joins.done():
                 for other in others:
                     other.step()
                 time.sleep(0.1)
-            return Driver(edge, backend, joins.result())
+            return Driver(io, backend, joins.result())
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def drivers(cluster: RocketmqCluster, topic: str) -> Iterator[Drivers]:
     cluster.create_topic(topic, 2)
     made = Drivers(cluster, topic)
     yield made
-    for edge in made.started:
-        edge.close()
+    for io in made.started:
+        io.close()
 
 
 # --- drivers among themselves -------------------------------------------------------------
@@ -137,17 +137,17 @@ def test_two_drivers_share_and_who_stays_gets_all(drivers: Drivers) -> None:
     assert first.step() is HeartbeatStatus.HOLDS
 
 
-def cut_off(edge: BrokerGroupIO) -> None:
+def cut_off(io: BrokerGroupIO) -> None:
     """Its connections end. It may make new ones."""
-    for address in list(edge._brokers._open):
-        edge._brokers.drop(address)
+    for address in list(io._brokers._open):
+        io._brokers.drop(address)
 
 
 def test_who_is_seen_to_die_is_taken_over_from_at_once_and_fenced(drivers: Drivers) -> None:
     first = drivers.first()
     second = drivers.another("host-2", first)
     second.member.beat()
-    cut_off(second.edge)  # what a broker notices of a process that is killed
+    cut_off(second.io)  # what a broker notices of a process that is killed
     wait_until(lambda: bool(first.step()) and first.owned == set(drivers.partitions))
     # It lives after all, and connects again.
     with pytest.raises(Fenced, match="no longer lists it as a member"):
@@ -158,7 +158,7 @@ def test_who_is_seen_to_die_is_taken_over_from_at_once_and_fenced(drivers: Drive
 
 def test_a_lock_that_a_dead_driver_has_left_ends_by_itself(drivers: Drivers) -> None:
     began = time.monotonic()
-    drivers.first().edge.close()
+    drivers.first().io.close()
     _, backend = drivers.backend()
     # Whoever still sees the dead driver among the members releases its locks at once.
     wait_until(lambda: not backend.view(drivers.group).members)
@@ -271,8 +271,8 @@ def test_a_membership_is_lost_and_regained_when_a_master_begins_again(topic: str
     with RocketmqCluster(slaves=True) as cluster:
         cluster.create_topic(topic, 2)
         partitions = (Partition(topic, 0, "broker-a"), Partition(topic, 1, "broker-a"))
-        edge = BrokerGroupIO(settings_of(cluster))
-        backend = open_backend(edge)
+        io = BrokerGroupIO(settings_of(cluster))
+        backend = open_backend(io)
         member = backend.join(JoinRequest("g", "nightly", partitions))
         member.commit(dict.fromkeys(partitions, 3))
         with RocketmqClient(cluster.address("broker-a-slave")) as client:
@@ -285,7 +285,7 @@ def test_a_membership_is_lost_and_regained_when_a_master_begins_again(topic: str
         member.rejoin()
         assert member.owned == set(partitions)
         assert backend.offsets("g", partitions) == dict.fromkeys(partitions, 3)
-        edge.close()
+        io.close()
 
 
 @pytest.mark.slow
@@ -293,11 +293,11 @@ def test_brokers_that_make_no_groups_take_neither_members_nor_offsets(topic: str
     with RocketmqCluster(properties={"autoCreateSubscriptionGroup": "false"}) as cluster:
         cluster.create_topic(topic, 1)
         partition = Partition(topic, 0, "broker-a")
-        edge = BrokerGroupIO(settings_of(cluster))
-        backend = open_backend(edge)
+        io = BrokerGroupIO(settings_of(cluster))
+        backend = open_backend(io)
         with pytest.raises(JobFileError, match="do not take members of group g"):
             backend.join(JoinRequest("g", "nightly", (partition,)))
         with pytest.raises(JobFileError, match="Create the group g"):
             backend.commit("g", {partition: 3})
         assert backend.offsets("g", (partition,)) == {partition: None}
-        edge.close()
+        io.close()

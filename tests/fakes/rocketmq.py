@@ -1,6 +1,6 @@
 """Brokers of RocketMQ as far as groups go: who is connected, offsets, locks. No socket, no clock.
 
-Each driver has an edge of its own, since brokers know a member by its connection. The clock
+Each driver has I/O of its own, since brokers know a member by its connection. The clock
 stands still but for pauses; during those others may act (``meanwhile``).
 """
 
@@ -43,8 +43,8 @@ class Cluster:
     masters: dict[str, Address] = field(default_factory=lambda: dict(MASTERS))
     clock_ms: int = 0
 
-    def edge(self, name: str) -> FakeEdge:
-        return FakeEdge(self, name)
+    def io(self, name: str) -> FakeGroupIO:
+        return FakeGroupIO(self, name)
 
     def stranger(self, client: str, *brokers: str) -> None:
         """A consumer of upstream's, at these brokers or all."""
@@ -53,10 +53,10 @@ class Cluster:
         self.groups.add("g")
         self.topics.setdefault("g", set()).add("orders")
 
-    def drop(self, edge: FakeEdge) -> None:
+    def drop(self, io: FakeGroupIO) -> None:
         """Its connections break."""
         for listed in self.members.values():
-            listed.pop(edge.name, None)
+            listed.pop(io.name, None)
 
     def ids(self, broker: str = "broker-a") -> set[str]:
         return {client for client, _ in self.members.get(self.masters[broker], {}).values()}
@@ -159,7 +159,7 @@ def queue_of(said: Any) -> Partition:
 
 
 @dataclass
-class FakeEdge:
+class FakeGroupIO:
     """``asked`` is what went out, and where. ``strange`` may answer in the cluster's place."""
 
     cluster: Cluster

@@ -33,7 +33,7 @@ from rangeland.zookeeper.broker_registry import (
 )
 from rangeland.zookeeper.znodes import Znode
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
-from tests.scripted_io import ScriptedEdge, found
+from tests.scripted_io import ScriptedIO, found
 from tests.unit.test_throttle import B1, loop_of, slice_of
 
 P0 = Partition("t", 0)
@@ -231,6 +231,6 @@ def test_an_address_that_no_socket_takes_is_a_broker_that_cannot_be_reached(
 
 
 def test_a_coordinator_that_describes_no_group_is_not_taken_for_one_without_members() -> None:
-    edge = ScriptedEdge([found(), (m.DescribeGroupsRequest, m.DescribeGroupsResponse(groups=()))])
+    io = ScriptedIO([found(), (m.DescribeGroupsRequest, m.DescribeGroupsResponse(groups=()))])
     with pytest.raises(RemoteProtocolError, match="described 0"):
-        open_backend(edge).view("g")
+        open_backend(io).view("g")

@@ -20,7 +20,7 @@ from rangeland.model import Address, Partition
 from tests.scripted_io import (
     LOST,
     SEEDS,
-    ScriptedEdge,
+    ScriptedIO,
     a_member,
     committed,
     described,
@@ -40,55 +40,55 @@ def said(owner: str = "") -> bytes:
     return subscription_bytes(["orders"], (), -1, owner)
 
 
-def a_backend(*script: tuple[type[Any], Any]) -> tuple[ScriptedEdge, GroupBackend]:
-    edge = ScriptedEdge(list(script))
-    return edge, open_backend(edge)
+def a_backend(*script: tuple[type[Any], Any]) -> tuple[ScriptedIO, GroupBackend]:
+    io = ScriptedIO(list(script))
+    return io, open_backend(io)
 
 
 # --- the coordinator ----------------------------------------------------------------------
 
 
 def test_seeds_are_asked_in_turn_until_one_knows() -> None:
-    edge, backend = a_backend((m.FindCoordinatorRequest, LOST), found(), fetched(3, -1))
+    io, backend = a_backend((m.FindCoordinatorRequest, LOST), found(), fetched(3, -1))
     assert backend.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
-    assert [address for address, _ in edge.asked] == [*SEEDS, Address("home", 9)]
+    assert [address for address, _ in io.asked] == [*SEEDS, Address("home", 9)]
     assert backend.name == "the coordinator of group g at home:9"
 
 
 def test_a_coordinator_is_looked_up_once() -> None:
-    edge, backend = a_backend(found(), fetched(3), fetched(4))
+    io, backend = a_backend(found(), fetched(3), fetched(4))
     backend.offsets("g", ALL[:1])
     assert backend.offsets("g", ALL[:1]) == {ALL[0]: 4}
-    assert len(edge.requests(m.FindCoordinatorRequest)) == 1
+    assert len(io.requests(m.FindCoordinatorRequest)) == 1
 
 
 @pytest.mark.parametrize(
     "moved", [fetched(whole="NOT_COORDINATOR"), (m.OffsetFetchRequest, LOST)], ids=["says", "dead"]
 )
 def test_a_coordinator_that_moved_is_found_again(moved: tuple[type[Any], Any]) -> None:
-    edge, backend = a_backend(found("old"), moved, found("new"), fetched(3))
+    io, backend = a_backend(found("old"), moved, found("new"), fetched(3))
     assert backend.offsets("g", ALL[:1]) == {ALL[0]: 3}
-    assert edge.asked[-1][0] == Address("new", 9)
+    assert io.asked[-1][0] == Address("new", 9)
 
 
 def test_a_coordinator_that_loads_is_asked_again_after_a_pause() -> None:
-    edge, backend = a_backend(found(), fetched(whole="COORDINATOR_LOAD_IN_PROGRESS"), fetched(3))
+    io, backend = a_backend(found(), fetched(whole="COORDINATOR_LOAD_IN_PROGRESS"), fetched(3))
     assert backend.offsets("g", ALL[:1]) == {ALL[0]: 3}
-    assert edge.clock_ms > 0
+    assert io.clock_ms > 0
 
 
 def test_a_coordinator_that_is_being_created_is_looked_up_again() -> None:
     not_yet = found(code="COORDINATOR_NOT_AVAILABLE")
-    edge, backend = a_backend(not_yet, not_yet, found(), fetched(3))
+    io, backend = a_backend(not_yet, not_yet, found(), fetched(3))
     assert backend.offsets("g", ALL[:1]) == {ALL[0]: 3}
-    assert edge.clock_ms > 0
+    assert io.clock_ms > 0
 
 
 def test_a_coordinator_that_is_never_ready_is_unreachable_in_time() -> None:
-    edge, backend = a_backend(found(), *[fetched(whole="COORDINATOR_LOAD_IN_PROGRESS")] * 1000)
+    io, backend = a_backend(found(), *[fetched(whole="COORDINATOR_LOAD_IN_PROGRESS")] * 1000)
     with pytest.raises(Unreachable, match="at home:9 is not ready: COORDINATOR_LOAD_IN_PROGRESS"):
         backend.offsets("g", ALL)
-    assert 30_000 <= edge.clock_ms < 31_000
+    assert 30_000 <= io.clock_ms < 31_000
 
 
 def test_a_missing_right_to_find_a_group_names_what_to_grant() -> None:
@@ -98,18 +98,18 @@ def test_a_missing_right_to_find_a_group_names_what_to_grant() -> None:
 
 
 def test_closing_a_backend_closes_its_connections() -> None:
-    edge, backend = a_backend()
+    io, backend = a_backend()
     backend.close()
-    assert edge.is_closed
+    assert io.is_closed
 
 
 # --- offsets ------------------------------------------------------------------------------
 
 
 def test_offsets_that_a_transaction_holds_are_waited_for() -> None:
-    edge, backend = a_backend(found(), fetched(-1, code="UNSTABLE_OFFSET_COMMIT"), fetched(3))
+    io, backend = a_backend(found(), fetched(-1, code="UNSTABLE_OFFSET_COMMIT"), fetched(3))
     assert backend.offsets("g", ALL[:1]) == {ALL[0]: 3}
-    assert all(request.require_stable for request in edge.requests(m.OffsetFetchRequest))
+    assert all(request.require_stable for request in io.requests(m.OffsetFetchRequest))
 
 
 def test_a_partition_that_the_response_leaves_out_has_no_offset() -> None:
@@ -118,10 +118,10 @@ def test_a_partition_that_the_response_leaves_out_has_no_offset() -> None:
 
 
 def test_no_partitions_send_no_request() -> None:
-    edge, backend = a_backend()
+    io, backend = a_backend()
     assert backend.offsets("g", ()) == {}
     backend.commit("g", {})
-    assert edge.asked == []
+    assert io.asked == []
 
 
 def test_a_missing_right_to_read_offsets_is_an_error() -> None:
@@ -131,9 +131,9 @@ def test_a_missing_right_to_read_offsets_is_an_error() -> None:
 
 
 def test_a_commit_without_a_member_has_no_generation() -> None:
-    edge, backend = a_backend(found(), committed())
+    io, backend = a_backend(found(), committed())
     backend.commit("g", {ALL[0]: 7})
-    (request,) = edge.requests(m.OffsetCommitRequest)
+    (request,) = io.requests(m.OffsetCommitRequest)
     assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
 
 
@@ -253,7 +253,7 @@ def test_any_other_member_is_a_conflict_that_names_it(owner: str) -> None:
 def test_strangers_are_waited_for_while_a_rebalance_hides_who_they_are() -> None:
     hidden = a_member("m-1", client_id="driver two")
     shown = a_member("m-1", said(owner_of("nightly")), HOLDS, "driver two")
-    edge, backend = a_backend(
+    io, backend = a_backend(
         found(),
         described(hidden, state="PreparingRebalance"),
         described(shown),
@@ -261,16 +261,16 @@ def test_strangers_are_waited_for_while_a_rebalance_hides_who_they_are() -> None
         synced(HOLDS),
     )
     backend.join(JOINING)
-    assert edge.clock_ms > 0
+    assert io.clock_ms > 0
 
 
 def test_drivers_are_known_by_their_client_while_a_rebalance_hides_more() -> None:
     hidden = a_member("m-1", client_id="rangeland")
-    edge, backend = a_backend(
+    io, backend = a_backend(
         found(), described(hidden, state="PreparingRebalance"), joined(), synced(HOLDS)
     )
     backend.join(JOINING)
-    assert edge.clock_ms == 0
+    assert io.clock_ms == 0
 
 
 def test_strangers_in_an_endless_rebalance_are_a_conflict() -> None:

@@ -22,7 +22,7 @@ from rangeland.groups.kafka.subscriptions import (
 from rangeland.model import Partition
 from tests.scripted_io import (
     LOST,
-    ScriptedEdge,
+    ScriptedIO,
     beaten,
     committed,
     described,
@@ -41,34 +41,34 @@ OVER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
 
 
 def a_join(*script: tuple[type[Any], Any], joining: JoinRequest = JOINING) -> Any:
-    """The edge, and what comes of a join into an empty group with these responses."""
-    edge = ScriptedEdge([found(), described(state="Empty"), *script])
-    return edge, open_backend(edge).join(joining)
+    """The I/O, and what comes of a join into an empty group with these responses."""
+    io = ScriptedIO([found(), described(state="Empty"), *script])
+    return io, open_backend(io).join(joining)
 
 
-def a_member() -> tuple[ScriptedEdge, Membership]:
+def a_member() -> tuple[ScriptedIO, Membership]:
     """A follower that holds two partitions in generation 1."""
-    edge, member = a_join(joined(), synced(TWO))
+    io, member = a_join(joined(), synced(TWO))
     assert (member.member_id, member.generation, member.owned) == ("me", 1, frozenset(ALL[:2]))
-    assert not edge.script
-    edge.asked.clear()
-    return edge, member
+    assert not io.script
+    io.asked.clear()
+    return io, member
 
 
 # --- joining ------------------------------------------------------------------------------
 
 
 def test_a_member_joins_with_the_id_that_it_is_given() -> None:
-    edge, member = a_join(
+    io, member = a_join(
         joined("MEMBER_ID_REQUIRED", "given"), joined(member_id="given"), synced(TWO)
     )
-    assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["", "given"]
+    assert [request.member_id for request in io.requests(m.JoinGroupRequest)] == ["", "given"]
     assert member.member_id == "given"
 
 
 def test_a_join_says_job_and_times_and_may_take_as_long_as_the_rebalance() -> None:
-    edge, _ = a_join(joined(), synced(TWO))
-    questions = {type(question.request): question for _, question in edge.asked}
+    io, _ = a_join(joined(), synced(TWO))
+    questions = {type(question.request): question for _, question in io.asked}
     request = questions[m.JoinGroupRequest].request
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (9_000, 20_000)
     ((name, metadata),) = [(p.name, p.metadata) for p in request.protocols]
@@ -80,15 +80,15 @@ def test_a_join_says_job_and_times_and_may_take_as_long_as_the_rebalance() -> No
 
 
 def test_a_follower_syncs_without_an_assignment() -> None:
-    edge, _ = a_join(joined(generation=5), synced(TWO))
-    (request,) = edge.requests(m.SyncGroupRequest)
+    io, _ = a_join(joined(generation=5), synced(TWO))
+    (request,) = io.requests(m.SyncGroupRequest)
     assert (request.generation_id, request.member_id, request.assignments) == (5, "me", ())
 
 
 def test_a_leader_sends_the_assignment_of_all() -> None:
     members = {"me": OURS, "you": OURS, "late": OURS}
-    edge, _ = a_join(joined(leader="me", members=members), synced(TWO))
-    (request,) = edge.requests(m.SyncGroupRequest)
+    io, _ = a_join(joined(leader="me", members=members), synced(TWO))
+    (request,) = io.requests(m.SyncGroupRequest)
     shares = {x.member_id: read_assignment(x.assignment) for x in request.assignments}
     assert shares == {"late": {*ALL[:2]}, "me": {ALL[2]}, "you": {ALL[3]}}
 
@@ -98,8 +98,8 @@ def test_a_leader_that_may_not_change_the_assignment_sends_nothing() -> None:
     kept = m.JoinGroupResponse(
         error_code=0, leader="me", member_id="me", members=response.members, skip_assignment=True
     )
-    edge, _ = a_join((kind, kept), synced(TWO))
-    assert edge.requests(m.SyncGroupRequest)[0].assignments == ()
+    io, _ = a_join((kind, kept), synced(TWO))
+    assert io.requests(m.SyncGroupRequest)[0].assignments == ()
 
 
 def test_partitions_that_the_job_leaves_out_go_to_other_consumers_only() -> None:
@@ -112,8 +112,8 @@ def test_partitions_that_the_job_leaves_out_go_to_other_consumers_only() -> None
     topics = (m.MetadataTopic(error_code=0, name="orders", partitions=parts),)
     metadata = (m.MetadataRequest, m.MetadataResponse(brokers=(), topics=topics))
     members = {"me": OURS, "stranger": THEIRS}
-    edge, _ = a_join(joined(leader="me", members=members), metadata, synced(TWO))
-    (request,) = edge.requests(m.SyncGroupRequest)
+    io, _ = a_join(joined(leader="me", members=members), metadata, synced(TWO))
+    (request,) = io.requests(m.SyncGroupRequest)
     shares = {x.member_id: read_assignment(x.assignment) for x in request.assignments}
     more = {Partition("orders", number) for number in (2, 3, 4, 5)}
     assert shares == {"me": {*ALL[:2]}, "stranger": more}
@@ -132,14 +132,14 @@ def test_a_member_that_gets_no_bytes_owns_nothing() -> None:
 
 @pytest.mark.parametrize("code", ["REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"])
 def test_a_sync_that_comes_too_late_joins_again_with_the_same_id(code: str) -> None:
-    edge, member = a_join(joined(), synced(code=code), joined(generation=2), synced(TWO))
-    assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["", "me"]
+    io, member = a_join(joined(), synced(code=code), joined(generation=2), synced(TWO))
+    assert [request.member_id for request in io.requests(m.JoinGroupRequest)] == ["", "me"]
     assert member.generation == 2
 
 
 def test_a_sync_of_a_member_that_is_not_known_joins_again() -> None:
-    edge, _ = a_join(joined(), synced(code="UNKNOWN_MEMBER_ID"), joined(), synced(TWO))
-    assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["", ""]
+    io, _ = a_join(joined(), synced(code="UNKNOWN_MEMBER_ID"), joined(), synced(TWO))
+    assert [request.member_id for request in io.requests(m.JoinGroupRequest)] == ["", ""]
 
 
 def test_a_group_that_does_not_settle_is_unreachable() -> None:
@@ -187,22 +187,22 @@ def test_a_coordinator_that_keeps_failing_is_unreachable() -> None:
 
 
 def test_a_heartbeat_comes_three_times_in_a_session() -> None:
-    edge, member = a_member()
-    edge.then(beaten())
+    io, member = a_member()
+    io.then(beaten())
     assert member.beat_ms == 3_000
     assert member.beat() is HeartbeatStatus.HOLDS
-    (request,) = edge.requests(m.HeartbeatRequest)
+    (request,) = io.requests(m.HeartbeatRequest)
     assert (request.generation_id, request.member_id) == (1, "me")
 
 
 def test_a_rebalance_is_joined_with_the_same_id_and_what_was_held() -> None:
-    edge, member = a_member()
-    edge.then(beaten("REBALANCE_IN_PROGRESS"))
+    io, member = a_member()
+    io.then(beaten("REBALANCE_IN_PROGRESS"))
     assert member.beat() is HeartbeatStatus.REBALANCING
     assert member.owned == frozenset(ALL[:2])
-    edge.then(joined(generation=2), synced(ONE))
+    io.then(joined(generation=2), synced(ONE))
     member.rejoin()
-    (request,) = edge.requests(m.JoinGroupRequest)
+    (request,) = io.requests(m.JoinGroupRequest)
     said = read_subscription(request.protocols[0].metadata, "sticky")
     assert (request.member_id, said.held, said.generation) == ("me", frozenset(ALL[:2]), 1)
     assert (member.generation, member.owned) == (2, frozenset(ALL[:1]))
@@ -210,52 +210,52 @@ def test_a_rebalance_is_joined_with_the_same_id_and_what_was_held() -> None:
 
 @pytest.mark.parametrize("code", OVER)
 def test_a_lost_membership_owns_nothing_and_asks_nothing(code: str) -> None:
-    edge, member = a_member()
-    edge.then(beaten(code))
+    io, member = a_member()
+    io.then(beaten(code))
     assert member.beat() is HeartbeatStatus.LOST
     assert member.beat() is HeartbeatStatus.LOST
     assert member.owned == frozenset()
     with pytest.raises(Fenced):
         member.commit({ALL[0]: 1})
-    assert len(edge.asked) == 1
+    assert len(io.asked) == 1
 
 
 @pytest.mark.parametrize(("code", "member_id"), list(zip(OVER, ("me", "", ""), strict=True)))
 def test_a_lost_member_joins_as_a_new_one(code: str, member_id: str) -> None:
-    edge, member = a_member()
-    edge.then(beaten(code), joined(member_id="new", generation=7), synced(ONE))
+    io, member = a_member()
+    io.then(beaten(code), joined(member_id="new", generation=7), synced(ONE))
     member.beat()
     member.rejoin()
-    assert edge.requests(m.JoinGroupRequest)[0].member_id == member_id
+    assert io.requests(m.JoinGroupRequest)[0].member_id == member_id
     assert (member.member_id, member.generation, member.owned) == ("new", 7, frozenset(ALL[:1]))
 
 
 def test_an_id_that_the_coordinator_has_forgotten_is_given_up() -> None:
-    edge, member = a_member()
-    edge.then(joined("UNKNOWN_MEMBER_ID"), joined(member_id="new"), synced(ONE))
+    io, member = a_member()
+    io.then(joined("UNKNOWN_MEMBER_ID"), joined(member_id="new"), synced(ONE))
     member.rejoin()
-    assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["me", ""]
+    assert [request.member_id for request in io.requests(m.JoinGroupRequest)] == ["me", ""]
 
 
 def test_a_heartbeat_that_cannot_be_sent_is_unreachable_within_its_time() -> None:
-    edge, member = a_member()
-    edge.then((m.HeartbeatRequest, LOST))
-    edge.then(*[(m.FindCoordinatorRequest, LOST)] * 40)
+    io, member = a_member()
+    io.then((m.HeartbeatRequest, LOST))
+    io.then(*[(m.FindCoordinatorRequest, LOST)] * 40)
     with pytest.raises(Unreachable, match="seed-a:1: refused; seed-b:2: refused"):
         member.beat()
-    assert edge.clock_ms <= member.beat_ms + 250
+    assert io.clock_ms <= member.beat_ms + 250
     assert member.owned == frozenset(ALL[:2])
 
 
 def test_a_heartbeat_without_the_right_is_an_error_of_the_job_file() -> None:
-    edge, member = a_member()
-    edge.then(beaten("GROUP_AUTHORIZATION_FAILED"))
+    io, member = a_member()
+    io.then(beaten("GROUP_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="a member sent its heartbeat"):
         member.beat()
 
 
 def test_a_heartbeat_of_another_thread_waits_for_the_join() -> None:
-    edge, member = a_member()
+    io, member = a_member()
     joining, go_on = threading.Event(), threading.Event()
 
     def slow(_: Any) -> Any:
@@ -263,7 +263,7 @@ def test_a_heartbeat_of_another_thread_waits_for_the_join() -> None:
         assert go_on.wait(10)
         return joined(generation=2)[1]
 
-    edge.then((m.JoinGroupRequest, slow), synced(ONE), beaten())
+    io.then((m.JoinGroupRequest, slow), synced(ONE), beaten())
     beats: list[HeartbeatStatus] = []
     threads = [
         threading.Thread(target=member.rejoin),
@@ -278,17 +278,17 @@ def test_a_heartbeat_of_another_thread_waits_for_the_join() -> None:
     for thread in threads:
         thread.join(10)
     assert beats == [HeartbeatStatus.HOLDS]
-    assert edge.requests(m.HeartbeatRequest)[0].generation_id == 2
+    assert io.requests(m.HeartbeatRequest)[0].generation_id == 2
 
 
 # --- commits ------------------------------------------------------------------------------
 
 
 def test_a_commit_carries_member_and_generation() -> None:
-    edge, member = a_member()
-    edge.then(committed())
+    io, member = a_member()
+    io.then(committed())
     member.commit({ALL[1]: 8, ALL[0]: 7})
-    (request,) = edge.requests(m.OffsetCommitRequest)
+    (request,) = io.requests(m.OffsetCommitRequest)
     assert (request.generation_id_or_member_epoch, request.member_id) == (1, "me")
     ((name, parts),) = [(topic.name, topic.partitions) for topic in request.topics]
     assert (name, [(p.partition_index, p.committed_offset) for p in parts]) == (
@@ -298,15 +298,15 @@ def test_a_commit_carries_member_and_generation() -> None:
 
 
 def test_no_offsets_send_no_request() -> None:
-    edge, member = a_member()
+    io, member = a_member()
     member.commit({})
-    assert edge.asked == []
+    assert io.asked == []
 
 
 @pytest.mark.parametrize("code", [*OVER, "GROUP_ID_NOT_FOUND"])
 def test_a_commit_of_a_generation_that_is_over_is_fenced(code: str) -> None:
-    edge, member = a_member()
-    edge.then(committed(code, code))
+    io, member = a_member()
+    io.then(committed(code, code))
     with pytest.raises(Fenced, match=f"member me of group g.*generation 1: {code}") as caught:
         member.commit({ALL[0]: 7, ALL[1]: 8})
     assert (caught.value.exit_code, caught.value.facts["member"]) == (73, "me")
@@ -316,29 +316,29 @@ def test_a_commit_of_a_generation_that_is_over_is_fenced(code: str) -> None:
 
 @pytest.mark.parametrize("last", ["NONE", "UNKNOWN_MEMBER_ID"])
 def test_a_commit_during_a_rebalance_is_asked_again_until_it_is_certain(last: str) -> None:
-    edge, member = a_member()
-    edge.then(committed("REBALANCE_IN_PROGRESS"), committed("REBALANCE_IN_PROGRESS"))
-    edge.then(committed(last))
+    io, member = a_member()
+    io.then(committed("REBALANCE_IN_PROGRESS"), committed("REBALANCE_IN_PROGRESS"))
+    io.then(committed(last))
     if last == "NONE":
         member.commit({ALL[0]: 7})
     else:
         with pytest.raises(Fenced):
             member.commit({ALL[0]: 7})
-    first, second, third = edge.requests(m.OffsetCommitRequest)
+    first, second, third = io.requests(m.OffsetCommitRequest)
     assert first == second == third
-    assert edge.clock_ms > 0
+    assert io.clock_ms > 0
 
 
 def test_a_commit_during_an_endless_rebalance_is_unreachable() -> None:
-    edge, member = a_member()
-    edge.then(*[committed("REBALANCE_IN_PROGRESS")] * 100)
+    io, member = a_member()
+    io.then(*[committed("REBALANCE_IN_PROGRESS")] * 100)
     with pytest.raises(Unreachable, match="REBALANCE_IN_PROGRESS"):
         member.commit({ALL[0]: 7})
 
 
 def test_a_lasting_error_wins_over_a_passing_one() -> None:
-    edge, member = a_member()
-    edge.then(committed("COORDINATOR_LOAD_IN_PROGRESS", "TOPIC_AUTHORIZATION_FAILED"))
+    io, member = a_member()
+    io.then(committed("COORDINATOR_LOAD_IN_PROGRESS", "TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the topics"):
         member.commit({ALL[0]: 7, ALL[1]: 8})
 
@@ -347,20 +347,20 @@ def test_a_lasting_error_wins_over_a_passing_one() -> None:
 
 
 def test_a_member_that_leaves_owns_nothing_and_leaves_once() -> None:
-    edge, member = a_member()
-    edge.then(left())
+    io, member = a_member()
+    io.then(left())
     member.leave()
     member.leave()
     assert (member.owned, member.member_id) == (frozenset(), "")
-    (asked,) = edge.asked
+    (asked,) = io.asked
     assert (asked[1].request.member_id, asked[1].max_version) == ("me", 2)
     with pytest.raises(Fenced, match="is no longer a member"):
         member.commit({ALL[0]: 7})
 
 
 def test_leaving_a_coordinator_that_is_gone_ends_with_the_session() -> None:
-    edge, member = a_member()
-    edge.then((m.LeaveGroupRequest, LOST), *[(m.FindCoordinatorRequest, LOST)] * 40)
+    io, member = a_member()
+    io.then((m.LeaveGroupRequest, LOST), *[(m.FindCoordinatorRequest, LOST)] * 40)
     member.leave()
     assert member.owned == frozenset()
 
@@ -370,8 +370,8 @@ def test_leaving_a_coordinator_that_is_gone_ends_with_the_session() -> None:
 
 def test_join_commit_and_loss_each_leave_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "rangeland.groups")
-    edge, member = a_member()
-    edge.then(committed(), beaten("REBALANCE_IN_PROGRESS"), beaten("UNKNOWN_MEMBER_ID"))
+    io, member = a_member()
+    io.then(committed(), beaten("REBALANCE_IN_PROGRESS"), beaten("UNKNOWN_MEMBER_ID"))
     member.commit({ALL[0]: 7})
     member.beat()
     member.beat()

@@ -16,7 +16,7 @@ from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.client_ids import client_id
 from rangeland.groups.rocketmq.group_backend import open_backend
 from rangeland.model import Partition
-from tests.fakes.rocketmq import MASTERS, SEEDS, Cluster, FakeEdge
+from tests.fakes.rocketmq import MASTERS, SEEDS, Cluster, FakeGroupIO
 
 A0, A1, B0, B1 = ALL = tuple(
     Partition("orders", number, broker) for broker in MASTERS for number in range(2)
@@ -25,17 +25,17 @@ JOINING = JoinRequest("g", "nightly", ALL, host="10.0.0.1", session_ms=9_000, re
 JAVA = "10.0.0.9@12#77"
 
 
-def a_backend(cluster: Cluster | None = None) -> tuple[Cluster, FakeEdge, GroupBackend]:
+def a_backend(cluster: Cluster | None = None) -> tuple[Cluster, FakeGroupIO, GroupBackend]:
     cluster = cluster or Cluster()
-    edge = cluster.edge("home")
-    return cluster, edge, open_backend(edge)
+    io = cluster.io("home")
+    return cluster, io, open_backend(io)
 
 
 def test_a_backend_is_named_by_its_name_servers_and_closes_its_connections() -> None:
-    _, edge, backend = a_backend()
+    _, io, backend = a_backend()
     assert backend.name == "the brokers of the name servers at names-a:1, names-b:2"
     backend.close()
-    assert edge.is_closed
+    assert io.is_closed
 
 
 # --- offsets ------------------------------------------------------------------------------
@@ -49,45 +49,45 @@ def test_an_offset_that_is_not_there_is_none_and_never_zero() -> None:
 
 
 def test_offsets_of_a_master_are_asked_for_in_one_go_and_written_in_two() -> None:
-    cluster, edge, backend = a_backend()
+    cluster, io, backend = a_backend()
     backend.commit("g", dict.fromkeys(ALL, 5))
-    edge.rounds = 0
+    io.rounds = 0
     backend.commit("g", dict.fromkeys(ALL, 6))
-    assert edge.rounds == 2 * len(MASTERS)
+    assert io.rounds == 2 * len(MASTERS)
     assert backend.offsets("g", ALL) == dict.fromkeys(ALL, 6)
-    assert edge.rounds == 3 * len(MASTERS)
+    assert io.rounds == 3 * len(MASTERS)
     assert set(cluster.offsets.values()) == {6}
 
 
 def test_requests_that_a_busy_master_refuses_are_sent_again_alone() -> None:
-    cluster, edge, backend = a_backend()
+    cluster, io, backend = a_backend()
     cluster.offsets["g", A1] = 7
     busy = iter([True])
-    edge.strange = lambda r: (2, {}, {}) if r.about == A1 and next(busy, False) else None
+    io.strange = lambda r: (2, {}, {}) if r.about == A1 and next(busy, False) else None
     assert backend.offsets("g", ALL) == {A0: None, A1: 7, B0: None, B1: None}
-    assert [r.about for _, r in edge.asked if r.about][-1] == A1
-    edge.strange = lambda r: Unreachable("gone") if r.about == A1 and not cluster.clock_ms else None
+    assert [r.about for _, r in io.asked if r.about][-1] == A1
+    io.strange = lambda r: Unreachable("gone") if r.about == A1 and not cluster.clock_ms else None
     assert backend.offsets("g", ALL)[A1] == 7
 
 
 def test_a_route_is_requested_once_and_from_the_next_server_if_the_first_is_silent() -> None:
-    _, edge, backend = a_backend()
-    edge.strange = lambda _: Unreachable("gone") if edge.asked[-1][0] == SEEDS[0] else None
+    _, io, backend = a_backend()
+    io.strange = lambda _: Unreachable("gone") if io.asked[-1][0] == SEEDS[0] else None
     backend.offsets("g", ALL)
     backend.offsets("g", ALL)
-    assert [address for address, _ in edge.asked if address in SEEDS] == list(SEEDS)
+    assert [address for address, _ in io.asked if address in SEEDS] == list(SEEDS)
 
 
 def test_offsets_without_a_reachable_master_are_unreachable() -> None:
-    _, edge, backend = a_backend()
-    edge.strange = lambda _: Unreachable("no connection", why="refused")
+    _, io, backend = a_backend()
+    io.strange = lambda _: Unreachable("no connection", why="refused")
     with pytest.raises(Unreachable, match="that has topic orders: names-a:1"):
         backend.offsets("g", ALL)
 
 
 def test_an_offset_that_is_not_a_number_is_a_protocol_error() -> None:
-    _, edge, backend = a_backend()
-    edge.strange = lambda r: (0, {"offset": "many"}, {}) if r.code == g.QUERY_OFFSET else None
+    _, io, backend = a_backend()
+    io.strange = lambda r: (0, {"offset": "many"}, {}) if r.code == g.QUERY_OFFSET else None
     with pytest.raises(RemoteProtocolError):
         backend.offsets("g", ALL)
 
@@ -97,8 +97,8 @@ def test_an_offset_that_is_not_a_number_is_a_protocol_error() -> None:
     [(16, JobFileError, "Grant the user of source.security"), (1, Unreachable, "broker-a at a:1")],
 )
 def test_a_refusal_names_its_remedy(code: int, kind: type[RangelandError], words: str) -> None:
-    _, edge, backend = a_backend()
-    edge.strange = lambda r: (code, {}, {}) if r.code == g.QUERY_OFFSET else None
+    _, io, backend = a_backend()
+    io.strange = lambda r: (code, {}, {}) if r.code == g.QUERY_OFFSET else None
     with pytest.raises(kind, match=words):
         backend.offsets("g", ALL)
 
@@ -107,10 +107,10 @@ def test_a_refusal_names_its_remedy(code: int, kind: type[RangelandError], words
 
 
 def test_an_unknown_group_is_created_without_joining_it() -> None:
-    cluster, edge, backend = a_backend()
+    cluster, io, backend = a_backend()
     backend.commit("g", {A0: 5, B0: 7})
     assert cluster.offsets == {("g", A0): 5, ("g", B0): 7}
-    assert g.HEARTBEAT not in edge.codes()
+    assert g.HEARTBEAT not in io.codes()
     assert backend.offsets("g", (A0, A1)) == {A0: 5, A1: None}
 
 
@@ -130,10 +130,10 @@ def test_a_commit_into_a_group_with_members_names_them(client: str) -> None:
 
 
 def test_no_offsets_send_no_request() -> None:
-    _, edge, backend = a_backend()
+    _, io, backend = a_backend()
     assert backend.offsets("g", ()) == {}
     backend.commit("g", {})
-    assert edge.asked == []
+    assert io.asked == []
 
 
 # --- who is there -------------------------------------------------------------------------

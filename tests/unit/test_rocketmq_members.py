@@ -15,7 +15,7 @@ from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.client_ids import client_id, job_of
 from rangeland.groups.rocketmq.group_backend import open_backend
 from rangeland.model import Address, Partition
-from tests.fakes.rocketmq import LOCK_MS, MASTERS, SLAVES, Cluster, FakeEdge
+from tests.fakes.rocketmq import LOCK_MS, MASTERS, SLAVES, Cluster, FakeGroupIO
 
 A0, A1, B0, B1 = ALL = tuple(
     Partition("orders", number, broker) for broker in MASTERS for number in range(2)
@@ -25,19 +25,19 @@ JAVA = "10.0.0.9@12#77"
 
 
 class Driver:
-    """An edge of its own and a membership. ``host`` decides its turn among the others."""
+    """Its own I/O and a membership. ``host`` decides its turn among the others."""
 
     def __init__(self, cluster: Cluster, host: str = "10.0.0.1", **changed: Any) -> None:
         self.cluster = cluster
-        self.edge: FakeEdge = cluster.edge(host)
+        self.io: FakeGroupIO = cluster.io(host)
         self.joining = replace(JOINING, host=host, **changed)
-        self.backend = open_backend(self.edge)
+        self.backend = open_backend(self.io)
         self.member: Membership
 
     def join(self, meanwhile: Callable[[], None] = lambda: None) -> Driver:
-        self.edge.meanwhile = meanwhile
+        self.io.meanwhile = meanwhile
         self.member = self.backend.join(self.joining)
-        self.edge.meanwhile = lambda: None
+        self.io.meanwhile = lambda: None
         return self
 
     def step(self) -> None:
@@ -83,24 +83,24 @@ def test_ids_of_other_clients_are_not_those_of_drivers(client: str) -> None:
 
 def test_a_driver_is_announced_only_after_it_has_listed_the_members() -> None:
     driver = Driver(Cluster()).join()
-    assert driver.edge.codes().index(g.CONNECTIONS) < driver.edge.codes().index(g.HEARTBEAT)
+    assert driver.io.codes().index(g.CONNECTIONS) < driver.io.codes().index(g.HEARTBEAT)
 
 
 def test_masters_and_slaves_get_heartbeats_of_a_member() -> None:
     driver = Driver(Cluster()).join()
-    heard = {address for address, request in driver.edge.asked if request.code == g.HEARTBEAT}
+    heard = {address for address, request in driver.io.asked if request.code == g.HEARTBEAT}
     assert heard == {*MASTERS.values(), *SLAVES.values()}
 
 
 def test_a_slave_that_is_silent_is_asked_once() -> None:
     cluster, silent = Cluster(), SLAVES["broker-a"]
     driver = Driver(cluster)
-    driver.edge.strange = lambda _: (
-        Unreachable("it is silent") if driver.edge.asked[-1][0] == silent else None
+    driver.io.strange = lambda _: (
+        Unreachable("it is silent") if driver.io.asked[-1][0] == silent else None
     )
     driver.join()
     assert driver.member.beat() is HeartbeatStatus.HOLDS
-    assert [address for address, _ in driver.edge.asked].count(silent) == 1
+    assert [address for address, _ in driver.io.asked].count(silent) == 1
 
 
 def test_a_live_consumer_is_a_conflict_that_names_it_and_nothing_is_changed() -> None:
@@ -112,7 +112,7 @@ def test_a_live_consumer_is_a_conflict_that_names_it_and_nothing_is_changed() ->
     assert caught.value.facts["members"] == [
         {"client": JAVA, "host": "10.0.0.7", "language": "JAVA"}
     ]
-    assert set(driver.edge.codes()) == {m.ROUTE, g.CONNECTIONS}
+    assert set(driver.io.codes()) == {m.ROUTE, g.CONNECTIONS}
 
 
 def test_a_driver_of_another_job_is_a_stranger() -> None:
@@ -165,7 +165,7 @@ def test_a_master_that_moved_is_found_again() -> None:
 def test_a_broker_that_is_busy_is_asked_again() -> None:
     driver = Driver(Cluster())
     busy = [(2, {}, {}), (2, {}, {})]
-    driver.edge.strange = lambda r: busy.pop() if busy and r.code == g.LOCK else None
+    driver.io.strange = lambda r: busy.pop() if busy and r.code == g.LOCK else None
     assert driver.join().owned == set(ALL)
 
 
@@ -207,7 +207,7 @@ def test_a_member_that_leaves_releases_all_at_once() -> None:
 
 def test_locks_of_a_driver_that_died_are_taken_over_at_once() -> None:
     cluster, first, second = pair()
-    cluster.drop(second.edge)
+    cluster.drop(second.io)
     assert first.member.beat() is HeartbeatStatus.REBALANCING
     first.member.rejoin()
     assert first.owned == set(ALL)
@@ -216,7 +216,7 @@ def test_locks_of_a_driver_that_died_are_taken_over_at_once() -> None:
 
 def test_a_driver_that_was_presumed_dead_finds_its_membership_lost() -> None:
     cluster, first, second = pair()
-    cluster.drop(second.edge)
+    cluster.drop(second.io)
     first.step()
     with pytest.raises(Fenced, match="no longer lists it as a member"):
         second.member.commit({B0: 5})
@@ -311,7 +311,7 @@ def test_a_stranger_is_noticed_and_ends_the_membership() -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"lockOKMQSet":[{}]}'])
 def test_an_invalid_response_is_a_protocol_error(body: bytes) -> None:
     driver = Driver(Cluster())
-    driver.edge.strange = lambda r: (0, {}, body) if r.code == g.LOCK else None
+    driver.io.strange = lambda r: (0, {}, body) if r.code == g.LOCK else None
     with pytest.raises(RemoteProtocolError, match="request 41 cannot be read"):
         driver.join()
 
@@ -322,10 +322,10 @@ def test_an_invalid_response_is_a_protocol_error(body: bytes) -> None:
 def test_a_commit_locks_first_and_writes_to_the_masters() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
-    driver.edge.asked.clear()
+    driver.io.asked.clear()
     driver.member.commit({A0: 5, B1: 7})
     assert cluster.offsets == {("g", A0): 5, ("g", B1): 7}
-    assert driver.edge.codes() == [
+    assert driver.io.codes() == [
         *[g.CONNECTIONS] * 2,
         *[g.LOCK] * 2,
         *[g.UPDATE_OFFSET] * 2,
@@ -377,9 +377,9 @@ def test_nothing_is_written_after_leaving() -> None:
 
 def test_no_offsets_send_no_request() -> None:
     driver = Driver(Cluster()).join()
-    driver.edge.asked.clear()
+    driver.io.asked.clear()
     driver.member.commit({})
-    assert driver.edge.asked == []
+    assert driver.io.asked == []
 
 
 # --- leaving ------------------------------------------------------------------------------
@@ -388,12 +388,12 @@ def test_no_offsets_send_no_request() -> None:
 def test_leaving_unregisters_everywhere_even_if_some_do_not_answer() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
-    driver.edge.asked.clear()
-    driver.edge.strange = lambda _: (
-        Unreachable("gone") if driver.edge.asked[-1][0] == MASTERS["broker-a"] else None
+    driver.io.asked.clear()
+    driver.io.strange = lambda _: (
+        Unreachable("gone") if driver.io.asked[-1][0] == MASTERS["broker-a"] else None
     )
     driver.member.leave()
-    told = {address for address, request in driver.edge.asked if request.code == g.UNREGISTER}
+    told = {address for address, request in driver.io.asked if request.code == g.UNREGISTER}
     assert told == {*MASTERS.values(), *SLAVES.values()}
     assert {queue.broker for queue in cluster.holders()} == {"broker-a"}
 
@@ -401,6 +401,6 @@ def test_leaving_unregisters_everywhere_even_if_some_do_not_answer() -> None:
 def test_leaving_twice_is_leaving_once() -> None:
     driver = Driver(Cluster()).join()
     driver.member.leave()
-    driver.edge.asked.clear()
+    driver.io.asked.clear()
     driver.member.leave()
-    assert driver.edge.asked == []
+    assert driver.io.asked == []

@@ -20,13 +20,13 @@ logger = logging.getLogger(__name__)
 
 
 def add_partition(
-    error: BadRecord, partition: Partition, leader: str, nature: Capabilities
+    error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
 ) -> BadRecord:
     """The same error with the partition and leader that only the consumer knows."""
     return BadRecord.of(
         error,
         what=f"{partition}: {error.what}",
-        do=error.do or look_at("the log segment", nature),
+        do=error.do or look_at("the log segment", capabilities),
         topic=partition.topic,
         partition=partition.number,
         broker=partition.broker or None,
@@ -34,9 +34,11 @@ def add_partition(
     )
 
 
-def look_at(what: str, nature: Capabilities) -> str:
+def look_at(what: str, capabilities: Capabilities) -> str:
     """The remedy for damaged bytes, with the tool that an operator has for them."""
-    return f"check {what} on the leader" + (f" with {nature.log_tool}" if nature.log_tool else "")
+    return f"check {what} on the leader" + (
+        f" with {capabilities.log_tool}" if capabilities.log_tool else ""
+    )
 
 
 def passable_until(error: BadRecord, asked_at: int, *, is_replica: bool) -> int | None:

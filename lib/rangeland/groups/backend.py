@@ -182,18 +182,18 @@ T = TypeVar("T")
 PAUSE_MS: Final = 250
 
 
-def ask_until_ready(edge: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> T:
+def ask_until_ready(io: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> T:
     """What ``attempt`` returns. It is repeated as long as it raises Unreachable, for
     ``patience_ms``; then that error is raised."""
-    deadline_ms = edge.now_ms() + patience_ms
+    deadline_ms = io.now_ms() + patience_ms
     while True:
         try:
             return attempt()
         except Unreachable as error:
-            if edge.now_ms() >= deadline_ms:
+            if io.now_ms() >= deadline_ms:
                 raise
             logger.debug("Asking again in %d ms: %s", PAUSE_MS, error)
-        edge.pause(PAUSE_MS)
+        io.pause(PAUSE_MS)
 
 
 def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unreachable:

@@ -48,11 +48,11 @@ class MirroredPartition(JsonResult):
 class MirrorResult(JsonResult):
     """Of ``mirror``."""
 
-    VIEW = "job group home state partitions seconds"
+    VIEW = "job group backend=home state partitions seconds"
 
     job: str
     group: str
-    home: str
+    backend: str
     state: State
     partitions: tuple[MirroredPartition, ...]
     seconds: float
@@ -89,7 +89,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     return MirrorResult(
         job=job.job,
         group=group.id,
-        home=name,
+        backend=name,
         state=state if checkpoint else "nothing-landed",
         partitions=_pushed(found, logs),
         seconds=time.monotonic() - started,

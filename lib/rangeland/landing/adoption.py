@@ -86,14 +86,14 @@ def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
 
 def _unknown(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
-    nature = load_dialect(job.source.dialect).capabilities
+    capabilities = load_dialect(job.source.dialect).capabilities
     columns = target.table.columns
     frame = table_frame(spark, target.table.there(), columns)
-    found = runs_in(spark, frame, columns, by_broker=nature.numbered_per_broker)
+    found = runs_in(spark, frame, columns, by_broker=capabilities.numbered_per_broker)
     mine = {p: runs for p, runs in found.items() if job.source.reads(p.topic)}
     ranges = [r for p, runs in sorted(mine.items()) for r in _ranges(p, runs)]
     left = leave_out(ranges, landed)
-    if left and nature.offsets_are_bytes:
+    if left and capabilities.offsets_are_bytes:
         raise Conflict(
             f"rows of {left[0].partition} in {job.sink.table} cannot count as landed",
             why="offsets of this dialect are bytes, so rows do not say where an entry ends",

@@ -129,12 +129,12 @@ def _group(
     name = job.group.id
     progress.step(f"asking for the group {name}")
     try:
-        home = open_backend(job, cluster)
+        backend = open_backend(job, cluster)
         try:
-            view, offsets = home.view(name), home.offsets(name, partitions)
-            return GroupStatus(name, home.name, view.state, view.members), offsets
+            view, offsets = backend.view(name), backend.offsets(name, partitions)
+            return GroupStatus(name, backend.name, view.state, view.members), offsets
         finally:
-            home.close()
+            backend.close()
     except RangelandError as error:
         return GroupStatus(name, why=str(error)), {}
 

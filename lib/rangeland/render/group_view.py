@@ -23,7 +23,7 @@ def group_lines(group: GroupStatus | None) -> list[RenderableType]:
     if group.why:
         return [title.append_text(safe_text(f"unavailable: {group.why}", "yellow"))]
     members = count_noun(len(group.members), "member")
-    title.append_text(safe_text(f"{group.state}, {members}, kept by {group.home}", ""))
+    title.append_text(safe_text(f"{group.state}, {members}, kept by {group.backend}", ""))
     lines: list[RenderableType] = [title]
     for member in group.members[:MAX_MEMBERS]:
         ours = "" if member.is_ours else ", not a driver of this job"
@@ -59,7 +59,7 @@ def mirror_picture(result: MirrorResult) -> RenderableType:
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)
-    return Group(title, Text(), table, Text(), safe_text(f"kept by {result.home}", "dim"))
+    return Group(title, Text(), table, Text(), safe_text(f"kept by {result.backend}", "dim"))
 
 
 def _numbers(values: Iterable[int | None]) -> list[Text]:

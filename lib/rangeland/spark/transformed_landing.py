@@ -175,8 +175,8 @@ def _writing(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = open_writer(writer)
-        nature = load_dialect(cluster.dialect).capabilities
-        offsets = SeenOffsets(slices, nature, cluster.columns)
+        capabilities = load_dialect(cluster.dialect).capabilities
+        offsets = SeenOffsets(slices, capabilities, cluster.columns)
         try:
             for batch in batches:
                 if batch.num_rows:

@@ -30,8 +30,8 @@ def ask_coordinator(group: str) -> Question:
 class CoordinatorClient:
     """The known coordinators of groups. Not thread-safe."""
 
-    def __init__(self, edge: GroupIO) -> None:
-        self.edge = edge
+    def __init__(self, io: GroupIO) -> None:
+        self.io = io
         self._known: dict[str, Address] = {}
 
     def of(self, group: str) -> Address | None:
@@ -48,7 +48,7 @@ class CoordinatorClient:
         """The response and its code, which is never one that may pass. Raises Unreachable if such
         a code has not passed for ``patience_ms``."""
         return backend.ask_until_ready(
-            self.edge, patience_ms, lambda: self._ask_once(group, question, code_of)
+            self.io, patience_ms, lambda: self._ask_once(group, question, code_of)
         )
 
     def _ask_once(
@@ -56,7 +56,7 @@ class CoordinatorClient:
     ) -> tuple[Any, ErrorCode]:
         try:
             address = self._find(group)
-            response = self.edge.ask(address, question)
+            response = self.io.ask(address, question)
         except Unreachable:
             self._known.pop(group, None)
             raise
@@ -77,9 +77,9 @@ class CoordinatorClient:
 
     def _look_up(self, group: str) -> Address:
         tried: dict[str, str] = {}
-        for seed in self.edge.seeds:
+        for seed in self.io.seeds:
             try:
-                response = self.edge.ask(seed, ask_coordinator(group))
+                response = self.io.ask(seed, ask_coordinator(group))
             except Unreachable as error:
                 tried[str(seed)] = error.why or error.what
                 continue

@@ -58,18 +58,18 @@ _HAS_MEMBERS: Final = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_
 _DEFAULT_CLIENT_ID: Final = "rangeland"
 
 
-def open_backend(edge: GroupIO) -> KafkaGroups:
-    """The backend of all groups of the cluster that ``edge`` reaches."""
-    return KafkaGroups(edge)
+def open_backend(io: GroupIO) -> KafkaGroups:
+    """The backend of all groups of the cluster that ``io`` reaches."""
+    return KafkaGroups(io)
 
 
 class KafkaGroups:
     """A ``GroupBackend``. A driver has one, with one membership at a time: a join blocks all
     other calls."""
 
-    def __init__(self, edge: GroupIO) -> None:
-        self._edge = edge
-        self._coordinators = CoordinatorClient(edge)
+    def __init__(self, io: GroupIO) -> None:
+        self._io = io
+        self._coordinators = CoordinatorClient(io)
         self._lock = threading.RLock()
         self._joined: dict[str, JoinRequest] = {}
         self._asked = ""
@@ -136,20 +136,20 @@ class KafkaGroups:
             return member
 
     def close(self) -> None:
-        self._edge.close()
+        self._io.close()
 
     # --- members -----------------------------------------------------------------------
 
     def _settled(self, joining: JoinRequest) -> GroupView:
         """The group's members. If some may not be drivers of this job, waits until the rebalance
         is over or has taken too long."""
-        deadline_ms = self._edge.now_ms() + joining.rebalance_ms
+        deadline_ms = self._io.now_ms() + joining.rebalance_ms
         while True:
             seen = self.view(joining.group)
             may_change = seen.state == REBALANCING and not all(x.is_ours for x in seen.members)
-            if not may_change or self._edge.now_ms() >= deadline_ms:
+            if not may_change or self._io.now_ms() >= deadline_ms:
                 return seen
-            self._edge.pause(PAUSE_MS)
+            self._io.pause(PAUSE_MS)
 
     def _newer_view(self, group: str) -> GroupView:
         question = Question(m.ConsumerGroupDescribeRequest(group_ids=(group,)))

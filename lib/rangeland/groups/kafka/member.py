@@ -92,13 +92,13 @@ class KafkaMember:
     def rejoin(self) -> None:
         with self._lock:
             self._holds = False
-            edge = self._coordinators.edge
-            deadline_ms = edge.now_ms() + 2 * self._joining.rebalance_ms
+            io = self._coordinators.io
+            deadline_ms = io.now_ms() + 2 * self._joining.rebalance_ms
             while not self._holds:
                 joined = self._join()
                 if joined is not None and self._sync(joined):
                     return
-                if edge.now_ms() >= deadline_ms:
+                if io.now_ms() >= deadline_ms:
                     raise Unreachable(
                         f"group {self._joining.group} did not settle",
                         why=f"members came and went for {2 * self._joining.rebalance_ms} ms",
@@ -166,7 +166,7 @@ class KafkaMember:
             self._forget(code)
         elif code.name != "REBALANCE_IN_PROGRESS":
             raise refusal(code, self._joining.group, when)
-        self._coordinators.edge.pause(PAUSE_MS)
+        self._coordinators.io.pause(PAUSE_MS)
 
     def _shares(self, joined: m.JoinGroupResponse) -> Assignment:
         """The assignment of all members. Consumers that are not our drivers expect all of their
@@ -232,16 +232,16 @@ class KafkaMember:
             question = ask_commit(group, offsets, self._generation, self._member_id)
             # No heartbeat is sent meanwhile, so this must end well within the session.
             patience_ms = self._joining.session_ms // BEATS_PER_SESSION
-            deadline_ms = self._coordinators.edge.now_ms() + patience_ms
+            deadline_ms = self._coordinators.io.now_ms() + patience_ms
             while True:
                 _, code = self._coordinators.ask(group, question, code_of_commit, patience_ms)
                 # Old coordinators answer this in any generation, newer ones only to a member that
                 # has not synced: which it is shows once the others have their assignments.
                 if code.name != "REBALANCE_IN_PROGRESS":
                     break
-                if self._coordinators.edge.now_ms() >= deadline_ms:
+                if self._coordinators.io.now_ms() >= deadline_ms:
                     break
-                self._coordinators.edge.pause(PAUSE_MS)
+                self._coordinators.io.pause(PAUSE_MS)
             if code.name in _OVER:
                 error = self._fenced(f"{code.name}: {code.description}")
                 self._forget(code)

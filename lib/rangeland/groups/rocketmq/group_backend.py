@@ -45,25 +45,25 @@ from rangeland.model import Partition
 ABSENT: Final = "absent"
 
 
-def open_backend(edge: GroupIO) -> RocketmqGroups:
-    """The backend of all groups of the brokers that ``edge``'s name servers know."""
-    return RocketmqGroups(edge)
+def open_backend(io: GroupIO) -> RocketmqGroups:
+    """The backend of all groups of the brokers that ``io``'s name servers know."""
+    return RocketmqGroups(io)
 
 
 class RocketmqGroups:
     """A ``GroupBackend``. A driver has one, with one membership at a time: brokers identify a
     member by its connection. A join blocks all other calls."""
 
-    def __init__(self, edge: GroupIO) -> None:
-        self._edge = edge
-        self._masters = MasterBrokers(edge)
+    def __init__(self, io: GroupIO) -> None:
+        self._io = io
+        self._masters = MasterBrokers(io)
         self._lock = threading.RLock()
         self._joined: dict[str, tuple[JoinRequest, RocketmqMember]] = {}
         self._asked: dict[str, set[Partition]] = {}  # by group
 
     @property
     def name(self) -> str:
-        return f"the brokers of the name servers at {', '.join(map(str, self._edge.seeds))}"
+        return f"the brokers of the name servers at {', '.join(map(str, self._io.seeds))}"
 
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         with self._lock:
@@ -108,7 +108,7 @@ class RocketmqGroups:
             return member
 
     def close(self) -> None:
-        self._edge.close()
+        self._io.close()
 
     # --- members -----------------------------------------------------------------------
 

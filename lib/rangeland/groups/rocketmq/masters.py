@@ -31,8 +31,8 @@ PATIENCE_MS: Final = 10_000
 class MasterBrokers:
     """The known masters of brokers. Not thread-safe."""
 
-    def __init__(self, edge: GroupIO) -> None:
-        self.edge = edge
+    def __init__(self, io: GroupIO) -> None:
+        self.io = io
         self._addresses: dict[str, Mapping[int, Address]] = {}
 
     def ask(
@@ -41,7 +41,7 @@ class MasterBrokers:
         """The response and its code, which is never one that may pass. ``topic``: any topic that
         the broker has queues of. Raises Unreachable."""
         return backend.ask_until_ready(
-            self.edge, patience_ms, lambda: self._ask_once(broker, topic, request)
+            self.io, patience_ms, lambda: self._ask_once(broker, topic, request)
         )
 
     def _ask_once(
@@ -49,7 +49,7 @@ class MasterBrokers:
     ) -> tuple[m.RemotingResponse, ErrorCode]:
         try:
             address = self._master(broker, topic)
-            response: m.RemotingResponse = self.edge.ask(address, Question(request))
+            response: m.RemotingResponse = self.io.ask(address, Question(request))
         except Unreachable:
             self._addresses.pop(broker, None)
             raise
@@ -71,7 +71,7 @@ class MasterBrokers:
             questions = [Question(requests[index]) for index in indexes]
             try:
                 address = self._master(broker, _queue(requests[indexes[0]]).topic)
-                responses: list[m.RemotingResponse] = self.edge.ask_all(address, questions)
+                responses: list[m.RemotingResponse] = self.io.ask_all(address, questions)
             except Unreachable:
                 self._addresses.pop(broker, None)
                 continue
@@ -100,9 +100,9 @@ class MasterBrokers:
         answers."""
         tried: dict[str, str] = {}
         is_unknown = False
-        for seed in self.edge.seeds:
+        for seed in self.io.seeds:
             try:
-                response: m.RemotingResponse = self.edge.ask(seed, Question(m.route(topic)))
+                response: m.RemotingResponse = self.io.ask(seed, Question(m.route(topic)))
             except Unreachable as error:
                 tried[str(seed)] = error.why or error.what
                 continue

@@ -100,8 +100,8 @@ class RocketmqMember:
         with self._lock:
             self._holds = False
             self._silent.clear()
-            edge = self._masters.edge
-            began_ms, misses = edge.now_ms(), 0
+            io = self._masters.io
+            began_ms, misses = io.now_ms(), 0
             while True:
                 view = self._announce()
                 misses = 0 if view.lists_everywhere(self._id) else misses + 1
@@ -114,11 +114,11 @@ class RocketmqMember:
                     self._holds = True
                     logger.info("Joined the group", extra=self._log_fields(self._locked))
                     return
-                if edge.now_ms() - began_ms >= self._patience_ms(view):
+                if io.now_ms() - began_ms >= self._patience_ms(view):
                     self.leave()
                     raise obstacle
                 logger.debug("Waiting to join: %s", obstacle, extra=self._log_fields(()))
-                edge.pause(RETRY_MS)
+                io.pause(RETRY_MS)
 
     def _patience_ms(self, view: RocketmqGroupView) -> int:
         """If nobody else is in the group, a lock is left from a dead client and expires."""
@@ -162,7 +162,7 @@ class RocketmqMember:
         share = frozenset(by_rule.get(self._id, ()))
         self._give_back(self._id, self._locked - share)
         self._locked = share
-        asked_at_ms = self._masters.edge.now_ms()
+        asked_at_ms = self._masters.io.now_ms()
         missing = share - self._take(share, PATIENCE_MS)
         if missing and (gone := self._drivers - set(view.ids)):
             for dead in sorted(gone):
@@ -186,7 +186,7 @@ class RocketmqMember:
             if not view.lists_everywhere(self._id) or not self._is_locked_in_time:
                 return self._mark_lost()
             self._send_heartbeats(self.beat_ms)
-            asked_at_ms = self._masters.edge.now_ms()
+            asked_at_ms = self._masters.io.now_ms()
             if self._take(self._locked, self.beat_ms) != self._locked:
                 return self._mark_lost()
             self._locked_at_ms = asked_at_ms
@@ -224,7 +224,7 @@ class RocketmqMember:
 
     @property
     def _is_locked_in_time(self) -> bool:
-        return self._masters.edge.now_ms() - self._locked_at_ms < LOCK_MS
+        return self._masters.io.now_ms() - self._locked_at_ms < LOCK_MS
 
     def _mark_lost(self) -> HeartbeatStatus:
         logger.warning("Lost the membership", extra=self._log_fields(self._locked))
@@ -283,7 +283,7 @@ class RocketmqMember:
             if slave in self._silent:
                 continue
             try:
-                self._masters.edge.ask(slave, Question(request))
+                self._masters.io.ask(slave, Question(request))
             except RangelandError:
                 # Slaves only show members to tools; nothing here depends on them.
                 self._silent.add(slave)
