@@ -326,7 +326,7 @@ class Runner:
         position = self.target.history.position(plan.application)
         refuse_outdated(plan, unfinished, position)
         self.reader.log_check.refuse_other_cluster(cluster_settings(self.job), plan)
-        self.reader.survey = self.planner.refuse_gone(plan)
+        self.reader.survey = self.planner.survey_for_apply(plan)
         is_own = plan.application == self.job.application
         found = rebuild_draft(
             plan, beside, position, plaintext_secret_warnings(self.job), moves_checkpoint=is_own

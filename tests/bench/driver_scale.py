@@ -38,7 +38,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import Bounds, RangeRequest
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
 from rangeland.planning.policy import Policy

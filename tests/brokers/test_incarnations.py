@@ -16,7 +16,7 @@ from rangeland.errors import Conflict, RangeLost, Unreachable
 from rangeland.landing.final_log_check import FinalLogCheck
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanDraft, PlanTerms, draft_new

@@ -23,7 +23,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest
-from rangeland.planning.coverage_rule import coverage_of
+from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new

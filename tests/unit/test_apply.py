@@ -16,7 +16,7 @@ from rangeland.errors import Conflict
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Counts, Partition
-from rangeland.planning.coverage_rule import coverage_of, leave_out
+from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action, Loss, LossKind

@@ -33,7 +33,7 @@ from rangeland.planning.bound_resolution import (
     resolve,
     times_asked,
 )
-from rangeland.planning.coverage_rule import coverage_of
+from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 

@@ -26,7 +26,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
-from rangeland.planning.coverage_rule import coverage_of
+from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import (
     LogMark,
     is_recreated,

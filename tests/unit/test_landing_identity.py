@@ -6,7 +6,7 @@ import pytest
 
 from rangeland.errors import Conflict
 from rangeland.model import Address, Cluster, Isolation, Leader, LogState, Partition, Range, Survey
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.read_options import (

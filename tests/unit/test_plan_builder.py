@@ -25,7 +25,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest
-from rangeland.planning.coverage_rule import Coverage, coverage_of
+from rangeland.planning.coverage import Coverage, coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan_builder import (
     JobPosition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.model import Partition, Range
-from rangeland.planning.coverage_rule import Coverage, common, coverage_of, leave_out
+from rangeland.planning.coverage import Coverage, common, coverage_of, leave_out
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 
 P0, P1 = Partition("t", 0), Partition("t", 1)

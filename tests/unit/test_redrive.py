@@ -25,7 +25,7 @@ from rangeland.job.decode_section import Decode
 from rangeland.landing import redrive
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Counts, DataFile, Isolation, Partition, QuarantinedBytes, Range, Slice
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition, PlanDraft
 from rangeland.planning.policy import Action, Loss, LossKind, Policy

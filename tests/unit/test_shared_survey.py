@@ -9,7 +9,7 @@ import pytest
 from rangeland.errors import Unreachable
 from rangeland.fleet.shared_survey import SharedSurveys, merge_requests, part_of
 from rangeland.job import Job
-from rangeland.job.connection_settings import wanted_of
+from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.plan_survey import FRESH_SECONDS
 from rangeland.model import (
     Address,
@@ -56,10 +56,10 @@ class Cluster:
         return survey_for(wanted)
 
     def announce(self, *jobs: Job) -> None:
-        self.surveys.announce((job, wanted_of(job)) for job in jobs)
+        self.surveys.announce((job, request_for_range(job)) for job in jobs)
 
     def ask(self, job: Job) -> Survey:
-        return self.surveys.survey_of(job, wanted_of(job))
+        return self.surveys.survey_of(job, request_for_range(job))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_many_jobs_cost_one_survey_and_each_gets_its_part(cluster: Cluster) -> N
     jobs = [job_of(f"t{n}") for n in range(100)]
     cluster.announce(*jobs)
     for job in jobs:
-        assert cluster.ask(job) == survey_for(wanted_of(job))
+        assert cluster.ask(job) == survey_for(request_for_range(job))
     assert len(cluster.asked) == 1
 
 
@@ -123,7 +123,9 @@ def test_policies_of_topics_do_not_keep_jobs_apart_and_holding_does(cluster: Clu
 )
 def test_a_job_that_asks_for_more_takes_its_own(cluster: Cluster, more: str) -> None:
     job = job_of("a", more=more)
-    wanted = wanted_of(job) if more else replace(wanted_of(job), partitions={"a": [0]})
+    wanted = (
+        request_for_range(job) if more else replace(request_for_range(job), partitions={"a": [0]})
+    )
     cluster.surveys.announce([(job, wanted)])
     assert cluster.surveys.ahead(job) is None
     cluster.surveys.survey_of(job, wanted)
@@ -133,7 +135,7 @@ def test_a_job_that_asks_for_more_takes_its_own(cluster: Cluster, more: str) -> 
 def test_a_job_that_asks_for_something_else_than_announced_takes_its_own(cluster: Cluster) -> None:
     job = job_of("a")
     cluster.announce(job)
-    other = replace(wanted_of(job), times_ms=(7,))
+    other = replace(request_for_range(job), times_ms=(7,))
     cluster.surveys.survey_of(job, other)
     assert cluster.asked[-1] == other
 
@@ -149,11 +151,11 @@ def test_where_the_shared_survey_fails_each_fails_or_succeeds_by_itself() -> Non
 
     surveys = SharedSurveys(take)
     good, bad = job_of("good"), job_of("bad")
-    surveys.announce((job, wanted_of(job)) for job in (good, bad))
+    surveys.announce((job, request_for_range(job)) for job in (good, bad))
     assert surveys.ahead(good) is None
-    assert list(surveys.survey_of(good, wanted_of(good)).logs) == [Partition("good", 0)]
+    assert list(surveys.survey_of(good, request_for_range(good)).logs) == [Partition("good", 0)]
     with pytest.raises(Unreachable):
-        surveys.survey_of(bad, wanted_of(bad))
+        surveys.survey_of(bad, request_for_range(bad))
     assert asked == [("good", "bad"), ("good",), ("bad",)]
 
 

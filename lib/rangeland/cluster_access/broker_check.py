@@ -13,7 +13,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, wanted_of
+from rangeland.job.connection_settings import cluster_settings, request_for_range
 from rangeland.planning.policy import Policy
 from rangeland.survey.cluster_survey import require_brokers
 
@@ -62,7 +62,7 @@ def _of(
 def _ask(job: Job, settings: ClusterSettings, *, refuse_unknown: bool) -> None:
     with ConnectionPool(settings) as brokers:
         by_name = not job.source.topic_pattern or brokers.dialect.capabilities.has_metadata
-        wanted = wanted_of(job)
+        wanted = request_for_range(job)
         if not by_name:  # matched against what the registry has, by the survey
             wanted = replace(wanted, topics=(), topic_pattern=None)
         require_brokers(brokers, wanted, refuse_unknown=refuse_unknown and by_name)

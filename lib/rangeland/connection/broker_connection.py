@@ -42,10 +42,10 @@ class BrokerConnection:
     """Connected and negotiated when constructed; not for several threads at once.
 
     Responses are returned in the order of the requests, whatever order they arrive in. After any
-    error it is closed for good. ``known`` is the broker's last known version support: an old broker
-    is not tested again, and a young one that does not answer is busy. ``was_served``: these
-    settings have worked before, so a closed connection is not a refusal. ``answers_plainly``: this
-    address has answered without TLS before, so it is not tried with TLS."""
+    error it is closed for good. ``known`` is the broker's last known version support: one
+    that ``CLOSES`` is not tested again, and one that ``REPORTED`` and does not answer now is busy.
+    ``was_served``: these settings have worked before, so a closed connection is not a refusal.
+    ``answers_plainly``: this address has answered without TLS before, so it is not tried with TLS."""
 
     def __init__(
         self,
@@ -150,8 +150,8 @@ class BrokerConnection:
             self._probe_versions(time.monotonic() + left_ms / 1000)
 
     def _probe_versions(self, deadline: float | None = None) -> None:
-        """By a request that old and young brokers answer differently, instead of the negotiation:
-        if that gets no response, other requests are lost with it. Only brokers from 4.0 on close
+        """By a request that brokers answer differently if they do not know the negotiation, in
+        its place: where that gets no response, other requests are lost with it. Only brokers from 4.0 on close
         the connection at the oldest request."""
         self.version_support = VersionSupport.REPORTED
         try:

@@ -16,10 +16,10 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import UsageError
 from rangeland.fetch.throttle import shared_rates
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, wanted_of, with_cleanup
+from rangeland.job.connection_settings import cluster_settings, request_for_range, with_cleanup
 from rangeland.job.payload_formats import row_format_of
 from rangeland.model import Survey
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
 from rangeland.untrusted import Unreadable, parse_json
@@ -118,7 +118,7 @@ def freeze(
         settings = replace(settings, isolation=plan.isolation, tags=plan.tags)
         settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))
         return plan, _with_rates(job, settings, plan, min_slices), min_slices
-    survey = survey_of(job, wanted_of(job))
+    survey = survey_of(job, request_for_range(job))
     settings = _settings(job, survey)
     terms = PlanTerms(
         job=job.job,

@@ -172,7 +172,7 @@ def run_all(
             openings[id(job)] = opened
     ready = [one for one in openings.values() if isinstance(one, OpenedJob)]
     if kind in SURVEYED:
-        surveys.announce((one.runner.job, one.wanted) for one in ready)
+        surveys.announce((one.runner.job, one.request) for one in ready)
     progress.step("asking for leaders and offsets")
     sizes = {id(one.job): one.offsets_to_read(surveys) for one in ready}
     largest_first = sorted(jobs.jobs, key=lambda job: -sizes.get(id(job), 0))
@@ -212,7 +212,7 @@ class OpenedJob:
         self._position = self.runner.target.history.position(job.job.application)
         if job.template is not None:
             _refuse_other_topics(job, self._position.topics)
-        self.wanted = self.runner.planner.wanted(self._position)
+        self.request = self.runner.planner.request_for_plan(self._position)
 
     def offsets_to_read(self, surveys: SharedSurveys) -> int:
         """About how much the job has to do, for the order of the jobs."""

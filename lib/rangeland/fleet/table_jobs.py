@@ -22,7 +22,7 @@ from rangeland.delta.stores.store_access import open_store
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import RangelandError, StorageFailed
 from rangeland.job import Job
-from rangeland.job.connection_settings import wanted_of
+from rangeland.job.connection_settings import request_for_range
 from rangeland.job.located_values import JobText
 from rangeland.job.topic_tables import (
     TableJob,
@@ -77,7 +77,7 @@ def topics_of(job: Job) -> tuple[str, ...]:
     Raises what a survey raises."""
     if job.source.topic_pattern is None:
         return job.source.topics
-    survey = survey_of(job, wanted_of(job))
+    survey = survey_of(job, request_for_range(job))
     partitions = {*survey.logs, *survey.unreachable, *survey.excluded_partitions}
     return tuple(sorted({partition.topic for partition in partitions}))
 

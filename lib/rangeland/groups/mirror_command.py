@@ -17,7 +17,7 @@ from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
 from rangeland.job import Group, Job
-from rangeland.job.connection_settings import cluster_settings, wanted_of
+from rangeland.job.connection_settings import cluster_settings, request_for_range
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.verification import refuse_undone
 from rangeland.model import LogState, Partition
@@ -80,7 +80,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     position = target.history.position(job.application)
     progress.step("asking for leaders and offsets")
     cluster = cluster_settings(job)
-    survey = survey_of(job, wanted_of(job, position.topics), settings=cluster)
+    survey = survey_of(job, request_for_range(job, position.topics), settings=cluster)
     cluster, logs = cluster.knowing(survey), survey.logs
     checkpoint = positions(position.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")

@@ -154,7 +154,7 @@ def groups_in_zookeeper(job: Job) -> bool:
     return job.source.zookeeper is not None
 
 
-def wanted_of(
+def request_for_range(
     job: Job, known: Iterable[str] = (), checkpoint: Mapping[Partition, LogMark] | None = None
 ) -> SurveyRequest:
     """What a survey must ask for to resolve the job's range. ``known`` are topics that the job

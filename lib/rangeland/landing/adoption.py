@@ -23,7 +23,7 @@ from rangeland.job import Job
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.coverage_rule import Coverage, leave_out
+from rangeland.planning.coverage import Coverage, leave_out
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.proof import RangeOutcome

@@ -114,7 +114,7 @@ class FinalLogCheck:
         if plan.cluster is None or not wanted:
             return
         with ConnectionPool(settings) as brokers:
-            attempt = SurveyAttempt(brokers, _wanted(wanted))
+            attempt = SurveyAttempt(brokers, _request_for_marks(wanted))
             try:
                 leaders = attempt.leaders()
             except UnknownTopic:
@@ -143,7 +143,7 @@ class FinalLogCheck:
         marks: Mapping[Partition, LogMark],
         before: Mapping[Partition, int],
     ) -> dict[Loss, int | None]:
-        attempt = SurveyAttempt(brokers, _wanted(marks))
+        attempt = SurveyAttempt(brokers, _request_for_marks(marks))
         leaders = attempt.leaders()
         self._refuse_other(plan, attempt, leaders)
         odd = {p: marks[p] for p in doubtful(marks, leaders)}
@@ -171,7 +171,7 @@ class FinalLogCheck:
         may lag for a moment."""
         deadline = time.monotonic() + BEHIND_SECONDS
         while True:
-            survey = take_survey(brokers, _wanted(marks))
+            survey = take_survey(brokers, _request_for_marks(marks))
             is_behind = any(may_be_behind(marks[p], log) for p, log in survey.logs.items())
             if not is_behind or not find_changes(marks, survey) or time.monotonic() > deadline:
                 return survey
@@ -224,7 +224,7 @@ def _untold(what: str) -> Unreachable:
     )
 
 
-def _wanted(marks: Mapping[Partition, LogMark]) -> SurveyRequest:
+def _request_for_marks(marks: Mapping[Partition, LogMark]) -> SurveyRequest:
     topics = tuple(sorted({p.topic for p in marks}))
     only: dict[str, list[int | str]] = {topic: [] for topic in topics}
     for p in marks:

@@ -19,7 +19,7 @@ from rangeland.landing.identity_check import IdentityCheck
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Cluster, Isolation, Partition, Range
-from rangeland.planning.coverage_rule import Coverage, common, coverage_of, leave_out
+from rangeland.planning.coverage import Coverage, common, coverage_of, leave_out
 from rangeland.planning.incarnation import LogMark, read_in, stopped_at
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition

@@ -8,7 +8,7 @@ from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.model import Bounds, FromCheckpoint, Range
-from rangeland.planning.coverage_rule import common, coverage_of
+from rangeland.planning.coverage import common, coverage_of
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition
 

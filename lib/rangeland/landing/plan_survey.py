@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rangeland.job import Job
-from rangeland.job.connection_settings import wanted_of
+from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Survey
 from rangeland.planning.plan_builder import JobPosition
@@ -36,9 +36,9 @@ def plan_survey(job: Job, target: LandingTarget, survey_of: SurveyOf) -> PlanSur
     at = time.monotonic()
     position = target.history.position(job.application)
     speed = speed_of(target.history.pace(job.application))
-    return PlanSurvey(at, survey_of(job, survey_request(job, position, speed)))
+    return PlanSurvey(at, survey_of(job, request_for_plan(job, position, speed)))
 
 
-def survey_request(job: Job, position: JobPosition, speed: ReadSpeed) -> SurveyRequest:
+def request_for_plan(job: Job, position: JobPosition, speed: ReadSpeed) -> SurveyRequest:
     """What one survey asks for all that the job's range needs."""
-    return replace(wanted_of(job, position.topics, position.checkpoint), speed=speed)
+    return replace(request_for_range(job, position.topics, position.checkpoint), speed=speed)

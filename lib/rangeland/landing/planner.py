@@ -25,7 +25,7 @@ from rangeland.job.connection_settings import (
 from rangeland.landing.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
-from rangeland.landing.plan_survey import PlanSurvey, survey_request
+from rangeland.landing.plan_survey import PlanSurvey, request_for_plan
 from rangeland.landing.redrive import (
     HOLD_ALL,
     ReadFilter,
@@ -37,7 +37,7 @@ from rangeland.landing.replacement import Replacement
 from rangeland.landing.verification import holes_of_job, refuse_partial_slices
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Survey
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
@@ -89,7 +89,8 @@ class Planner:
         self.speed = speed_of(self.target.history.pace(self.job.application))
         """How fast the job is expected to read."""
         self._ahead = ahead
-        """A survey from before the group was joined, until the target is refreshed."""
+        """A survey taken before the first draft: for the schema ids of the records, or before the
+        group was joined. Used once, and only until the target is refreshed."""
 
     # --- the cluster --------------------------------------------------------------------
 
@@ -109,27 +110,27 @@ class Planner:
     def survey(self, position: JobPosition) -> Survey:
         """One survey of the cluster for all that the job's range needs."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
-        survey = self.survey_of(self.job, self.wanted(position))
+        survey = self.survey_of(self.job, self.request_for_plan(position))
         self.logs = survey.logs
         return survey
 
-    def wanted(self, position: JobPosition) -> SurveyRequest:
+    def request_for_plan(self, position: JobPosition) -> SurveyRequest:
         """What ``survey`` asks the cluster."""
-        return survey_request(self.job, position, self.speed)
+        return request_for_plan(self.job, position, self.speed)
 
-    def refuse_gone(self, plan: Plan) -> Survey:
+    def survey_for_apply(self, plan: Plan) -> Survey:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for what they have
         lost for good if the policy is to fail: reading would fail later."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
         marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in plan.ranges}
-        survey = self.survey_of(self.job, self._wanted(marks))
+        survey = self.survey_of(self.job, self._request_for_marks(marks))
         self.logs = survey.logs
         refuse_gone(plan.ranges, survey, self.job.request.policy)
         return survey
 
-    def _surveyed(self, position: JobPosition) -> Survey:
-        """The survey from before the group was joined, once, if it is fresh; else a new one. Also
-        a new one if the range begins at a group's offsets: they may have moved meanwhile."""
+    def _early_or_new_survey(self, position: JobPosition) -> Survey:
+        """The survey taken earlier, once, if it is fresh; else a new one. A new one, too, if the
+        range begins at a group's offsets: they may have moved meanwhile."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or not ahead.is_fresh or ahead.survey.group_offsets:
             return self.survey(position)
@@ -160,7 +161,7 @@ class Planner:
         high watermark may lag for a moment."""
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
-            survey = self._surveyed(position)
+            survey = self._early_or_new_survey(position)
             self._refuse_other_cluster(position, survey)
             self._refuse_changed_options(position)
             try:
@@ -175,10 +176,11 @@ class Planner:
             time.sleep(0.5)
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
-        terms, damaged = self._terms(), self._damaged(position, survey)
+        terms, damaged = self._terms(), self._find_damage(position, survey)
         found = draft_new(terms, survey, position, damaged)
-        landed = self._refuse_other_options(found.already, survey.cluster)
-        if losses := self._overwritten(landed, survey, position):
+        landed = self._landings_of(found.already)
+        self._refuse_other_options(landed, survey.cluster)
+        if losses := self._find_overwritten(landed, survey, position):
             found = draft_new(terms, survey, position, damaged, overwritten=losses)
         if self.kind is PlanKind.REPLACE:
             self._refuse_replace(found.plan)
@@ -190,8 +192,9 @@ class Planner:
         survey = self.survey(position)
         self.progress.step(f"reading the offsets in {self.job.sink.table}")
         holes = holes_of_job(self.spark, self.target, self.job, self.warn)
-        landed = self._refuse_other_options(holes.ranges, survey.cluster)
-        losses = self._overwritten(landed, survey, position)
+        landed = self._landings_of(holes.ranges)
+        self._refuse_other_options(landed, survey.cluster)
+        losses = self._find_overwritten(landed, survey, position)
         found = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
         return replace(found, leaves_more=holes.leaves_more), survey
 
@@ -209,7 +212,7 @@ class Planner:
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
-            self._refuse_other_options(ranges, survey.cluster, read_filter)
+            self._refuse_other_options(self._landings_of(ranges), survey.cluster, read_filter)
             of_then = replace(terms, isolation=isolation, tags=tags)
             return draft_exact_ranges(of_then, survey, position, ranges)
 
@@ -217,7 +220,7 @@ class Planner:
             self.progress.step("reading from the log what is in quarantine")
         return draft_from_log(wanted, self._cluster(survey), draft_ranges), survey
 
-    def _damaged(self, position: JobPosition, survey: Survey) -> list[Loss]:
+    def _find_damage(self, position: JobPosition, survey: Survey) -> list[Loss]:
         if self.kind is not PlanKind.RUN:
             return []
         return find_damage(self.target, self._cluster(survey), position, survey)
@@ -270,34 +273,35 @@ class Planner:
         then = self._options(*position.read_filter, None)
         refuse_changed_options(self.job.sink.table, then, now)
 
+    def _landings_of(self, ranges: Sequence[Range]) -> list[LandedRead]:
+        """How these ranges were landed, as far as it is known."""
+        return self.target.history.landed_as(ranges, self._options) if ranges else []
+
     def _refuse_other_options(
         self,
-        landed: Sequence[Range],
+        landed: Sequence[LandedRead],
         cluster: Cluster | None,
         read_filter: ReadFilter | None = None,
-    ) -> list[LandedRead]:
-        """Raises Conflict where these ranges were landed with other read options. Returns what is
-        known of their landings."""
+    ) -> None:
+        """Raises Conflict where something was landed with other read options."""
         if not landed:
-            return []
+            return
         isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
-        found = self.target.history.landed_as(landed, self._options)
-        then = [one.options.cluster for one in found]
+        then = [one.options.cluster for one in landed]
         now = self._options(isolation, tags, self._known_as(cluster, then))
-        refuse_other_options(self.job.sink.table, found, now)
-        return found
+        refuse_other_options(self.job.sink.table, landed, now)
 
-    def _overwritten(
+    def _find_overwritten(
         self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
     ) -> list[Loss]:
         """The losses in what was landed of these logs in earlier leader epochs. Asks for each."""
         found = []
         for one_epoch in in_earlier_epochs(landed, survey):
-            now = self.survey_of(self.job, self._wanted(marks_of_landed(one_epoch)))
+            now = self.survey_of(self.job, self._request_for_marks(marks_of_landed(one_epoch)))
             found += find_overwritten(one_epoch, now, position.landed)
         return found
 
-    def _wanted(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
+    def _request_for_marks(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
         """What to survey to compare the logs of the job with these marks."""
         source, topics = self.job.source, frozenset(p.topic for p in marks)
         return SurveyRequest(

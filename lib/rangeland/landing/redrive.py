@@ -25,7 +25,7 @@ from rangeland.fetch.typed_chunks import decodable
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
-from rangeland.planning.coverage_rule import coverage_of, leave_out
+from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanDraft
 from rangeland.planning.policy import Action, Loss, Policy

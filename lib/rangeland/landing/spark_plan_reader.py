@@ -30,7 +30,7 @@ from rangeland.landing.loss_records import of_whole_logs
 from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
 from rangeland.landing.shared_reader import PlanToRead, SharedOutcome, SharedReader
 from rangeland.model import Partition, Range, Slice, Survey
-from rangeland.planning.coverage_rule import coverage_of, leave_out
+from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome

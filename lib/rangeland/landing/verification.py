@@ -18,7 +18,7 @@ from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.table_rows import TableRows, table_rows
 from rangeland.model import Partition, Range
-from rangeland.planning.coverage_rule import common, coverage_of
+from rangeland.planning.coverage import common, coverage_of
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss
 from rangeland.planning.table_audit import (

@@ -25,7 +25,7 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark, since, without_id, without_known
 from rangeland.planning.intervals import subtract
 from rangeland.planning.loss_errors import range_lost, refuse_nameless, unreachable

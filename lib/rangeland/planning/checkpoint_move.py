@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.model import FromCheckpoint, LogState, Partition, Range
 from rangeland.planning.bound_resolution import RangeRequest
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, subtract
 from rangeland.planning.partition_groups import by_partition

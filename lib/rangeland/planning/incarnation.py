@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rangeland.model import LogState, Partition, Survey
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.policy import FOUND_BY_READING, STILL_TO_COME, Action, Loss, LossKind
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rangeland.model import Partition, Survey
-from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark, cut_short, is_recreated
 from rangeland.planning.intervals import overlap
 from rangeland.planning.policy import Loss

@@ -22,7 +22,7 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import RangeRequest, judge, resolve
 from rangeland.planning.checkpoint_move import moved_to, ranges_passed_over, skip_ahead_warnings
-from rangeland.planning.coverage_rule import Coverage, common, leave_out
+from rangeland.planning.coverage import Coverage, common, leave_out
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.loss_errors import range_lost

@@ -22,7 +22,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, Topic
 from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, wanted_of
+from rangeland.job.connection_settings import cluster_settings, request_for_range
 from rangeland.job.payload_formats import row_format_of
 from rangeland.model import LogState, Slice
 from rangeland.progress_events import Progress
@@ -61,7 +61,7 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     """The newest ``records`` of each partition. Raises whatever a survey and reading raise."""
     progress.step(f"asking {job.source.where} for the ends of the logs")
     settings = cluster_settings(job)
-    survey = survey_of(job, wanted_of(job))
+    survey = survey_of(job, request_for_range(job))
     progress.step("reading the newest records")
     rows = newest(survey.logs.values(), settings.knowing(survey), records)
     topics = {partition.topic for partition in survey.logs}
