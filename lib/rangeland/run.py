@@ -194,7 +194,7 @@ class Runner:
 
     # --- the group --------------------------------------------------------------------
 
-    def _claimed(self, work: Callable[[], _Done]) -> RunResult:
+    def _with_lease(self, work: Callable[[], _Done]) -> RunResult:
         """Does the work while holding a lease in the job's group, if it has one, and mirrors the
         checkpoint. Backfills take no lease: they move no checkpoint and may run beside runs."""
         if self.job.group is None or self.kind is not PlanKind.RUN:
@@ -232,9 +232,9 @@ class Runner:
     # --- the loop ---------------------------------------------------------------------
 
     def run(self) -> RunResult:
-        return self._claimed(lambda: self._explaining(self._land))
+        return self._with_lease(lambda: self._explain_errors_of(self._land))
 
-    def _explaining(self, work: Callable[[list[CommittedPlan]], _Done]) -> _Done:
+    def _explain_errors_of(self, work: Callable[[list[CommittedPlan]], _Done]) -> _Done:
         """Does the ``work``, which adds the plans that it finishes to a list. An error that ends it
         says which of them are landed; a loss that ends a run is recorded in the ledger, if there
         is one."""
@@ -311,13 +311,13 @@ class Runner:
             raise Conflict(
                 f"the plan belongs to the job {plan.job}, the job file to {self.job.job}"
             )
-        return self._claimed(lambda: self._explaining(partial(self._apply, plan, beside)))
+        return self._with_lease(lambda: self._explain_errors_of(partial(self._apply, plan, beside)))
 
     def _apply(self, plan: Plan, beside: Sequence[Loss], finished: list[CommittedPlan]) -> _Done:
         """The losses are recorded before the plan is entered, so that a driver that finds the plan
         entered has nothing left to record."""
         self.refuse_disagreement()
-        if (same := self._entered(plan, self.target.history.unfinished())) is not None:
+        if (same := self._find_entered(plan, self.target.history.unfinished())) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
         if plan.columns != self.reader.columns_to_add():
             raise outdated_conflict(plan, "it was made for rows with other columns")
@@ -339,7 +339,7 @@ class Runner:
         if self._enter(plan, unfinished, beside, plan.made_at_ms) is not None:
             return [*finished, self.committer.finish(plan, None, recovered=False)], found
         self.target.refresh()
-        if (same := self._entered(plan, self.target.history.unfinished())) is not None:
+        if (same := self._find_entered(plan, self.target.history.unfinished())) is not None:
             return [*finished, self.committer.finish(same.plan, same, recovered=True)], None
         raise outdated_conflict(plan, "another plan was entered at the same time")
 
@@ -350,7 +350,9 @@ class Runner:
             self.target.refresh()
             self.refuse_disagreement()
 
-    def _entered(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
+    def _find_entered(
+        self, plan: Plan, unfinished: Sequence[UnfinishedPlan]
+    ) -> UnfinishedPlan | None:
         """The same plan, if it is in the ledger already."""
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         return same or self.target.history.landed_plan(plan)

@@ -180,7 +180,7 @@ def test_keepers_share_without_being_told_to(drivers: Drivers) -> None:
         )
         for keeper in keepers:
             keeper.commit(dict.fromkeys(keeper.owned, 5))
-        asked = second.asked(lambda: backend.offsets(drivers.group, drivers.partitions))
+        asked = second.exclusively(lambda: backend.offsets(drivers.group, drivers.partitions))
         assert asked == dict.fromkeys(drivers.partitions, 5)
         first.close()
         wait_until(lambda: second.owned == set(drivers.partitions))

@@ -42,7 +42,7 @@ def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_lande
         raise Conflict("another plan is in the way")
 
     with pytest.raises(Conflict) as caught:
-        runner._explaining(work)
+        runner._explain_errors_of(work)
     assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
 
 

@@ -59,7 +59,7 @@ class Keeping:
         self.read: list[Range] = []
         self.table = self.history = self
 
-    def quarantined(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
+    def quarantined_batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
         for batch in self.batches:
             if wanted(batch.application, batch.sequence, batch.range):
                 self.read.append(batch.range)
@@ -136,7 +136,7 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
         replace(one, why="", tags=tags)
         for one, tags in zip(in_quarantine(0, 10, 20), [("A",), (), ("A",)], strict=True)
     ]
-    monkeypatch.setattr(redrive, "_tried", lambda *about: iter(found))
+    monkeypatch.setattr(redrive, "_try_batches", lambda *about: iter(found))
     position = JobPosition({}, Coverage(), 2)
     made = redrive.draft_from_quarantine(
         cast(Job, JOB), cast(LandingTarget, None), None, position, 5

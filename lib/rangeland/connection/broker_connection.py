@@ -45,7 +45,7 @@ class BrokerConnection:
     error it is closed for good. ``known`` is the broker's last known version support: one
     that ``CLOSES`` is not tested again, and one that ``REPORTED`` and does not answer now is busy.
     ``was_served``: these settings have worked before, so a closed connection is not a refusal.
-    ``answers_plainly``: this address has answered without TLS before, so it is not tried with TLS."""
+    ``answers_plainly``: this address has answered without TLS before and is not tried with TLS."""
 
     def __init__(
         self,
@@ -151,8 +151,8 @@ class BrokerConnection:
 
     def _probe_versions(self, deadline: float | None = None) -> None:
         """By a request that brokers answer differently if they do not know the negotiation, in
-        its place: where that gets no response, other requests are lost with it. Only brokers from 4.0 on close
-        the connection at the oldest request."""
+        its place: where that gets no response, other requests are lost with it. Only brokers from
+        4.0 on close the connection at the oldest request."""
         self.version_support = VersionSupport.REPORTED
         try:
             self._open_with_oldest(self._session.skip_opening(), deadline)

@@ -120,7 +120,7 @@ class HeartbeatThread:
                     raise self._error from None
                 raise
 
-    def asked(self, request: Callable[[], T]) -> T:
+    def exclusively(self, request: Callable[[], T]) -> T:
         """Runs a request to the backend while no other request is in flight."""
         with self._lock:
             return request()

@@ -98,7 +98,7 @@ class GroupLease:
         if self._heartbeat is None or not self.is_member:
             return SliceOwners(me, frozenset(partitions), {}, (me,))
         try:
-            view = self._heartbeat.asked(lambda: self.backend.view(self.group))
+            view = self._heartbeat.exclusively(lambda: self.backend.view(self.group))
         except RangelandError:
             view = ABSENT  # the heartbeat thread decides whether the lease is lost
         drivers = [holder for holder in view.members if holder.is_ours]
@@ -199,7 +199,7 @@ class GroupLease:
         if self._heartbeat is None or self._heartbeat.gone is not None:
             return []
         theirs = tuple(p for p in checkpoint if p not in self._heartbeat.owned)
-        offsets = self._heartbeat.asked(lambda: self.backend.offsets(self.group, theirs))
+        offsets = self._heartbeat.exclusively(lambda: self.backend.offsets(self.group, theirs))
         stand = {p: -1 if (at := offsets.get(p)) is None else at for p in theirs}
         return [p for p in theirs if stand[p] < checkpoint[p]]
 
@@ -211,7 +211,9 @@ class GroupLease:
             )
         heartbeat.settle()
         mine = {p: offset for p, offset in checkpoint.items() if p in heartbeat.owned}
-        found = heartbeat.asked(lambda: mirror(self.backend, self.group, mine, heartbeat.commit))
+        found = heartbeat.exclusively(
+            lambda: mirror(self.backend, self.group, mine, heartbeat.commit)
+        )
         # Partitions with a new owner are mirrored by that owner.
         return found.of(heartbeat.owned)
 

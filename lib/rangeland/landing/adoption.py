@@ -58,10 +58,10 @@ def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptRes
     ranges: list[Range] = []
     if target.table.version is not None:
         progress.step(f"reading the offsets in {job.sink.table}")
-        ranges = _unknown(job, spark, target, last.landed)
+        ranges = _unknown_ranges(job, spark, target, last.landed)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
     target.open_or_create(rows)
-    if not target.enter(plan, _unfinished(target)):
+    if not target.enter(plan, _unfinished_plans(target)):
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
             why="another driver entered a plan at the same time",
@@ -75,7 +75,7 @@ def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptRes
     return AdoptResult(job.job, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
-def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
+def _unfinished_plans(target: LandingTarget) -> list[UnfinishedPlan]:
     """Plans that are known not to be in the table: later runs finish them. Where that is not
     known, which may be the reason for adopting, they count as landed."""
     try:
@@ -84,7 +84,7 @@ def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
         return []
 
 
-def _unknown(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
+def _unknown_ranges(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
     capabilities = load_dialect(job.source.dialect).capabilities
     columns = target.table.columns

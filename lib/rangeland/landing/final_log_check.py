@@ -44,7 +44,7 @@ class FinalLogCheck:
         if not leaders:
             return {}
         with ConnectionPool(settings) as brokers:
-            return batch_checksums(brokers, leaders, _known_by(brokers, plan, leaders))
+            return batch_checksums(brokers, leaders, _offsets_to_compare(brokers, plan, leaders))
 
     def changes(
         self,
@@ -149,14 +149,14 @@ class FinalLogCheck:
         odd = {p: marks[p] for p in doubtful(marks, leaders)}
         if not odd:
             return {}
-        survey = self._settled(brokers, odd)
+        survey = self._survey_until_settled(brokers, odd)
         missing = [p for p in odd if p not in survey.logs]
         if missing and not brokers.dialect.capabilities.numbered_per_broker:
             raise _untold(f"{missing[0]} was read and no longer exists")
         if losses := find_changes(odd, survey):
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
-        now = batch_checksums(brokers, led, _known_by(brokers, plan, before))
+        now = batch_checksums(brokers, led, _offsets_to_compare(brokers, plan, before))
         for p, crc in now.items():
             if p in marks and crc != before[p]:
                 raise LogChange(
@@ -166,7 +166,9 @@ class FinalLogCheck:
                 )
         return {}
 
-    def _settled(self, brokers: ConnectionPool, marks: Mapping[Partition, LogMark]) -> Survey:
+    def _survey_until_settled(
+        self, brokers: ConnectionPool, marks: Mapping[Partition, LogMark]
+    ) -> Survey:
         """A survey of these logs. Waits for the high watermark of a newly elected leader, which
         may lag for a moment."""
         deadline = time.monotonic() + BEHIND_SECONDS
@@ -192,7 +194,7 @@ class LogChange(Unreachable):
     def epochs(self) -> dict[Partition, int]:
         return {loss.partition: e for loss, e in self.found.items() if e is not None}
 
-    def regrown(self, plan: Plan, receipts: Iterable[Receipt]) -> dict[Loss, int]:
+    def regrown_offsets(self, plan: Plan, receipts: Iterable[Receipt]) -> dict[Loss, int]:
         """The truncated offsets at which these receipts, of a later reading, have other records,
         each with the leader epoch they were read in."""
         ends = {p: mark.until_offset for p, mark in marks_of(plan, receipts).items()}
@@ -204,7 +206,7 @@ class LogChange(Unreachable):
         }
 
 
-def _known_by(
+def _offsets_to_compare(
     brokers: ConnectionPool, plan: Plan, partitions: Container[Partition]
 ) -> dict[Partition, int]:
     """The offset of each partition whose bytes are compared: the last one read, or where the last

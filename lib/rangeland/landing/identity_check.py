@@ -123,7 +123,7 @@ class IdentityCheck:
             do=f"restore both as they were at the same time, {_ADOPT}",
         )
 
-    def unknown(self, topics: Collection[str], *, now: bool = False) -> list[str]:
+    def unknown_topics(self, topics: Collection[str], *, now: bool = False) -> list[str]:
         """The topics of which the ledger has no landing, as of the last ``refresh`` or ``now``."""
         ledger = self._ledger.look() if now else self._ledger.found
         known = {} if ledger is None else ledger.coverage()
@@ -132,7 +132,7 @@ class IdentityCheck:
     def may_hold(self, topics: Collection[str]) -> list[str]:
         """The topics that the ledger does not know and of which the table may have rows, by the
         statistics of its files."""
-        new = self.unknown(topics)
+        new = self.unknown_topics(topics)
         if not new or self._table.snapshot is None:
             return []
         files = list(self._table.snapshot.files())

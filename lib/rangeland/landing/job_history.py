@@ -143,7 +143,7 @@ class JobHistory:
             if parts := common(left, covered):
                 plan = _plan_of(entry)
                 options = make_options(plan.isolation, plan.tags, plan.cluster)
-                marks = self._reached(entry, plan)
+                marks = self._marks_reached(entry, plan)
                 found += [
                     LandedRead(
                         part, options, plan.application, plan.sequence, marks.get(part.partition)
@@ -153,7 +153,7 @@ class JobHistory:
                 left = leave_out(left, covered)
         return found
 
-    def _reached(self, entry: PlanEvent, plan: Plan) -> dict[Partition, LogMark]:
+    def _marks_reached(self, entry: PlanEvent, plan: Plan) -> dict[Partition, LogMark]:
         """How far a plan has landed its partitions: its checkpoint, where that is the end of what
         it has read, and not of an earlier plan in another leader epoch."""
         if plan.kind not in (PlanKind.RUN, PlanKind.BACKFILL, PlanKind.REPLACE):
@@ -259,12 +259,12 @@ class JobHistory:
         for plan, outcome in self._ledger.found.prepared():
             application = plan.application
             if application not in sequences:
-                sequences[application] = self._presumed(application)
+                sequences[application] = self._last_sequence(application)
             if plan.sequence <= sequences[application]:
                 found.append((plan, outcome))
         return found
 
-    def _presumed(self, application: str) -> int:
+    def _last_sequence(self, application: str) -> int:
         """The last sequence in the table; where that is unknown, the last one in the ledger:
         reading the table then shows whether its rows are there."""
         try:
@@ -298,7 +298,7 @@ class JobHistory:
         """(bytes of the log, seconds from plan to outcome) of the newest outcomes, newest first."""
         found = []
         for outcome in self.newest_outcomes(application, limit):
-            plan = self._ledger.opened().plan(application, outcome.sequence)
+            plan = self._ledger.existing().plan(application, outcome.sequence)
             if plan is not None:
                 size = sum(entry.range.estimated_bytes for entry in outcome.ranges)
                 found.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))

@@ -32,7 +32,12 @@ from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.identity_check import LEDGER_PROPERTY, IdentityCheck
 from rangeland.landing.job_history import JobHistory, UnfinishedPlan
-from rangeland.landing.loss_records import given_up, losses_of, regrown_losses, seen_losses
+from rangeland.landing.loss_records import (
+    losses_of,
+    losses_of_given_up,
+    regrown_losses,
+    seen_losses,
+)
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.logging_setup import partition_fields
@@ -63,7 +68,7 @@ class LandingTarget:
     def open_or_create(self, rows: pa.Schema) -> None:
         """Creates table and ledger if they do not exist. Not a refresh: a plan that was entered
         since the last one still makes ``enter`` return False."""
-        path = self.table.located(rows)
+        path = self.table.locate_or_create(rows)
         if self.table.snapshot is None:
             self.table.refuse_foreign_files()
         # Both mostly wait for the JVM and the store, so do them at the same time.
@@ -77,7 +82,7 @@ class LandingTarget:
     def enter(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> bool:
         """Enters a plan based on the last ``refresh``. False if another plan came first: then
         refresh and try again."""
-        ledger = self.ledger.opened()
+        ledger = self.ledger.existing()
         entry = PlanEvent(
             application=plan.application,
             job=plan.job,
@@ -126,7 +131,7 @@ class LandingTarget:
         self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]
     ) -> tuple[OutcomeEvent, bool]:
         """Writes an outcome with its losses, or reads the one that was there first."""
-        ledger = self.ledger.opened()
+        ledger = self.ledger.existing()
         if ledger.prepare(mine, self._with_columns(losses)):
             _log_prepared(mine, losses)
             return mine, True
@@ -141,7 +146,7 @@ class LandingTarget:
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
         """What drivers have read of a plan so far, and its outcome if it has one."""
-        ledger = self.ledger.opened()
+        ledger = self.ledger.existing()
         ledger.refresh()
         outcome = ledger.outcome(plan.application, plan.sequence)
         parts = [] if outcome is not None else ledger.parts(plan.application, plan.sequence)
@@ -156,7 +161,7 @@ class LandingTarget:
         files: Iterable[FileEntry],
     ) -> bool:
         """Writes a part of a plan, False if another part has that number."""
-        return self.ledger.opened().append_part(
+        return self.ledger.existing().append_part(
             PartEvent(
                 application=plan.application,
                 job=plan.job,
@@ -174,7 +179,7 @@ class LandingTarget:
         """Writes an outcome that lands nothing, with the losses that caused it. Returns the one
         that counts, which may be another driver's."""
         mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
-        return self._prepare(plan, mine, given_up(plan, losses, _now_ms(), attempt))[0]
+        return self._prepare(plan, mine, losses_of_given_up(plan, losses, _now_ms(), attempt))[0]
 
     def record_losses(
         self, sequence: int, seen: Iterable[Loss], seen_at_ms: int | None = None
@@ -214,7 +219,7 @@ class LandingTarget:
             outcome.sequence,
             [entry.file for entry in outcome.files],
             removed=gone,
-            properties={LEDGER_PROPERTY: self.ledger.opened().table_id},
+            properties={LEDGER_PROPERTY: self.ledger.existing().table_id},
             schema=outcome.columns,
             checked=self.table.constraints(),
         )
@@ -222,7 +227,7 @@ class LandingTarget:
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
-        snapshot, ledger_id = self.table.snapshot, self.ledger.opened().table_id
+        snapshot, ledger_id = self.table.snapshot, self.ledger.existing().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
             return
         request = CommitRequest(

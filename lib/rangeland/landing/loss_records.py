@@ -39,7 +39,7 @@ def losses_of(
             application=plan.application,
             job=plan.job,
             sequence=plan.sequence,
-            loss=_recorded(loss),
+            loss=_as_recorded(loss),
             seen_at_ms=seen_at_ms,
             written_at_ms=now_ms,
             plan_hash=plan.hash,
@@ -67,7 +67,9 @@ def regrown_losses(plan: Plan, regrown: Mapping[Loss, int], now_ms: int) -> list
     ]
 
 
-def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) -> list[LossEvent]:
+def losses_of_given_up(
+    plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0
+) -> list[LossEvent]:
     """The losses that ended a plan without landing anything: recorded as failures, whatever the
     policy."""
     ids = {r.partition: r.topic_id for r in plan.ranges}
@@ -86,11 +88,12 @@ def seen_losses(
 ) -> list[LossEvent]:
     """Losses without an outcome. ``sequence`` is what the run was about to land."""
     return [
-        LossEvent(application, job, sequence, _recorded(loss), seen_at_ms, now_ms) for loss in seen
+        LossEvent(application, job, sequence, _as_recorded(loss), seen_at_ms, now_ms)
+        for loss in seen
     ]
 
 
-def _recorded(loss: Loss) -> Loss:
+def _as_recorded(loss: Loss) -> Loss:
     """It is no longer in doubt, and never ends before it begins."""
     return replace(loss, until_offset=loss.from_offset + loss.width, is_sure=True)
 

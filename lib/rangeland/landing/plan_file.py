@@ -116,25 +116,25 @@ def read_plan_file(path: Path) -> ReviewedPlan:
         )
     plan = document.get("plan")
     if not isinstance(plan, dict) or _sha256(plan) != document.get("hash"):
-        raise _edited(path, "the plan in it does not match its hash")
+        raise _edited_file(path, "the plan in it does not match its hash")
     if _seal(document) != document.get("seal"):
-        raise _edited(path, "the job or the summary in it does not match its seal")
-    found = _reviewed(path, document)
+        raise _edited_file(path, "the job or the summary in it does not match its seal")
+    found = _read_content(path, document)
     if number == WITHOUT_LOCATION:
         _refuse_relative(path, found.job.sink)
     return found
 
 
-def _reviewed(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
+def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
     """The content, validated whether or not the seal is right: the type of each value, and that
     plan and job belong together."""
     try:
         found = _CONTENT.read(ReviewedPlan, {"seen": [], **document})
     except Unreadable as error:
-        raise _damaged(path, str(error)) from error
+        raise _damaged_file(path, str(error)) from error
     found = replace(found, text=replace(found.text, name=f"{path} (job)"))
     if wrong := contradiction(found.plan) or _mismatch(found):
-        raise _damaged(path, wrong)
+        raise _damaged_file(path, wrong)
     return found
 
 
@@ -195,11 +195,11 @@ def _not_a_plan_file(path: Path, why: str) -> JobFileError:
     )
 
 
-def _damaged(path: Path, why: str) -> Conflict:
+def _damaged_file(path: Path, why: str) -> Conflict:
     return _to_make_again(path, "does not have a plan that can be applied", why)
 
 
-def _edited(path: Path, why: str) -> Conflict:
+def _edited_file(path: Path, why: str) -> Conflict:
     return _to_make_again(path, "was changed after it was written", why)
 
 

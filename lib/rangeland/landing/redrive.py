@@ -71,17 +71,17 @@ def in_quarantine(
 ) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each decoded as a
     trial. Raises Conflict where kept bytes are gone."""
-    return sorted(_tried(job, target, row_format), key=lambda one: one.batch.range)
+    return sorted(_try_batches(job, target, row_format), key=lambda one: one.batch.range)
 
 
-def _tried(
+def _try_batches(
     job: Job, target: LandingTarget, row_format: RowFormat | None
 ) -> Iterator[QuarantinedRange]:
     """The same in the order of their files. Bytes are released after the trial: there may be
     more of them than fit into the driver's memory."""
     wanted = _ranges_in_force(job, target)
     left = set(wanted)
-    for batch in target.table.quarantined(lambda *key: key in left):
+    for batch in target.table.quarantined_batches(lambda *key: key in left):
         key = (batch.application, batch.sequence, batch.range)
         if key not in left:
             continue
@@ -109,7 +109,7 @@ def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, 
     if not job.decode.registered:
         return found
     wanted = _ranges_in_force(job, target)
-    for batch in target.table.quarantined(lambda *key: key in wanted):
+    for batch in target.table.quarantined_batches(lambda *key: key in wanted):
         if batch.quarantined_bytes.rows is None:
             continue
         for field in job.decode.registered:
@@ -186,7 +186,7 @@ def draft_from_quarantine(
     """A plan of the batches that can be decoded now, as many as one plan may carry."""
     taken: list[QuarantinedRange] = []
     size = 0
-    for one in _tried(job, target, row_format):
+    for one in _try_batches(job, target, row_format):
         if not one.decodes or (taken and one.read_filter != taken[0].read_filter):
             continue
         size += one.batch.size_bytes
@@ -278,7 +278,9 @@ def settings_of(
         last = bisect_left(pieces, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
         return [s for s in pieces[first:last] if s.until_offset <= where.until_offset]
 
-    wanted = target.table.quarantined(lambda _application, _sequence, where: bool(inside(where)))
+    wanted = target.table.quarantined_batches(
+        lambda _application, _sequence, where: bool(inside(where))
+    )
     kept: dict[int, QuarantinedBytes] = {}
     for batch in sorted(wanted, key=lambda batch: batch.quarantined_at_ms):
         kept |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}

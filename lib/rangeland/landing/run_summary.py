@@ -72,13 +72,13 @@ def result_of_plans(
         already=tuple(already),
         held=tuple(held.values()),
         losses=tuple(losses),
-        added_columns=_added(ours) if job.decode.is_typed else None,
+        added_columns=_added_columns(ours) if job.decode.is_typed else None,
         schemas=_schemas(ours, row_format, warn) if job.decode.is_typed else None,
         passed_over=found.passed_over if found is not None and finished else (),
     )
 
 
-def _added(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:
+def _added_columns(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for one in landed for name in one.landed.added))
 
 

@@ -78,7 +78,7 @@ def refuse_unreadable(
     seen = ids_in(concerned)
     for schema in (schema for some in found.values() for schema in some):
         if schema.schema_id in seen.get(schema.of, ()):
-            raise _refused(schema)
+            raise _refusal(schema)
 
 
 def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[UnreadableSchema]:
@@ -97,7 +97,7 @@ def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[Unreada
     return found
 
 
-def _refused(found: UnreadableSchema) -> TableRefused:
+def _refusal(found: UnreadableSchema) -> TableRefused:
     field, old, new = found.field.path, found.field.writer_type, found.field.reader_type
     section = f"decode.{found.of.field}.schema"
     table = f"the schema in {section}"

@@ -98,7 +98,7 @@ class SparkPlanReader:
         before = self._fingerprint(plan)
         receipts, files = self._read_slices(plan, is_new=is_new)
         self._refuse_changed_logs(plan, receipts, before, after)
-        regrown = {} if after is None else after.regrown(plan, receipts.values())
+        regrown = {} if after is None else after.regrown_offsets(plan, receipts.values())
         return PlanReceipts(receipts, files, regrown)
 
     def _fingerprint(self, plan: Plan) -> dict[Partition, int]:

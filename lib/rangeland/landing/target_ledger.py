@@ -61,7 +61,7 @@ class TargetLedger:
         ledger = Ledger(self._table.kernel, self._table.path)
         return ledger if ledger.exists() else None
 
-    def opened(self) -> Ledger:
+    def existing(self) -> Ledger:
         """The ledger, which has to be there."""
         if self.found is None:
             raise Bug(f"the ledger of {self._table.name} is not open")
@@ -74,7 +74,7 @@ class TargetLedger:
         """See ``Ledger.compact``. Everything has landed by then, so a failure is a warning, which
         is returned."""
         try:
-            self.opened().compact()
+            self.existing().compact()
         except RangelandError as error:
             logger.info("Compacting the ledger failed: %s", error)
             return f"the ledger was not compacted: {error}"
@@ -82,11 +82,11 @@ class TargetLedger:
 
     def register(self) -> None:
         """Gives the ledger of a catalog table a name of its own."""
-        self._table.register(LEDGER_SUFFIX, self.opened().path)
+        self._table.register(LEDGER_SUFFIX, self.existing().path)
 
     def add_columns_if_lacking(self) -> None:
         """Ledgers of earlier versions lack the newest columns."""
-        ledger = self.opened()
+        ledger = self.existing()
         if ledger.columns_to_add():
             with lock_table(ledger.path):
                 ledger.refresh()  # another driver may have added them before the lock was free

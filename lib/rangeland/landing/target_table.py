@@ -196,7 +196,7 @@ class TargetTable:
                 do="name a new folder in sink.table, or make a Delta table of this one first",
             )
 
-    def located(self, rows: pa.Schema) -> str:
+    def locate_or_create(self, rows: pa.Schema) -> str:
         """The table's URI, after creating a catalog table that does not exist yet."""
         if self.path is None:
             self._create_in_catalog(rows)
@@ -301,7 +301,7 @@ class TargetTable:
         self.register(QUARANTINE_SUFFIX, quarantine.path)
         return None
 
-    def quarantined(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
+    def quarantined_batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
         """The wanted batches of all that were ever kept, one file at a time."""
         return iter(()) if self.path is None else self._quarantine().batches(wanted)
 

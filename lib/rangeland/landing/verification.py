@@ -177,7 +177,7 @@ def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Rang
         where = f"{columns.topic} IN ({', '.join(map(literal, topics))})"
         if not has_rows(spark, table_frame(spark, target.table.there(), columns), where):
             return
-        if not target.identity.unknown(topics, now=True):
+        if not target.identity.unknown_topics(topics, now=True):
             return  # another driver has just landed them: this plan will not be entered
         found = f"the table {target.table.name} has rows of {', '.join(topics)}"
     except TableRefused as error:

@@ -80,11 +80,11 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
             in_bytes=r.partition in in_bytes,
         )
         for whole in plan.ranges
-        for r in _accounted(whole, not_read.get(whole.partition, []))
+        for r in _without_held(whole, not_read.get(whole.partition, []))
     ]
 
 
-def _accounted(r: Range, not_read: list[Interval]) -> list[Range]:
+def _without_held(r: Range, not_read: list[Interval]) -> list[Range]:
     """The range without the part that was held."""
     if not not_read:
         return [r]

@@ -131,7 +131,7 @@ def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = Non
         "bytes": kinds["framed"] + kinds["bytes"] - framed,
         "null": kinds["null"],
     }
-    shown, undecodable = _shown(rows, row_format)
+    shown, undecodable = _shown_values(rows, row_format)
     return SampleResult(
         records=len(values),
         formats={name: count for name, count in formats.items() if count},
@@ -158,14 +158,14 @@ def _ddl(row_format: RowFormat | None) -> str:
     return print_ddl(kind) if kind is not None and pa.types.is_struct(kind) else ""
 
 
-def _shown(
+def _shown_values(
     rows: list[pa.RecordBatch], row_format: RowFormat | None
 ) -> tuple[list[ShownValue], int]:
     """Some values as text, and how many records cannot be decoded."""
     lines: list[ShownValue] = []
     undecodable = 0
     for batch in rows:
-        for values, reasons in _decoded(batch, row_format):
+        for values, reasons in _decoded_values(batch, row_format):
             undecodable += len(reasons)
             for row in range(min(len(values), SHOWN_ROWS - len(lines))):
                 value = values[row].as_py()
@@ -178,7 +178,7 @@ def _shown(
     return lines, undecodable
 
 
-def _decoded(
+def _decoded_values(
     batch: pa.RecordBatch, row_format: RowFormat | None
 ) -> Iterator[tuple[pa.Array, dict[int, str]]]:
     """Values, and why some of them cannot be decoded; in pieces, by their memory."""

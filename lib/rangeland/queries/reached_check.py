@@ -66,12 +66,12 @@ def reached(
     survey = survey_of(job, wanted)
     found = reach(until, survey, asked_at_ms, idle_after_ms)
     if any(p.state == "idle" for p in found) and source.isolation is Isolation.READ_COMMITTED:
-        unsettled = _unsettled(job, wanted, survey)
+        unsettled = _with_open_transactions(job, wanted, survey)
         found = reach(until, survey, asked_at_ms, idle_after_ms, unsettled)
     return ReachResult(job.job, asked_at_ms, found)
 
 
-def _unsettled(job: Job, wanted: SurveyRequest, survey: Survey) -> set[Partition]:
+def _with_open_transactions(job: Job, wanted: SurveyRequest, survey: Survey) -> set[Partition]:
     """Partitions with records of an open transaction, which brokers do not report, with their
     times, when asked for committed records."""
     everything = survey_of(job, replace(wanted, times_ms=()), Isolation.READ_UNCOMMITTED)

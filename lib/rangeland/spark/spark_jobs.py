@@ -73,7 +73,7 @@ class TasksToRun:
 def run_tasks(tasks: TasksToRun) -> list[TaskResult]:
     """Reads and writes all of them; results in their order. Raises TasksStopped."""
     done = tasks.spark.sparkContext.accumulator({}, ByKey())
-    return watch(tasks.spark, _reading(tasks, done), done, tasks.on_read, tasks.stop)
+    return watch(tasks.spark, _reading_action(tasks, done), done, tasks.on_read, tasks.stop)
 
 
 def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], RangelandError | None]:
@@ -83,7 +83,7 @@ def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], Rangel
     ended = tasks.spark.sparkContext.accumulator({}, ByKey())
     failed = None
     try:
-        watch(tasks.spark, _reading(tasks, done, ended), done, tasks.on_read, tasks.stop)
+        watch(tasks.spark, _reading_action(tasks, done, ended), done, tasks.on_read, tasks.stop)
     except TasksStopped:
         pass
     except RangelandError as error:
@@ -91,7 +91,7 @@ def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], Rangel
     return list(ended.value.values()), failed
 
 
-def _reading(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], list[Any]]:
+def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], list[Any]]:
     """The Spark action that reads and writes all tasks. It returns their results, unless they
     are to return one by one, through the accumulator ``ended``."""
     context, cluster, writer = tasks.spark.sparkContext, tasks.cluster, tasks.writer

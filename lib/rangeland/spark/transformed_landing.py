@@ -62,7 +62,7 @@ def run_transformed(
     omitted = OmittedRecords(transform.name, tasks.cluster, plan.kind)
     while True:
         try:
-            found = _landed(plan, replace(tasks, cluster=omitted.cluster), transform)
+            found = _read_and_write(plan, replace(tasks, cluster=omitted.cluster), transform)
         except _FailedTask as failed:
             read = partial(plan_frame, tasks.spark, cluster=omitted.trial)
             trials = Trials(tasks.spark, transform, read)
@@ -87,7 +87,7 @@ class _FailedTask(Exception):
         self.task = task
 
 
-def _landed(
+def _read_and_write(
     plan: Plan, tasks: TasksToRun, transform: Transform
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
@@ -107,7 +107,7 @@ def _landed(
             if found is None:
                 raise error from error.__cause__
             raise _FailedTask(found, failed_task(tasks.spark, group)) from error.__cause__
-    files, made = _gathered(rows)
+    files, made = _gather_files(rows)
     found_receipts = dict(receipts.value)
     if unread := [s for task in tasks.slices for s in task if s.index not in found_receipts]:
         if files:
@@ -120,7 +120,7 @@ def _frame_of(tasks: TasksToRun, slices: Sequence[Sequence[Slice]], receipts: An
     return plan_frame(tasks.spark, slices, tasks.cluster, receipts, tasks.writer.quarantine)
 
 
-def _gathered(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
+def _gather_files(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
     """The files of all tasks, and the number of records of each slice that have rows in them."""
     files: list[DataFile] = []
     made: dict[int, int] | None = {}
