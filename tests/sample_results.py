@@ -10,7 +10,14 @@ from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.results import CheckResult, PartitionStatus, PlanPreview, RunResult, Status
+from rangeland.results import (
+    CheckResult,
+    PartitionStatus,
+    PlanPreview,
+    RecentLanding,
+    RunResult,
+    Status,
+)
 
 LEADER = Leader(Address("b1", 9092), epoch=3, topic_id="t1")
 JOB_YAML = """\
@@ -132,7 +139,7 @@ def a_status() -> Status:
             PartitionStatus(Partition("orders", 1), None, 0, 9_000, None, "b1:9092"),
         ),
         unfinished_plans=(a_plan([a_range(0, 26_000, 27_000)]),),
-        recent=({"sequence": 12, "prepared_at_ms": 1_700_000_000_000, "landed": 33_985},),
+        recent=(RecentLanding(12, 1_700_000_000_000, 33_985, 4, "0f2c"),),
     )
 
 

@@ -44,7 +44,6 @@ RESULT_JSON = RecordCodec(
         "leader": _OR_NULL,
         "why": _OR_NULL,
         "seconds": _written(lambda seconds: round(seconds, 3)),
-        "recent": AS_IT_IS,
         "open_transaction": AS_IT_IS,
     },
     blanks=[""],

@@ -204,6 +204,17 @@ class GroupStatus(JsonResult):
 
 
 @dataclass(frozen=True, slots=True)
+class RecentLanding:
+    """One of the last landings of a job. ``prepared_at_ms``: when its outcome was prepared."""
+
+    sequence: int
+    prepared_at_ms: int
+    landed: int
+    files: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status(JsonResult):
     """The result of ``status``: the job compared with its logs."""
 
@@ -218,7 +229,7 @@ class Status(JsonResult):
     sequence: int
     partitions: tuple[PartitionStatus, ...]
     unfinished_plans: tuple[Plan, ...] = ()
-    recent: tuple[dict[str, Any], ...] = ()
+    recent: tuple[RecentLanding, ...] = ()
     group: GroupStatus | None = None
     losses: tuple[LossEvent, ...] = ()
     """The latest losses of this job in the ledger."""

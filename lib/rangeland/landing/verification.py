@@ -72,11 +72,11 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
     found = rows.runs(by_broker=by_broker) if dense else {}
     found = {p: runs for p, runs in found.items() if p not in in_bytes}
     return Verification(
-        len(landings),
-        tuple(pieces),
-        audit(pieces, found, counted),
-        tuple(f.path for f in target.table.gone_files()),
-        found,
+        landings=len(landings),
+        pieces=tuple(pieces),
+        audit=audit(pieces, found, counted),
+        gone_files=tuple(f.path for f in target.table.gone_files()),
+        found=found,
     )
 
 

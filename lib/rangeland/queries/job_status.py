@@ -8,6 +8,7 @@ from typing import Any
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
@@ -18,7 +19,7 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.progress_events import Progress
-from rangeland.results import GroupStatus, PartitionStatus, Status
+from rangeland.results import GroupStatus, PartitionStatus, RecentLanding, Status
 from rangeland.survey.cluster_survey import SurveyRequest
 from rangeland.survey.transaction_delays import FirstRecord, LogEnds, first_times, log_ends
 
@@ -75,7 +76,8 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         partitions=_with_ages(cluster, partitions, survey),
         unfinished_plans=tuple(u.plan for u in unfinished),
         recent=tuple(
-            _landing(entry) for entry in target.history.newest_outcomes(job.application, RECENT)
+            _recent_landing(outcome)
+            for outcome in target.history.newest_outcomes(job.application, RECENT)
         ),
         group=group,
         losses=tuple(losses[-LOSSES:]),
@@ -165,11 +167,11 @@ def _with_ages(
     return tuple(replace(p, lag_ms=ages.get(p.partition, p.lag_ms)) for p in partitions)
 
 
-def _landing(entry: Any) -> dict[str, Any]:
-    return {
-        "sequence": entry.sequence,
-        "prepared_at_ms": entry.written_at_ms,
-        "landed": sum(r.counts.landed for r in entry.ranges if r.counts is not None),
-        "files": len(entry.files),
-        "hash": entry.plan_hash,
-    }
+def _recent_landing(outcome: OutcomeEvent) -> RecentLanding:
+    return RecentLanding(
+        sequence=outcome.sequence,
+        prepared_at_ms=outcome.written_at_ms,
+        landed=sum(r.counts.landed for r in outcome.ranges if r.counts is not None),
+        files=len(outcome.files),
+        hash=outcome.plan_hash,
+    )

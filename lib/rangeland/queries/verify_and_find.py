@@ -23,9 +23,15 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
     if target.history.is_untouched:
-        spent = time.monotonic() - started
-        nothing = (job.job, job.sink.table, target.table.version, 0, (), Audit(), ())
-        return VerifyResult(*nothing, seconds=spent)
+        return VerifyResult(
+            job=job.job,
+            table=job.sink.table,
+            table_version=target.table.version,
+            landings=0,
+            pieces=(),
+            audit=Audit(),
+            seconds=time.monotonic() - started,
+        )
     progress.step(f"reading the offsets in {job.sink.table}")
     target.ledger.catch_up()
     seen = examine(spark, target)

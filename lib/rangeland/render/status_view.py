@@ -7,7 +7,6 @@ line. ``text_drawing`` makes strings from outside safe.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -27,7 +26,7 @@ from rangeland.render.text_drawing import (
     shorten_partition,
     table_of,
 )
-from rangeland.results import CheckResult, PartitionStatus, Status
+from rangeland.results import CheckResult, PartitionStatus, RecentLanding, Status
 from rangeland.wording import count_noun, duration, number
 
 
@@ -57,7 +56,7 @@ def status_picture(status: Status) -> RenderableType:
         for p in status.unfinished_plans
     ]
     parts += list_lines("entered but not landed yet, the next run finishes it", to_finish, "yellow")
-    parts += list_lines("latest landings", [_recent_line(entry) for entry in status.recent], "")
+    parts += list_lines("latest landings", [_recent_line(one) for one in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
     parts += list_lines("held back behind an open transaction", waiting, "yellow")
@@ -125,12 +124,11 @@ def _status_bar(status: PartitionStatus) -> LogBar:
     return LogBar(first, last, tuple(spans))
 
 
-def _recent_line(entry: dict[str, Any]) -> str:
+def _recent_line(landing: RecentLanding) -> str:
     """``landing 12, 2026-01-31 06:00:00 UTC, 33,985 records in 4 files``."""
-    moment = datetime.fromtimestamp(entry["prepared_at_ms"] // 1000, UTC)
-    files = f" in {count_noun(entry['files'], 'file')}" if "files" in entry else ""
-    records = f"{count_noun(entry['landed'], 'record')}{files}"
-    return f"landing {number(entry['sequence'])}, {moment:%Y-%m-%d %H:%M:%S} UTC, {records}"
+    moment = datetime.fromtimestamp(landing.prepared_at_ms // 1000, UTC)
+    what = f"{count_noun(landing.landed, 'record')} in {count_noun(landing.files, 'file')}"
+    return f"landing {number(landing.sequence)}, {moment:%Y-%m-%d %H:%M:%S} UTC, {what}"
 
 
 def _or_dash(value: int | None) -> str:
