@@ -23,7 +23,7 @@ from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
 from rangeland.result_json import RESULT_JSON, JsonResult
 
-State = Literal["landed", "nothing", "already-landed"]
+RunState = Literal["landed", "nothing", "already-landed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class RunResult(JsonResult):
     job: str
     application: str
     sequence: int
-    state: State
+    state: RunState
     table: str
     table_version: int | None
     ranges: tuple[RangeOutcome, ...]

@@ -60,7 +60,8 @@ from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.python_workers import start_workers
 from rangeland.spark.transform import load_transform, transformed_schema
 
-MAX_ROUNDS = 50
+MAX_LOST_RACES = 50
+"""How often another driver may enter a plan first, since a run has last entered one of its own."""
 EARLIER = 20
 """How many landings back a group's offset may lie before we assume that another client moved it."""
 _Done = tuple[list[CommittedPlan], PlanDraft | None]
@@ -261,12 +262,12 @@ class Runner:
 
     def _land(self, finished: list[CommittedPlan]) -> _Done:
         outrun: tuple[Range, ...] = ()
-        lost_races = turn = 0
-        while lost_races < MAX_ROUNDS:  # rounds that finish a plan do not count
-            if turn > 0:
+        lost_races, is_first = 0, True
+        while lost_races < MAX_LOST_RACES:
+            if not is_first:
                 self.planner.forget()
                 self.target.refresh()
-            turn += 1
+            is_first = False
             if finished:
                 self._mirror(to_the_end=False)
             self.refuse_disagreement()
@@ -301,7 +302,7 @@ class Runner:
             outrun = found.plan.ranges
             lost_races += 1
         raise Conflict(
-            f"the job {self.job.job} could not enter a plan in {MAX_ROUNDS} tries",
+            f"the job {self.job.job} could not enter a plan in {MAX_LOST_RACES} tries",
             why="other drivers keep entering plans for the same table",
             do="run it again when they are done",
         )

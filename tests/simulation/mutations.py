@@ -164,7 +164,7 @@ LOSSES = (
     Mutation(
         "what a backfill has landed is not compared with its log",
         Change(
-            "landing.planner:Planner._overwritten",
+            "landing.planner:Planner._find_overwritten",
             "for one_epoch in in_earlier_epochs(landed, survey):",
             "for one_epoch in []:",
         ),

@@ -57,7 +57,7 @@ class Driving(run.Runner):
         self.row_format = None
         self.warnings, self.started = [], 0.0
         self.planner = cast(
-            Any, SimpleNamespace(logs={}, forget=lambda: None, refuse_gone=lambda plan: None)
+            Any, SimpleNamespace(logs={}, forget=lambda: None, survey_for_apply=lambda plan: None)
         )
         self.drawn = seen
         self.reader = reading_of(target)

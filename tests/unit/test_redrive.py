@@ -16,7 +16,7 @@ from rangeland import run
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.quarantine import quarantine_table as quarantine_module
-from rangeland.delta.quarantine.quarantine_table import Quarantine, QuarantinedBatch, Wanted
+from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
@@ -59,7 +59,7 @@ class Keeping:
         self.read: list[Range] = []
         self.table = self.history = self
 
-    def quarantined_batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
+    def quarantined_batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
         for batch in self.batches:
             if wanted(batch.application, batch.sequence, batch.range):
                 self.read.append(batch.range)
@@ -347,8 +347,8 @@ class _Still:
 
 
 def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
-    finished, found = Turning(plans=3 * run.MAX_ROUNDS)._land([])
-    assert len(finished) == 3 * run.MAX_ROUNDS
+    finished, found = Turning(plans=3 * run.MAX_LOST_RACES)._land([])
+    assert len(finished) == 3 * run.MAX_LOST_RACES
     assert found is not None
     assert found.is_empty
 
@@ -368,6 +368,6 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
 
 
 def test_who_is_outrun_again_and_again_gives_up() -> None:
-    assert len(Turning(1, outrun=run.MAX_ROUNDS - 1)._land([])[0]) == 1
+    assert len(Turning(1, outrun=run.MAX_LOST_RACES - 1)._land([])[0]) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
-        Turning(1, outrun=run.MAX_ROUNDS)._land([])
+        Turning(1, outrun=run.MAX_LOST_RACES)._land([])

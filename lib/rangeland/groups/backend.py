@@ -207,7 +207,7 @@ def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unre
     )
 
 
-def refusal(
+def group_refusal(
     code: ErrorCode,
     group: str,
     when: str,

@@ -24,7 +24,7 @@ from rangeland.model import LogState, Partition
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
 
-State = Literal["mirrored", "unchanged", "nothing-landed"]
+MirrorState = Literal["mirrored", "unchanged", "nothing-landed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class MirrorResult(JsonResult):
     job: str
     group: str
     backend: str
-    state: State
+    state: MirrorState
     partitions: tuple[MirroredPartition, ...]
     seconds: float
 
@@ -85,7 +85,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     checkpoint = positions(position.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
     found, name = push_positions(job, cluster, checkpoint)
-    state: State = "mirrored" if found.changed else "unchanged"
+    state: MirrorState = "mirrored" if found.changed else "unchanged"
     return MirrorResult(
         job=job.job,
         group=group.id,

@@ -110,7 +110,7 @@ class PlanCommitter:
         since = left.table_version if left is not None else self.target.table.version
         shared: SharedOutcome | None = None
         if outcome is None:
-            outcome, shared = self._prepared(plan, is_new=not recovered)
+            outcome, shared = self._outcome_of(plan, is_new=not recovered)
             recovered = recovered and not (shared and shared.with_others)
         refuse_other_plan(plan, outcome)
         landed = self._land(plan, outcome, since)
@@ -129,7 +129,7 @@ class PlanCommitter:
     def _land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | NotCommitted:
-        """Commits an outcome, in the way of its kind of plan, unless it is in the table."""
+        """Commits an outcome as its kind of plan requires. Does nothing if it has landed."""
         if self.target.identity.landed_sequence(plan.application) >= plan.sequence:
             kernel, path = self.target.table.kernel, self.target.table.there()
             version = landed_at(kernel, path, plan.application, plan.sequence, since or 0)
@@ -181,8 +181,8 @@ class PlanCommitter:
             self.target.table.look_again()
             if not (files := self.target.table.gone_files()):
                 raise
-            outcome = self._given_up(plan, _unreadable(plan, files, error), outcome.attempt + 1)
-        return self._replace(plan, outcome, since)
+            of_another = self._give_up(plan, _unreadable(plan, files, error), outcome.attempt + 1)
+        return self._replace(plan, of_another, since)
 
     def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
         """Counts what the replacement changes. For information only: the plan goes on if rows of
@@ -195,7 +195,7 @@ class PlanCommitter:
             return
         self.replaced = (self.replaced or ReplacedRange()) + found
 
-    def _prepared(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
+    def _outcome_of(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
         as long as its logs do not change. What was handed in before a change does not count."""
         try:
@@ -216,7 +216,7 @@ class PlanCommitter:
                 self.replacement.refuse_rows_outside(plan, found.files)
             self._check(found)
         except _PERMANENT as error:
-            return self._given_up(plan, error)
+            return self._give_up(plan, error)
         self.progress.step("preparing the outcome")
         outcome, is_mine = self._prepare(plan, outcomes, found)
         if not is_mine:
@@ -238,7 +238,7 @@ class PlanCommitter:
             refuse_less(outcome, outcomes)
             self._check(found)
         except _PERMANENT as error:
-            return self._given_up(plan, error, outcome.attempt + 1)
+            return self._give_up(plan, error, outcome.attempt + 1)
         return self._prepare(plan, outcomes, found, outcome)[0]
 
     def _prepare(
@@ -260,10 +260,10 @@ class PlanCommitter:
             columns=columns,
         )
 
-    def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
+    def _give_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
         """Ends a plan that cannot succeed without changing the table: it would block every later
-        run. Raises the error, unless another driver has read the plan successfully: its
-        outcome counts."""
+        run. Raises the error, unless another driver has read the plan successfully: then its
+        outcome counts, and is returned."""
         if not _may_be_given_up(plan, error):
             raise error
         self.progress.step("giving up the plan")
@@ -313,7 +313,7 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
 
 
 def _unreadable(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
-    """The plan would stay in the way of the one that lands the missing rows again."""
+    """Left open, the plan would block the one that lands the missing rows again."""
     return TableRefused(
         f"rows of {plan.ranges[0]} cannot be replaced",
         why=f"the table's file {gone[0].path} is gone: {error.why or error.what}",

@@ -15,7 +15,7 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action
 from rangeland.planning.proof import RangeOutcome
-from rangeland.results import RunResult, State, WriterSchema
+from rangeland.results import RunResult, RunState, WriterSchema
 
 
 def result_of_plans(
@@ -45,7 +45,7 @@ def result_of_plans(
             if event.loss.action is Action.HOLD
         }
     if any(f.outcome.ranges for f in ours):
-        state: State = "landed"
+        state: RunState = "landed"
     else:
         state = "already-landed" if already else "nothing"
     ranges = [

@@ -16,7 +16,7 @@ import pyarrow as pa
 from rangeland.decode.columns import LogColumns
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.parquet_files.data_files import foreign_entries
-from rangeland.delta.quarantine.quarantine_table import Quarantine, QuarantinedBatch, Wanted
+from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSettings
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_probe import try_store
@@ -301,7 +301,7 @@ class TargetTable:
         self.register(QUARANTINE_SUFFIX, quarantine.path)
         return None
 
-    def quarantined_batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
+    def quarantined_batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
         """The wanted batches of all that were ever kept, one file at a time."""
         return iter(()) if self.path is None else self._quarantine().batches(wanted)
 

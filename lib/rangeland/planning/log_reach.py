@@ -20,7 +20,7 @@ from rangeland.errors import JobFileError
 from rangeland.model import AtOffset, AtTime, Bounds, LogState, Partition, Survey
 from rangeland.planning.bound_resolution import named_in
 
-State = Literal["reached", "idle", "waiting"]
+ReachState = Literal["reached", "idle", "waiting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class PartitionReach:
     None while that may still change."""
 
     partition: Partition
-    state: State
+    state: ReachState
     end_offset: int
     offset: int | None
 
@@ -78,7 +78,7 @@ def _reach_one(
     end = log.end_offset
     if isinstance(bound, AtOffset):
         is_there = end >= bound.offset
-        state: State = "reached" if is_there else "waiting"
+        state: ReachState = "reached" if is_there else "waiting"
         return PartitionReach(log.partition, state, end, bound.offset if is_there else None)
     found = survey.offsets_for_times.get((log.partition, bound.time_ms))
     # A record after an open transaction cannot be read yet, and what is before it may

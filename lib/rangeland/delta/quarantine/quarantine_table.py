@@ -28,7 +28,7 @@ from rangeland.errors import StorageFailed
 from rangeland.model import Partition, QuarantinedBytes, Range
 
 FOLDER = "_rangeland/quarantine"
-Wanted = Callable[[str, int, Range], bool]
+IsWanted = Callable[[str, int, Range], bool]
 """Whether the bytes kept for an application, sequence and range are wanted."""
 _PLACE = ["topic", "partition", "broker", "topic_id", "from_offset", "until_offset"]
 _PLACE += ["application", "sequence"]
@@ -85,7 +85,7 @@ class Quarantine:
         )
         self._kernel.commit(made, request)
 
-    def batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
+    def batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
         """The batches that are wanted, a file at a time: the bytes in other files are not read.
         Empty if there is no quarantine."""
         snapshot = self._kernel.load(self.path)

@@ -108,6 +108,6 @@ _REMEDIES: Final = {
 
 
 def refusal(code: ErrorCode, group: str, when: str) -> RangelandError:
-    """See ``backend.refusal``."""
+    """See ``backend.group_refusal``."""
     failed = f"the coordinator of group {group} has failed"
-    return backend.refusal(code, group, when, failed=failed, remedies=_REMEDIES)
+    return backend.group_refusal(code, group, when, failed=failed, remedies=_REMEDIES)

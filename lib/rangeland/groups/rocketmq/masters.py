@@ -230,6 +230,8 @@ _REMEDIES: Final = {
 
 
 def refusal(code: ErrorCode, remark: str, group: str, when: str) -> RangelandError:
-    """See ``backend.refusal``."""
+    """See ``backend.group_refusal``."""
     failed = f"the brokers of group {group} have failed"
-    return backend.refusal(code, group, when, failed=failed, remedies=_REMEDIES, remark=remark)
+    return backend.group_refusal(
+        code, group, when, failed=failed, remedies=_REMEDIES, remark=remark
+    )
