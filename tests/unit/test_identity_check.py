@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
-from rangeland.errors import Conflict
+from rangeland.errors import Conflict, Unreachable
 from rangeland.landing.identity_check import SeenLanding
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
+    APP,
     Drivers,
     LakeInMemory,
     columns_are_there,
@@ -97,3 +101,40 @@ def test_what_reads_a_landed_table_without_its_ledger_does_not_advise_to_land_fi
     with pytest.raises(Conflict, match="rangeland/orders has landed 1 in it") as caught:
         drivers.another().history.landings()
     assert "rangeland adopt" in caught.value.do
+
+
+@pytest.mark.parametrize("application", [APP, f"{APP}/backfill/0123"])
+def test_what_landed_after_the_table_was_read_is_not_in_it(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, application: str
+) -> None:
+    """A first landing has no earlier transaction to go by, and the log of the table shows it."""
+    columns_are_there(monkeypatch)
+    first, entered = drivers.another(), plan(application=application)
+    assert first.enter(entered, [])
+    outcome, _ = first.prepare(entered, (), (), {})
+    second = drivers.another()
+    first.land(outcome, None)
+    assert second.history.landings() == []
+    second.refresh()
+    assert [found.sequence for found, _ in second.history.landings()] == [1]
+
+
+def test_ledger_and_table_are_read_again_until_they_are_of_one_moment(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    first, second = drivers.another(), drivers.another()
+    assert first.enter(plan(), [])
+    land_until_30(first, plan())
+    second.ledger.refresh_as_one()
+    assert [found.sequence for found, _ in second.history.landings()] == [1]
+    assert second.table.version == lake.tables[drivers.path].versions[-1].version
+
+
+def test_a_ledger_that_is_written_to_all_the_time_is_tried_again_later(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, version = drivers.another(), itertools.count()
+    monkeypatch.setattr(Ledger, "version", property(lambda self: next(version)))
+    with pytest.raises(Unreachable, match="was written to each of the 10 times"):
+        target.ledger.refresh_as_one()

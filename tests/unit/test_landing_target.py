@@ -11,6 +11,7 @@ import pytest
 
 from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
 from rangeland.delta.ledger.events import FileEntry
+from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
 from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
@@ -78,8 +79,10 @@ class LakeInMemory:
             return NotReady()
         return self.tables[snapshot.path].commit(snapshot, request)
 
-    def commits(self, path: str, since: int) -> list[Any]:
-        return []
+    def commits(self, path: str, since: int) -> list[CommitMetadata]:
+        """All that are there now, whichever version was read before."""
+        versions = self.tables[path].versions[since:]
+        return [CommitMetadata(v.version, 0, "WRITE", v.transactions) for v in versions]
 
 
 @pytest.fixture

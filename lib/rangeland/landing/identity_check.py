@@ -94,15 +94,19 @@ class IdentityCheck:
         return last if landed else last - 1
 
     def _landing(self, ledger: Ledger, plan: PlanEvent) -> SeenLanding:
-        """Checks the cheapest evidence first, and no more than needed."""
+        """Checks the cheapest evidence first, and no more than needed. What was committed since the
+        table was read is not in it."""
         application, sequence, since = plan.application, plan.sequence, plan.table_version or 0
         if (application, sequence) not in ledger.possibly_unfinished():
             return SeenLanding(True, False, False, False)
+        seen = self._table.version or 0
         commits = [
-            c for c in self._table.kernel.commits(self._table.there(), since) if c.version > since
+            c
+            for c in self._table.kernel.commits(self._table.there(), since)
+            if since < c.version <= seen
         ]
         named = any(c.transactions.get(application) == sequence for c in commits)
-        first = commits[0].version if commits else (self._table.version or 0) + 1
+        first = commits[0].version if commits else seen + 1
         if named or first == since + 1:
             return SeenLanding(False, named, first == since + 1, False)
         return SeenLanding(False, False, False, self._has_files_of(ledger, plan))

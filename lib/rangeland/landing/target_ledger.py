@@ -7,11 +7,13 @@ from typing import Any
 
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.stores.table_lock import lock_table
-from rangeland.errors import Bug, Conflict, RangelandError
+from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
 from rangeland.landing.target_table import TargetTable
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
 
 logger = logging.getLogger(__name__)
+
+_MOST_READS = 10
 
 
 class TargetLedger:
@@ -40,12 +42,24 @@ class TargetLedger:
                 return
             seen |= straddled
 
-    def catch_up(self) -> None:
-        """Reads the ledger again, and not the table: it then has the outcome of everything that the
-        table had landed when it was read. A plan that was entered since the last ``refresh`` still
-        wins."""
-        if self.found is not None:
+    def refresh_as_one(self) -> None:
+        """Like ``refresh``, until nobody has written to the ledger while the table was read: it
+        then has the outcome of everything that the table had landed, and of nothing that landed
+        later. Raises `Unreachable` where others write to it all the time."""
+        for _ in range(_MOST_READS):
+            if self.found is None:
+                return
+            before = self.found.version
             self.found.refresh()
+            if self.found.version == before:
+                return
+            self.refresh()
+        raise Unreachable(
+            f"the ledger of {self._table.name} was written to each of the {_MOST_READS} times that "
+            "it was read together with the table",
+            why="other drivers are landing in the table",
+            do="try again; nothing was changed",
+        )
 
     def _landed_without_outcome(self) -> set[tuple[str, int]]:
         """Plans that the table has and for which the ledger had no outcome when it was read."""

@@ -98,6 +98,10 @@ class Ledger:
         """Delta's own id of the ledger: one that is removed and created again has another."""
         return self._seen().snapshot.table_id
 
+    @property
+    def version(self) -> int:
+        return self._seen().snapshot.version
+
     def entered(self) -> int:
         """How many plans were ever entered, of all jobs of this table."""
         return self._seen().snapshot.transaction_version(PLANS) or 0
