@@ -36,6 +36,7 @@ from rangeland.patterns import match_topics, matches
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind
 from rangeland.planning.retention_risk import ReadSpeed
+from rangeland.survey.denied_times import check_denied_times
 from rangeland.survey.leaders import ask_leaders, by_leader
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.wording import count_noun
@@ -333,6 +334,7 @@ class SurveyAttempt:
             found |= dialect.read_offsets(self._brokers.call_all(address, questions))
         if isinstance(when, AtTime):
             found |= corrected_times(self._brokers, address, group, when, found)
+            found |= check_denied_times(self._brokers, address, group, when, isolation, found)
         return found
 
     def _on_failure(self, partition: Partition, part: OffsetResult) -> None:
