@@ -254,6 +254,18 @@ class Side:
         (part,) = self._fetch(found, places, ANY_BYTES, asked).parts
         return bytes(part.records)
 
+    def offsets_in(self, data: bytes, base: int) -> set[int]:
+        """Of the records in these entries, whatever became of their transactions."""
+        until = self._dialect.next_offset(memoryview(data), base)
+        assert until is not None
+        found: set[int] = set()
+        for chunk in self._dialect.decode_chunks(
+            memoryview(data), base, until, Isolation.READ_UNCOMMITTED, ()
+        ):
+            batch = getattr(chunk, "batch", None)
+            found.update(() if batch is None else batch.column("offset").to_pylist())
+        return found
+
     def _call(self, leader: Leader, questions: Sequence[Any]) -> list[Any]:
         assert leader.address is not None
         return list(self.pool.call_all(leader.address, questions))

@@ -26,10 +26,13 @@ from tests.brokers import jafka as jafka_reading
 from tests.brokers import rocketmq as rocketmq_reading
 from tests.brokers.kafka_histories import (
     IMPATIENT,
+    CompactedKafkaHistory,
     HarmedKafkaHistory,
     Kafka,
     KafkaHistory,
     OldKafkaHistory,
+    OldTruncatedKafkaHistory,
+    TruncatedKafkaHistory,
 )
 from tests.brokers.model_histories import BrokerHistory, Side, model_pool, model_world
 from tests.brokers.reading import settings_of
@@ -46,6 +49,8 @@ FEW = range(2)
 FIRST = int(os.environ.get("RANGELAND_SEED", "0"))
 MANY = range(FIRST, FIRST + int(os.environ.get("RANGELAND_RUNS", "60")))
 STEPS = 12
+MOST_TRUNCATED = 20
+"""An election takes ten seconds."""
 MODEL = "model"
 
 
@@ -95,6 +100,27 @@ def test_a_few_histories_on_the_model_are_those_of_kafka(kafka: KafkaCluster) ->
 def test_many_histories_on_the_model_are_those_of_kafka() -> None:
     with KafkaCluster(properties=IMPATIENT) as cluster:
         play_kafka(cluster, "4", HarmedKafkaHistory, MANY)
+
+
+@pytest.mark.slow
+def test_many_histories_on_the_model_are_those_of_a_kafka_that_compacts() -> None:
+    with KafkaCluster(properties={"log.cleaner.backoff.ms": 50}) as cluster:
+        play_kafka(cluster, "4", CompactedKafkaHistory, MANY)
+
+
+@pytest.mark.slow
+def test_some_histories_on_the_model_are_those_of_a_kafka_with_unclean_elections() -> None:
+    """Three brokers, since two of which one is down could elect nobody."""
+    properties = {"auto.leader.rebalance.enable": "false"}
+    with KafkaCluster(brokers=3, heap_mb=192, properties=properties) as cluster:
+        play_kafka(cluster, "4", TruncatedKafkaHistory, MANY[:MOST_TRUNCATED])
+
+
+@pytest.mark.slow
+def test_some_histories_on_the_model_are_those_of_an_old_kafka_with_unclean_elections() -> None:
+    properties = {"auto.leader.rebalance.enable": "false"}
+    with KafkaZooKeeperCluster("0.11.0.3", brokers=2, properties=properties) as cluster:
+        play_kafka(cluster, "1.1", OldTruncatedKafkaHistory, MANY[:MOST_TRUNCATED])
 
 
 @pytest.mark.slow

@@ -31,6 +31,10 @@ class SimulatedCluster:
     has_topic_ids = False
     has_epochs = False
     """Whether its responses say which leader's records they are."""
+    forgets_producers: bool = False
+    """Whether a producer is unknown once all of its records are deleted."""
+    cleans_records = False
+    """Whether compaction may take some records of an entry and leave others."""
     shows_rewriting = False
     """Whether a log that was truncated and has grown again can be told from an intact one."""
 
@@ -44,6 +48,8 @@ class SimulatedCluster:
         self.stale: dict[int, tuple[int, dict[tuple[str, int], tuple[int, int]]]] = {}
         """Servers that still report earlier leaders, and until when."""
         self.incarnations = 0
+        self.per_segment = 0
+        """Entries in a segment of a log; 0: all of them."""
         self.shows_aborted = False
         """Whether the job takes records whatever became of their transactions."""
 
@@ -62,7 +68,7 @@ class SimulatedCluster:
         for number in range(len(topic.logs), partitions):
             leader = 1 + (number % BROKERS)
             log = self.log_type(name, number, topic.incarnation, leader=leader)
-            log.shows_aborted = self.shows_aborted
+            log.shows_aborted, log.per_segment = self.shows_aborted, self.per_segment
             topic.logs.append(log)
         self.truth.add(topic)
 

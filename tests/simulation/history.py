@@ -42,6 +42,7 @@ from tests.simulation.transactions import TRANSACTION_ACTS, change_transactions,
 from tests.simulation.world import Crash, Process, Violation, World
 
 MOST_RUNS = 40
+PER_SEGMENT = 6
 SKEWS_MS = (0, 0, 0, 0, -1_000, 3_000, -86_400_000, 86_400_000)
 VERIFIED_EVERY = 4
 """Of so many short histories one ends with ``verify``, and a run that finds nothing to do."""
@@ -63,6 +64,7 @@ class History:
         self.store = stage.store = MemoryStore(self.world, self.tables.logs)
         self.cluster = stage.cluster = cluster_of(setup, self.world)
         self.cluster.shows_aborted = setup.reads_uncommitted
+        self.cluster.per_segment = PER_SEGMENT
         self.world.act = self.act
         self.cluster.create(TOPIC, setup.partitions, compacts=setup.compacts)
         self.operations = Operations()
@@ -101,7 +103,8 @@ class History:
         for log in logs:
             log.time_out(self.world.now_ms)
         if kind in TRANSACTION_ACTS:
-            change_transactions(rng.choice(logs), kind, rng, self.world.now_ms)
+            is_old = self.cluster.forgets_producers
+            change_transactions(rng.choice(logs), kind, rng, self.world.now_ms, is_old=is_old)
         elif kind in TABLE_ACTS:
             if not self.displaced.is_open:  # a table without rows may be landed in without a ledger
                 self.table_faults.act(kind, rng)
@@ -160,8 +163,16 @@ class History:
             return
         stable = min((one.first for one in log.opened), default=log.end)
         plain = [i for i, e in enumerate(log.entries) if e.producer_id < 0 and e.base < stable]
-        if plain:
-            log.drop(rng.choice(plain), reason)
+        if not plain:
+            return
+        index = rng.choice(plain)
+        entry = log.entries[index]
+        is_thinned = kind == "compact" and self.cluster.cleans_records and rng.random() < 0.5
+        if not is_thinned:
+            log.drop(index, reason)
+        elif entry is not log.entries[-1] and not entry.intact and len(entry.records) > 1:
+            offsets = [offset for offset, _ in entry.records]
+            log.thin(index, rng.sample(offsets, rng.randint(1, len(offsets) - 1)))
 
     # --- runs ---------------------------------------------------------------------------
 

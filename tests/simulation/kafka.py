@@ -15,7 +15,7 @@ from rangeland.dialects.kafka.messages.headers import response_header_version as
 from rangeland.wire.declarations import spec_of
 from rangeland.wire.encoding import decode, decode_from, encode
 from tests.simulation.clusters import BROKERS, SimulatedCluster
-from tests.simulation.logs import Log
+from tests.simulation.logs import Entry, Log
 from tests.simulation.world import EPOCH_MS, World
 
 PORT = 9092
@@ -39,6 +39,7 @@ class Cluster(SimulatedCluster):
 
     dialect = "kafka"
     servers = "b1:9092, b2:9092"
+    cleans_records = True
     shows_rewriting = True
 
     def __init__(self, world: World, age: str, *, per_response: int) -> None:
@@ -48,7 +49,7 @@ class Cluster(SimulatedCluster):
         # Without ids a topic that was recreated and has grown cannot be told from the old one.
         metadata = self.versions[spec_of(m.MetadataRequest).key]
         self.has_topic_ids, self.has_epochs = metadata >= 10, metadata >= 7
-        self.is_old = self.versions[EPOCH_ENDS] == 0
+        self.is_old = self.forgets_producers = self.versions[EPOCH_ENDS] == 0
         self.reports_lag = self.versions[spec_of(m.ListOffsetsRequest).key] >= 5
 
     # --- what happens to it -------------------------------------------------------------
@@ -183,8 +184,12 @@ class Cluster(SimulatedCluster):
             return NONE, log.start
         found = end
         if part.timestamp != m.LATEST_TIMESTAMP:
-            times = ((EPOCH_MS + e.time_ms, max(e.base, log.start)) for e in log.entries)
-            found = next((base for time_ms, base in times if time_ms >= part.timestamp), end)
+            times = (
+                (EPOCH_MS + e.time_ms, max(_first_of(e), log.start))
+                for e in log.entries
+                if not e.is_empty
+            )
+            found = next((first for time_ms, first in times if time_ms >= part.timestamp), end)
         lags = log.high_watermark(self.world.now_ms) < log.end
         if lags and self.reports_lag and found >= end:
             return NOT_AVAILABLE, -1
@@ -222,6 +227,9 @@ class Cluster(SimulatedCluster):
             return _failed(part.partition, OUT_OF_RANGE)
         end = self._end_of(log, isolation)
         found = [e for e in log.entries if part.fetch_offset < e.until <= end]
+        if found:
+            last = log.segment_end(found[0].base)
+            found = [e for e in found if e.base < last]
         if log.is_slow_until_ms > self.world.now_ms:
             found = []
         taken = found[: self.per_response]
@@ -265,8 +273,8 @@ class Cluster(SimulatedCluster):
 
     def _epoch_end(self, log: Log, epoch: int) -> tuple[int, int]:
         """Old brokers know an epoch once it has a record, and nothing of those before the first
-        that they know."""
-        is_known = log.highest > 0 and epoch >= log.epochs[0][0]
+        that they know. A leader whose log was empty knows none."""
+        is_known = log.end > 0 and epoch >= log.epochs[0][0]
         return log.epoch_end(epoch) if is_known or not self.is_old else (-1, -1)
 
     def on_configs(self, node: int, asked: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:
@@ -349,6 +357,11 @@ def _versions_response(age: str, frame: bytes) -> bytes:
     return _headed(m.ApiVersionsRequest, version, response)
 
 
+def _first_of(entry: Entry) -> int:
+    """A cleaner may have taken the records before it."""
+    return entry.records[0][0] if entry.records else entry.base
+
+
 def _failed(number: int, code: int) -> m.FetchedPartitionData:
     return m.FetchedPartitionData(partition_index=number, error_code=code, high_watermark=-1)
 
@@ -363,17 +376,16 @@ def _limited(records: memoryview, size: int, is_first: bool) -> memoryview:
 
 
 def _aborted(log: Log, first: int, until: int) -> tuple[m.AbortedTransaction, ...]:
-    """Those whose records and marker overlap what is sent."""
-    began: dict[int, int] = {}
-    found = []
-    for entry in log.entries:
-        if entry.is_aborted:
-            began.setdefault(entry.producer_id, entry.base)
-        elif entry.is_marker and entry.producer_id in began:
-            base = began.pop(entry.producer_id)
-            if entry.until > first and base < until:
-                found.append(m.AbortedTransaction(producer_id=entry.producer_id, first_offset=base))
-    return tuple(found)
+    """Those that overlap what is sent, by where they began: a cleaner may have taken their first
+    records since."""
+    if not log.ended:
+        return ()
+    markers = {entry.base for entry in log.entries if entry.is_marker and entry.until > first}
+    return tuple(
+        m.AbortedTransaction(producer_id=one.producer, first_offset=one.first)
+        for marker, one in log.ended.items()
+        if one.aborts and one.first < until and marker in markers
+    )
 
 
 _RESPONSES: dict[type[Any], Callable[[Cluster, int, Any], Any]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 
 from tests.record_batches import ABORT, COMMIT, Batch, Record, encode, marker
 from tests.simulation.world import EPOCH_MS
@@ -32,6 +33,9 @@ class Entry:
     producer_id: int = -1
     is_marker: bool = False
     is_aborted: bool = False
+    codec: str = "none"
+    is_empty: bool = False
+    """A cleaner has left the batch, so that its producer's sequence is known, and no record."""
     intact: bytes = b""
     """Its bytes before one of them was damaged."""
 
@@ -78,6 +82,10 @@ class Log:
     opened: list[Transaction] = field(default_factory=list)
     ended: dict[int, Transaction] = field(default_factory=dict)
     """By the offset of the marker."""
+    segments: list[int] = field(default_factory=lambda: [0])
+    """Where each begins. A response to a fetch is of one of them."""
+    per_segment: int = 0
+    """Entries, after which the next one begins; 0: it is set from outside."""
     stable: int = 0
     """The highest last stable offset that was reported."""
 
@@ -111,9 +119,12 @@ class Log:
 
     # --- writing ------------------------------------------------------------------------
 
-    def append(self, count: int, now_ms: int, codec: str = "none") -> None:
+    def append(
+        self, count: int, now_ms: int, codec: str = "none", keys: Sequence[bytes] = ()
+    ) -> None:
+        """``keys`` of the records, in turn."""
         records = [(self.end + i, self._value(self.end + i)) for i in range(count)]
-        self._add(records, now_ms, codec)
+        self._add(records, now_ms, codec, keys=keys)
 
     def append_transaction(self, count: int, now_ms: int, *, abort: bool) -> None:
         """A batch of a transaction, and the marker that ends it."""
@@ -181,11 +192,15 @@ class Log:
         now_ms: int,
         codec: str,
         producer: int = -1,
+        keys: Sequence[bytes] = (),
     ) -> None:
         base, until = self.end, self.end + len(records)
         batch = Batch(
             base,
-            [Record(key=b"k", value=value) for _, value in records],
+            [
+                Record(key=key, value=value)
+                for (_, value), key in zip(records, cycle(keys or [b"k"]), strict=False)
+            ],
             codec=codec,
             base_timestamp_ms=EPOCH_MS + now_ms,
             max_timestamp_ms=EPOCH_MS + now_ms,
@@ -193,13 +208,17 @@ class Log:
             producer_id=producer,
         )
         data = self._with_epoch(encode(batch))
-        self._store(Entry(base, until, data, self.epoch, now_ms, tuple(records), producer))
+        rows = tuple(records)
+        self._store(Entry(base, until, data, self.epoch, now_ms, rows, producer, codec=codec))
 
     def _with_epoch(self, data: bytes) -> bytes:
         return data[:EPOCH_AT] + self.epoch.to_bytes(4, "big") + data[EPOCH_AT + 4 :]
 
     def _store(self, entry: Entry) -> None:
         self.begin_epoch(entry.epoch)
+        newest = self.segments[-1]
+        if self.per_segment and sum(e.base >= newest for e in self.entries) >= self.per_segment:
+            self.segments.append(entry.base)
         self.entries.append(entry)
         self.end = entry.until
         self.highest = max(self.highest, self.end)
@@ -236,6 +255,7 @@ class Log:
         self.because(range(self.entries[-count].base, self.end), "truncated")
         self.entries = self.entries[: len(self.entries) - count]
         self.end = self.entries[-1].until if self.entries else self.start
+        self.segments = [0, *(at for at in self.segments[1:] if at < self.end)]
         self.epochs = [(e, at) for e, at in self.epochs if at < self.end] or [self.epochs[0]]
         lost = [marker for marker in self.ended if marker >= self.end]
         again = [*self.opened, *(self.ended.pop(marker) for marker in sorted(lost))]
@@ -249,6 +269,29 @@ class Log:
             return
         entry = self.entries.pop(index)
         self.because(range(entry.base, entry.until), reason)
+
+    def thin(self, index: int, left: Sequence[int]) -> None:
+        """A cleaner leaves only these offsets of an entry, which is as wide as before."""
+        entry = self.entries[index]
+        records = [
+            Record(key=b"k", value=value, delta=offset - entry.base)
+            for offset, value in entry.records
+            if offset in left
+        ]
+        batch = Batch(
+            entry.base,
+            records,
+            codec=entry.codec,
+            base_timestamp_ms=EPOCH_MS + entry.time_ms,
+            max_timestamp_ms=EPOCH_MS + entry.time_ms,
+            last_offset_delta=entry.until - entry.base - 1,
+        )
+        data = encode(batch)
+        data = data[:EPOCH_AT] + entry.data[EPOCH_AT : EPOCH_AT + 4] + data[EPOCH_AT + 4 :]
+        gone = [offset for offset, _ in entry.records if offset not in left]
+        self.because(gone, "compacted")
+        rows = tuple(one for one in entry.records if one[0] in left)
+        self.entries[index] = replace(entry, data=data, records=rows)
 
     def damage(self, rng: random.Random) -> None:
         """One bit of an entry is flipped where the log is stored, in a part with a checksum."""
@@ -271,6 +314,10 @@ class Log:
         """The topic is deleted. A survey may combine its id with the end of the next one, and plan
         offsets that it never had."""
         self.because(range(self.highest + MOST_PLANNED), "recreated")
+
+    def segment_end(self, offset: int) -> int:
+        """Where the next segment begins after the one that this offset is in."""
+        return next((at for at in self.segments if at > offset), max(self.end, offset + 1))
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The newest epoch in the log up to this one, and where its records end; unknown, -1, for

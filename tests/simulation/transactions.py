@@ -12,8 +12,11 @@ PRODUCERS = (1, 2)
 TIMEOUTS_MS = (2_000, 60_000, 900_000)
 
 
-def change_transactions(log: Log, kind: str, rng: random.Random, now_ms: int) -> None:
-    """Begins a transaction, adds to one, or ends one; or somebody deletes records."""
+def change_transactions(
+    log: Log, kind: str, rng: random.Random, now_ms: int, *, is_old: bool
+) -> None:
+    """Begins a transaction, adds to one, or ends one; or somebody deletes records. Old brokers
+    have forgotten a producer all of whose records are gone, and take no more from it."""
     if kind == "trim":
         _trim(log, rng, now_ms)
     elif kind == "begin":
@@ -21,7 +24,9 @@ def change_transactions(log: Log, kind: str, rng: random.Random, now_ms: int) ->
     elif not log.opened:
         return
     elif kind == "extend":
-        log.extend_transaction(rng.choice(log.opened), rng.randint(1, 3), now_ms)
+        one = rng.choice(log.opened)
+        if one.until > log.start or not is_old:
+            log.extend_transaction(one, rng.randint(1, 3), now_ms)
     else:
         one = rng.choice(log.opened)
         abort = kind == "abort" if one.aborts is None else one.aborts

@@ -127,13 +127,14 @@ class _Cluster(LocalCluster[int]):
     def _config(self, node: int) -> Path:
         return self.directory / f"kafka-{node}.properties"
 
-    def _data(self, node: int) -> Path:
+    def data_directory(self, node: int) -> Path:
+        """What a broker stores."""
         return self.directory / "data" / f"kafka-{node}"
 
     def _write_config(self, node: int, settings: Mapping[str, object]) -> None:
         replicas = min(3, len(self.ids))
         own = {
-            "log.dirs": self._data(node),
+            "log.dirs": self.data_directory(node),
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
         }
@@ -195,11 +196,11 @@ class KafkaCluster(_Cluster):
             _formatted[self.version] = self._format_with_tool(nodes.pop(0), cluster)
         for node in nodes:
             for name, content in _formatted[self.version].items():
-                path = self._data(node) / name
+                path = self.data_directory(node) / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
             ids = {"cluster.id": cluster, "directory.id": _new_id(), "node.id": node, "version": 1}
-            write_settings(self._data(node) / "meta.properties", ids)
+            write_settings(self.data_directory(node) / "meta.properties", ids)
 
     def _format_with_tool(self, node: int, cluster: str) -> dict[str, bytes]:
         """The content of the files that the tool has written, by name."""
@@ -212,7 +213,7 @@ class KafkaCluster(_Cluster):
                 raise tool.failure("its data directory was not formatted")
         finally:
             tool.kill()
-        data = self._data(node)
+        data = self.data_directory(node)
         files = (path for path in data.rglob("*") if path.is_file())
         return {str(path.relative_to(data)): path.read_bytes() for path in files}
 
