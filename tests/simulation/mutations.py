@@ -216,7 +216,7 @@ LOSSES = (
     Mutation(
         "a high watermark that lags is the end",
         Change(
-            "fetch.log_edges:log_end",
+            "fetch.broker_questions:log_end",
             "if not brokers.dialect.capabilities.has_epochs:",
             "if True:",
         ),

@@ -18,32 +18,15 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost, NoResponse
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import (
-    FetchOptions,
-    FetchResult,
-    PartitionFetch,
-)
+from rangeland.dialects.fetch_values import FetchOptions, FetchResult, PartitionFetch
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
+from rangeland.fetch.broker_questions import MAX_WAIT_MS, log_edge, log_end, look_up_leaders
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import (
-    AllRead,
-    FetchLimits,
-    FetchTarget,
-    FindLeaders,
-    SendFetch,
-    SendLogRange,
-    WaitUntil,
-)
-from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece, MemoryBudget
-from rangeland.fetch.leader_lookup import look_up_leaders
-from rangeland.fetch.log_edges import (
-    MAX_WAIT_MS,
-    log_edge,
-    log_end,
-)
-from rangeland.fetch.response_reader import ResponseReader
-from rangeland.fetch.throttle import Throttle, limits_at_rate
+from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
+from rangeland.fetch.response_reader import EntryEnd, FetchedPiece, ResponseReader
+from rangeland.fetch.slice_state import FetchTarget
 from rangeland.model import Address, Earliest, Latest, Slice
 
 logger = logging.getLogger(__name__)
@@ -87,7 +70,7 @@ class FetchThread:
         )
         self._responses = ResponseReader(self.brokers, self._loop, settings, floors or {})
         self._pieces: queue.SimpleQueue[FetchedPiece | BaseException | None] = queue.SimpleQueue()
-        self._budget = MemoryBudget(PREFETCH_BYTES)
+        self._budget = PrefetchBudget(PREFETCH_BYTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
 
@@ -255,3 +238,32 @@ def _named(settings: ClusterSettings) -> dict[str, Address]:
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+class PrefetchBudget:
+    """A bound on bytes that are fetched and not yet decoded. One piece always fits."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._held = 0
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def take(self, size: int) -> bool:
+        """Waits until there is room. False once closed."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._held == 0 or self._held + size <= self._limit
+            )
+            self._held += size
+            return not self._closed
+
+    def give_back(self, size: int) -> None:
+        with self._changed:
+            self._held -= size
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

@@ -19,7 +19,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.fetch.damage_policy import log_loss, range_loss
+from rangeland.fetch.slice_failures import log_loss, range_loss
 from rangeland.model import Address, Slice
 from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost

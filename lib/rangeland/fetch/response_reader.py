@@ -9,27 +9,72 @@ Everything found is reported to the loop; only bytes to decode are returned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, UnconfirmedGap
+from rangeland.dialects.fetch_values import (
+    NO_CONTEXT,
+    FetchContext,
+    FetchedPartition,
+    UnconfirmedGap,
+)
 from rangeland.errors import BadRecord
-from rangeland.fetch.damage_policy import add_partition, passable_until
-from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import FetchTarget
-from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
-from rangeland.fetch.log_edges import (
+from rangeland.fetch.broker_questions import (
     confirmed_until,
     is_inside_entry,
     is_still_damaged,
     log_edge,
 )
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.slice_failures import add_partition, passable_until
+from rangeland.fetch.slice_state import FetchTarget
 from rangeland.model import Address, Latest
-from rangeland.planning.policy import Action, LossKind
+from rangeland.planning.policy import Action, Loss, LossKind
+
+NO_BYTES = memoryview(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryEnd:
+    """An entry ended at this offset in the log of a leader. Where another leader has replaced the
+    end of the log, one of its entries may begin before that offset."""
+
+    offset: int
+    leader: str
+    epoch: int | None
+
+    def is_seen_by(self, leader: str, epoch: int | None) -> bool:
+        """Whether entries also end there for this leader, as far as is known."""
+        if self.epoch is not None and epoch is not None:
+            return self.epoch == epoch
+        return self.leader == leader
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPiece:
+    """Raw bytes of one slice, from the offset that was requested; or a loss. ``is_doubtful``: a
+    replica may have sent them, so another copy may be intact where this one is damaged. ``epoch``:
+    that of the leader, if it was known."""
+
+    index: int
+    from_offset: int
+    until_offset: int
+    records: memoryview = NO_BYTES
+    aborted: tuple[tuple[int, int], ...] = ()
+    leader: str = ""
+    loss: Loss | None = None
+    context: FetchContext = NO_CONTEXT
+    is_doubtful: bool = False
+    epoch: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """There is nothing to decode."""
+        return not len(self.records) and not self.context.spans
 
 
 class ResponseReader:

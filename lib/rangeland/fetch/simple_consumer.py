@@ -2,8 +2,6 @@
 
 ``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
 both, and is raised to the caller.
-
-Quarantined batches are decoded here again: the same pieces, from the settings instead of a broker.
 """
 
 from __future__ import annotations
@@ -13,16 +11,18 @@ from contextlib import closing
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.columns import with_partition
 from rangeland.dialects.dialect import Dialect, load_dialect
-from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, Gap
+from rangeland.dialects.fetch_values import Gap
 from rangeland.errors import BadRecord, Bug, Damage
-from rangeland.fetch.damage_policy import add_partition, damage_loss, first_damaged, log_loss
-from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
 from rangeland.fetch.offset_gaps import GapExplainer
+from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
 from rangeland.fetch.receipt_builder import SliceChunk
-from rangeland.fetch.typed_chunks import quarantined_rows, typing_of
+from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
+from rangeland.fetch.slice_failures import add_partition, damage_loss, first_damaged, log_loss
+from rangeland.fetch.typed_chunks import typing_of
 from rangeland.model import Address, Counts, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Loss
 from rangeland.untrusted import parse_address
@@ -41,7 +41,7 @@ def read_slices(
         intact = [s for s in slices if settings.quarantined_bytes[s.index].rows is not None]
         yield from quarantined_rows(intact, settings)
         damaged = [s for s in slices if settings.quarantined_bytes[s.index].rows is None]
-        kept = _quarantined_pieces(damaged, settings)
+        kept = quarantined_pieces(damaged, settings)
         yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(kept, damaged)
         return
     patience = patience or FetchLimits(no_progress_ms=settings.no_progress_ms)
@@ -51,25 +51,6 @@ def read_slices(
         yield from _PieceDecoder(fetcher.brokers.dialect, settings).read(fetcher.pieces(), slices)
     finally:
         fetcher.stop()
-
-
-def _quarantined_pieces(
-    slices: Sequence[Slice], settings: ClusterSettings
-) -> Iterator[FetchedPiece]:
-    for s in slices:
-        kept = settings.quarantined_bytes[s.index]
-        records = memoryview(kept.records)
-        spans = (AnsweredSpan(len(records), s.from_offset, s.until_offset),)
-        tags = tuple(tag.encode() for tag in settings.tags)
-        context = FetchContext(
-            spans=spans,
-            has_gaps=True,
-            tags=tags,
-            from_quarantine=True,
-            max_batch_bytes=settings.max_batch_bytes,
-        )
-        bounds = (s.from_offset, s.until_offset)
-        yield FetchedPiece(s.index, *bounds, records, kept.aborted, context=context)
 
 
 class _UnconfirmedDamage(Exception):
@@ -86,8 +67,6 @@ class _PieceDecoder:
         self._gaps = GapExplainer(settings)
 
     def read(self, pieces: Iterator[FetchedPiece], slices: Sequence[Slice]) -> Iterator[SliceChunk]:
-        from rangeland.decode.columns import with_partition
-
         by_index = {s.index: s for s in slices}
         typing = typing_of(slices, self._settings)
         held: set[int] = set()

@@ -15,17 +15,28 @@ from enum import Enum
 from typing import Any, Final
 
 from rangeland.errors import Bug
-from rangeland.fetch.fetch_steps import FetchLimits, FetchTarget
+from rangeland.fetch.pacing import FetchLimits, retry_delay_ms
 from rangeland.fetch.replica_choice import ServingReplica
-from rangeland.fetch.retry_delay import retry_delay_ms
 from rangeland.logging_setup import partition_fields
-from rangeland.model import Address, Slice
+from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import LossKind
 
 RESPONSES_TO_GROW = 4
 """How many responses must come in time before more is requested again, at first."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTarget:
+    """One partition's part of a request. ``index``: that of the slice."""
+
+    index: int
+    partition: Partition
+    topic_id: str | None
+    epoch: int | None
+    offset: int
+    max_bytes: int
 
 
 class Phase(Enum):
@@ -142,6 +153,19 @@ class SliceState:
     def log_fields(self) -> dict[str, Any]:
         """What its log lines carry."""
         return partition_fields(self.slice.partition, self.position)
+
+    @property
+    def stuck_ms(self) -> int:
+        """From the first failed attempt since the last progress to the latest one: time spent
+        elsewhere, such as in a slow writer, does not count."""
+        return 0 if self.stuck_since_ms is None else self.tried_at_ms - self.stuck_since_ms
+
+    def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
+        """Its broker throttles this client: the time does not count as stuck, up to a limit."""
+        if self.stuck_since_ms is not None:
+            excused_ms = max(0, min(throttle_ms, limits.most_throttled_ms - self.throttled_ms))
+            self.throttled_ms += excused_ms
+            self.stuck_since_ms += excused_ms
 
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
         """For how long nothing but the evidence for this loss has been seen."""

@@ -1,4 +1,5 @@
-"""What follows from damaged and lost offsets: where reading resumes, and what the policy does.
+"""What happens when a slice cannot be read as planned: the loss that the policy makes of damaged or
+missing offsets, and where reading resumes; or the error that ends the run.
 
 Damage is found twice: when the end of a response is determined, and when its records are decoded.
 Both ask here. Pure functions; damage is judged by ``BadRecord.damage``.
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 from rangeland.dialects.capabilities import Capabilities
-from rangeland.errors import BadRecord, Damage
+from rangeland.errors import BadRecord, Damage, JobFileError, Unreachable
+from rangeland.fetch.slice_state import SliceState
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Partition, Slice
 from rangeland.planning.loss_errors import range_lost
@@ -108,4 +111,74 @@ def _end_unknown(error: BadRecord, action: Action) -> BadRecord:
         why=f"{error.why}; its end is unknown, so `{action}` cannot continue after it",
         do="restore the log from a good replica, or land the other partitions with "
         "`policy: {corrupt: hold}`",
+    )
+
+
+def _facts_of(state: SliceState) -> dict[str, Any]:
+    return {
+        "topic": state.slice.partition.topic,
+        "partition": state.slice.partition.number,
+        "broker": state.slice.partition.broker or None,
+        "from_offset": state.slice.from_offset,
+        "until_offset": state.slice.until_offset,
+        "position": state.position,
+        "leader": str(state.server.address) if state.server.address else None,
+    }
+
+
+def no_progress_error(state: SliceState) -> Unreachable:
+    return Unreachable(
+        f"{state.slice} got no further than offset {state.position} in {state.stuck_ms} ms",
+        why=state.last_failure or "its leader sent no records",
+        do="check the partition's leader, then run again: the same plan is read again",
+        **_facts_of(state),
+    )
+
+
+def older_records_error(
+    state: SliceState, next_offset: int, capabilities: Capabilities
+) -> BadRecord:
+    return BadRecord(
+        f"{state.slice.partition}: a fetch at offset {state.position} gave batches that "
+        f"end at {next_offset}",
+        why="the response has only older records, so reading would never end",
+        do=look_at("the log segment", capabilities),
+        **_facts_of(state),
+    )
+
+
+def batch_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord:
+    return BadRecord(
+        f"{state.slice.partition}: no complete batch at offset {state.position} in "
+        f"{state.fetch_bytes} bytes",
+        why="batches of this size are not supported, or its length field is damaged",
+        do=look_at("the batch", capabilities),
+        **_facts_of(state),
+    )
+
+
+def unreadable_error(state: SliceState, reason: str) -> BadRecord:
+    return BadRecord(
+        f"{state.slice.partition} cannot be read at offset {state.position}",
+        why=reason,
+        do="check the log segment on the leader, or its disk",
+        **_facts_of(state),
+    )
+
+
+def refused_error(state: SliceState, reason: str) -> JobFileError:
+    return JobFileError(
+        f"{state.slice} may not be read",
+        why=reason,
+        do="give the user of source.security the right to read the topic",
+        **_facts_of(state),
+    )
+
+
+def not_served_error(state: SliceState, reason: str) -> Unreachable:
+    return Unreachable(
+        f"{state.slice} cannot be read",
+        why=reason,
+        do="check the permissions of this client and the version of the broker",
+        **_facts_of(state),
     )
