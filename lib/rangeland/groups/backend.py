@@ -11,7 +11,8 @@ again and again while brokers are not ready, and share the errors for what broke
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
@@ -22,6 +23,10 @@ from rangeland.errors import Conflict, JobFileError, RangelandError, Unreachable
 from rangeland.model import Address, Partition
 
 logger = logging.getLogger(__name__)
+
+LONGEST_BEAT_MS: Final = 3_000
+"""A joining member waits until the others learn of it with their next heartbeat."""
+BEATS_PER_SESSION: Final = 3
 
 
 class HeartbeatStatus(Enum):
@@ -40,20 +45,6 @@ class Fenced(Conflict):
     data = "what is landed stays landed; the group's offsets were not touched"
     retry = "yes, the next run mirrors the checkpoint"
     acts = "the scheduler"
-
-
-def fencing_error(group: str, member: str, generation: int, why: str) -> Fenced:
-    logger.warning(
-        "Fenced: %s", why, extra={"group": group, "member": member, "generation": generation}
-    )
-    return Fenced(
-        f"member {member or '(none)'} of group {group} is fenced in generation {generation}",
-        why=why,
-        do="run the job again",
-        group=group,
-        member=member,
-        generation=generation,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +124,49 @@ class Membership(Protocol):
 
     def leave(self) -> None:
         """Releases its partitions at once, or when the session ends if that fails."""
+
+
+class BackendMembership(ABC):
+    """What the memberships of all backends share: the number of the generation, the rhythm of
+    heartbeats, the fields of log lines, and the error of a member that is fenced."""
+
+    def __init__(self, joining: JoinRequest, generation: int = 0) -> None:
+        self._joining = joining
+        self._generation = generation
+
+    @property
+    @abstractmethod
+    def member_id(self) -> str: ...
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    @property
+    def beat_ms(self) -> int:
+        return max(1, min(LONGEST_BEAT_MS, self._joining.session_ms // BEATS_PER_SESSION))
+
+    def _log_fields(self, partitions: int) -> dict[str, object]:
+        fields = {"group": self._joining.group, "member": self.member_id, "partitions": partitions}
+        return {**fields, "generation": self._generation}
+
+    def _refuse_foreign(
+        self, offsets: Mapping[Partition, int], owned: Collection[Partition]
+    ) -> None:
+        """Raises Fenced for an offset of a partition that this member does not have."""
+        if foreign := sorted(offsets.keys() - owned):
+            raise self._fenced(f"{foreign[0]} is not among its partitions")
+
+    def _fenced(self, why: str) -> Fenced:
+        group, member, generation = self._joining.group, self.member_id, self._generation
+        facts: dict[str, Any] = {"group": group, "member": member, "generation": generation}
+        logger.warning("Fenced: %s", why, extra=facts)
+        return Fenced(
+            f"member {member or '(none)'} of group {group} is fenced in generation {generation}",
+            why=why,
+            do="run the job again",
+            **facts,
+        )
 
 
 class GroupBackend(Protocol):
