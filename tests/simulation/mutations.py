@@ -216,8 +216,8 @@ LOSSES = (
     Mutation(
         "a high watermark that lags is the end",
         Change(
-            "fetch.broker_questions:log_end",
-            "if not brokers.dialect.capabilities.has_epochs:",
+            "fetch.broker_questions:AskedLeader.log_end",
+            "if not self.brokers.dialect.capabilities.has_epochs:",
             "if True:",
         ),
     ),

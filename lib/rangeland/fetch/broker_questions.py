@@ -14,7 +14,6 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
     FetchContext,
     FetchedPartition,
-    FetchOptions,
     PartitionFetch,
     UnconfirmedGap,
 )
@@ -22,6 +21,7 @@ from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import BadRecord
 from rangeland.fetch.slice_state import FetchTarget
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
+from rangeland.survey.broker_requests import request_offsets, request_records
 from rangeland.survey.leaders import ask_leaders
 
 
@@ -70,141 +70,127 @@ def _is_unknown(view: ClusterView, partition: Partition) -> bool:
 
 
 MAX_WAIT_MS = 500
-
 MIN_FETCH_BYTES = 1 << 16
 
 
-def log_edge(
-    brokers: ConnectionPool,
-    address: Address,
-    want: FetchTarget,
-    when: Earliest | Latest,
-    isolation: Isolation = Isolation.READ_UNCOMMITTED,
-) -> int:
-    """Raises ConnectionLost, also if the response has no offset."""
-    dialect = brokers.dialect
-    leader = {want.partition: Leader(address, want.epoch)}
-    questions = dialect.ask_offsets(leader, when, isolation)
-    part = dialect.read_offsets(brokers.call_all(address, questions)).get(want.partition)
-    if part is None:
-        raise ConnectionLost(f"{address} left {want.partition} out of its response about offsets")
-    if part.offset is None:
-        raise ConnectionLost(f"{address} answered {part.code} to an offset request")
-    return part.offset
+@dataclass(frozen=True, slots=True)
+class AskedLeader:
+    """The broker at ``address``, from which ``want`` was requested, and what else it can be asked
+    about that partition. Each question raises ConnectionLost."""
 
+    brokers: ConnectionPool
+    address: Address
+    want: FetchTarget
 
-def log_end(
-    brokers: ConnectionPool, address: Address, want: FetchTarget, leader: Leader, readable_end: int
-) -> int | None:
-    """Where the log ends with what is not readable yet: a leader's high watermark may lag for a
-    while, the end of its epoch does not. None if the broker cannot report it."""
-    if not brokers.dialect.capabilities.has_epochs:
-        return readable_end
-    epoch_end = _epoch_end(brokers, address, want, leader)
-    # With a single replica the high watermark does not wait for others.
-    return readable_end if epoch_end is None and leader.copies == 1 else epoch_end
+    def log_edge(
+        self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> int:
+        """Where the log begins, or up to where it can be read. Raises ConnectionLost also if the
+        response has no offset."""
+        partition = self.want.partition
+        leaders = {partition: Leader(self.address, self.want.epoch)}
+        result = request_offsets(self.brokers, self.address, leaders, when, isolation).get(
+            partition
+        )
+        if result is None:
+            what = f"{self.address} left {partition} out of its response about offsets"
+            raise ConnectionLost(what)
+        if result.offset is None:
+            raise ConnectionLost(f"{self.address} answered {result.code} to an offset request")
+        return result.offset
 
+    def log_end(self, leader: Leader, readable_end: int) -> int | None:
+        """Where the log ends with what is not readable yet: a leader's high watermark may lag for a
+        while, the end of its epoch does not. None if the broker cannot report it."""
+        if not self.brokers.dialect.capabilities.has_epochs:
+            return readable_end
+        epoch_end = self._epoch_end(leader)
+        # With a single replica the high watermark does not wait for others.
+        return readable_end if epoch_end is None and leader.copies == 1 else epoch_end
 
-def _epoch_end(
-    brokers: ConnectionPool, address: Address, want: FetchTarget, leader: Leader
-) -> int | None:
-    if want.epoch is None:
+    def _epoch_end(self, leader: Leader) -> int | None:
+        dialect, partition, epoch = self.brokers.dialect, self.want.partition, self.want.epoch
+        if epoch is None:
+            return None
+        questions = dialect.ask_epochs({partition: leader}, {partition: epoch})
+        try:
+            responses = self.brokers.call_all(self.address, questions)
+        except NoCommonVersion:  # the broker is too old for the request
+            return None
+        return dialect.read_epochs(responses).get(partition)
+
+    def is_inside_entry(self, offset: int) -> bool:
+        """Whether one intact entry of the log begins before this offset and ends after it. False
+        also if that cannot be seen."""
+        if self.brokers.dialect.capabilities.offsets_are_bytes:
+            return False  # nothing can be read before the offset
+        part = self._fetched(offset - 1, self.want.max_bytes)
+        return part is not None and self._has_entry_across(part, offset)
+
+    def is_still_damaged(self) -> bool:
+        """Whether what follows the entry before the requested offset is damaged, as it was in an
+        earlier response. True also if only that entry was returned."""
+        before = self.want.offset - 1
+        part = self._fetched(before, self.want.max_bytes, MAX_WAIT_MS)
+        if part is None or not len(part.records):
+            raise ConnectionLost(
+                f"{self.address} returned no records of {self.want.partition} at {before}"
+            )
+        context = FetchContext(asked_at=before)
+        try:
+            end = self.brokers.dialect.next_offset(part.records, before, context)
+        except BadRecord:
+            return True
+        return end is None or end <= self.want.offset
+
+    def confirmed_until(self, gap: UnconfirmedGap) -> int | None:
+        """How far to read if a gap is shown by the last entry alone: the offset stored in it may be
+        damaged, and the gap full of records that are in the next segment. A broker that is asked
+        for the entry's last offset returns the entry, unless others are there. None if it has to be
+        asked again. Raises BadRecord."""
+        asked_at = self.want.offset
+        is_there = self._is_first_at(gap.last_offset, gap.entry)
+        if is_there is not False:
+            return gap.last_offset + 1 if is_there else None
+        if gap.from_offset > asked_at:
+            return gap.from_offset  # the entry is asked for again, without those before it
+        if not self._is_first_at(asked_at, gap.entry):
+            return None  # the cleaner has taken it meanwhile
+        raise BadRecord(
+            f"the batch at offset {asked_at} cannot be decoded",
+            why=f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are",
+            base_offset=asked_at,
+        )
+
+    def _is_first_at(self, offset: int, entry: memoryview) -> bool | None:
+        """Whether a fetch at this offset begins with the entry; None for a response without
+        records, which proves nothing."""
+        # Remote storage needs some time.
+        part = self._fetched(offset, max(len(entry), MIN_FETCH_BYTES), MAX_WAIT_MS)
+        if part is None or not len(part.records):
+            return None
+        return part.records[: len(entry)] == entry
+
+    def _fetched(
+        self, offset: int, max_bytes: int, max_wait_ms: int = 0
+    ) -> FetchedPartition | None:
+        """What the broker returns at an offset; None if it answers with an error."""
+        want = self.want
+        asked = [PartitionFetch(want.partition, want.topic_id, want.epoch, offset, max_bytes)]
+        read = request_records(self.brokers, self.address, asked, max_bytes, max_wait_ms)
+        for part in read.parts:
+            if part.partition == want.partition and part.meaning is ErrorMeaning.OK:
+                return part
         return None
-    dialect = brokers.dialect
-    questions = dialect.ask_epochs({want.partition: leader}, {want.partition: want.epoch})
-    try:
-        return dialect.read_epochs(brokers.call_all(address, questions)).get(want.partition)
-    except NoCommonVersion:  # the broker is too old for the request
-        return None
 
-
-def is_inside_entry(
-    brokers: ConnectionPool, address: Address, want: FetchTarget, offset: int
-) -> bool:
-    """Whether one intact entry of the log begins before this offset and ends after it. False also
-    if that cannot be seen. Raises ConnectionLost."""
-    if brokers.dialect.capabilities.offsets_are_bytes:  # nothing can be read before the offset
-        return False
-    part = _fetched(brokers, address, want, offset - 1, want.max_bytes, max_wait_ms=0)
-    return part is not None and _has_entry_across(brokers, part, offset)
-
-
-def is_still_damaged(brokers: ConnectionPool, address: Address, want: FetchTarget) -> bool:
-    """Whether what follows the entry before the requested offset is damaged, as it was in an
-    earlier response. True also if only that entry was returned. Raises ConnectionLost."""
-    before = want.offset - 1
-    part = _fetched(brokers, address, want, before, want.max_bytes, max_wait_ms=MAX_WAIT_MS)
-    if part is None or not len(part.records):
-        raise ConnectionLost(f"{address} returned no records of {want.partition} at {before}")
-    try:
-        end = brokers.dialect.next_offset(part.records, before, FetchContext(asked_at=before))
-    except BadRecord:
-        return True
-    return end is None or end <= want.offset
-
-
-def confirmed_until(
-    brokers: ConnectionPool, address: Address, want: FetchTarget, gap: UnconfirmedGap
-) -> int | None:
-    """How far to read if a gap is shown by the last entry alone: the offset stored in it may be
-    damaged, and the gap full of records that are in the next segment. A broker that is asked for
-    the entry's last offset returns the entry, unless others are there. None if it has to be asked
-    again. Raises BadRecord, ConnectionLost."""
-    is_there = _is_first_at(brokers, address, want, gap.last_offset, gap.entry)
-    if is_there is not False:
-        return gap.last_offset + 1 if is_there else None
-    if gap.from_offset > want.offset:
-        return gap.from_offset  # the entry is asked for again, without those before it
-    if not _is_first_at(brokers, address, want, want.offset, gap.entry):
-        return None  # the cleaner has taken it meanwhile
-    raise BadRecord(
-        f"the batch at offset {want.offset} cannot be decoded",
-        why=f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are",
-        base_offset=want.offset,
-    )
-
-
-def _is_first_at(
-    brokers: ConnectionPool, address: Address, want: FetchTarget, offset: int, entry: memoryview
-) -> bool | None:
-    """Whether a fetch at this offset begins with the entry; None for a response without records,
-    which proves nothing. Raises ConnectionLost."""
-    max_bytes = max(len(entry), MIN_FETCH_BYTES)
-    # Remote storage needs some time.
-    part = _fetched(brokers, address, want, offset, max_bytes, max_wait_ms=MAX_WAIT_MS)
-    if part is None or not len(part.records):
-        return None
-    return part.records[: len(entry)] == entry
-
-
-def _fetched(
-    brokers: ConnectionPool,
-    address: Address,
-    want: FetchTarget,
-    offset: int,
-    max_bytes: int,
-    *,
-    max_wait_ms: int,
-) -> FetchedPartition | None:
-    """What a leader returns at an offset; None if it answers with an error."""
-    dialect, isolation = brokers.dialect, brokers.settings.isolation
-    asked = [PartitionFetch(want.partition, want.topic_id, want.epoch, offset, max_bytes)]
-    options = FetchOptions(isolation, max_wait_ms, max_bytes)
-    responses = brokers.call_all(address, dialect.ask_records(asked, options))
-    for part in dialect.read_records(responses, asked, isolation).parts:
-        if part.partition == want.partition and part.meaning is ErrorMeaning.OK:
-            return part
-    return None
-
-
-def _has_entry_across(brokers: ConnectionPool, part: FetchedPartition, offset: int) -> bool:
-    dialect, before, context = brokers.dialect, offset - 1, part.context
-    try:
-        stored = dialect.cut_out(part.records, before, before, offset, context)
-        end = dialect.next_offset(stored, 0, context) or offset
-        isolation = brokers.settings.isolation
-        found = dialect.decode_chunks(stored, before, end, isolation, part.aborted, context)
-        is_first = stored == part.records[: len(stored)]
-        return is_first and end > offset and sum(1 for _ in found) > 0
-    except BadRecord:
-        return False
+    def _has_entry_across(self, part: FetchedPartition, offset: int) -> bool:
+        dialect, before, context = self.brokers.dialect, offset - 1, part.context
+        isolation = self.brokers.settings.isolation
+        try:
+            stored = dialect.cut_out(part.records, before, before, offset, context)
+            end = dialect.next_offset(stored, 0, context) or offset
+            found = dialect.decode_chunks(stored, before, end, isolation, part.aborted, context)
+            is_first = stored == part.records[: len(stored)]
+            return is_first and end > offset and sum(1 for _ in found) > 0
+        except BadRecord:
+            return False

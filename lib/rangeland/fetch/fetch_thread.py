@@ -21,7 +21,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, FetchResult, PartitionFetch
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
-from rangeland.fetch.broker_questions import MAX_WAIT_MS, log_edge, log_end, look_up_leaders
+from rangeland.fetch.broker_questions import MAX_WAIT_MS, AskedLeader, look_up_leaders
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
@@ -220,11 +220,10 @@ class FetchThread:
 
     def _measure(self, address: Address, want: FetchTarget) -> None:
         """Asks the leader for the readable range of its log, and where the log itself ends."""
-        leader = self._loop.states[want.index].server.leader
+        asked = AskedLeader(self.brokers, address, want)
         try:
-            start = log_edge(self.brokers, address, want, Earliest())
-            end = log_edge(self.brokers, address, want, Latest())
-            written_end = log_end(self.brokers, address, want, leader, end)
+            start, end = asked.log_edge(Earliest()), asked.log_edge(Latest())
+            written_end = asked.log_end(self._loop.states[want.index].server.leader, end)
         except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return
