@@ -304,9 +304,9 @@ DAMAGE = (
     Mutation(
         "a damaged batch is skipped with what follows",
         Change(
-            "fetch.simple_consumer:_PieceDecoder._lost",
-            "until_offset = loss.from_offset if is_held else loss.until_offset",
-            "until_offset = loss.until_offset",
+            "fetch.receipt_builder:lost_chunk",
+            "loss.from_offset if loss.action is Action.HOLD else loss.until_offset",
+            "loss.until_offset",
         ),
     ),
     Mutation(

@@ -74,9 +74,9 @@ class FetchLoop:
 
     def __post_init__(self) -> None:
         leader_id, self.states = self.capabilities.leader_id, {}
-        for piece in self.slices:
-            server = initial_replica(piece, leader_id, leader_only=self.leader_only)
-            self.states[piece.index] = new_state(piece, server, self.limits, self.now_ms)
+        for slice_ in self.slices:
+            server = initial_replica(slice_, leader_id, leader_only=self.leader_only)
+            self.states[slice_.index] = new_state(slice_, server, self.limits, self.now_ms)
         if len(self.states) != len(self.slices):
             raise Bug("two slices of one task have the same index")
 

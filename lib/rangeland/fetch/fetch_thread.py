@@ -74,12 +74,12 @@ class FetchThread:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
 
-    def _with_leader(self, piece: Slice) -> Slice:
+    def _with_leader(self, slice_: Slice) -> Slice:
         """Where brokers number their own partitions, the slice with the present address of its
         broker: another broker at its old address would answer with other records."""
         if not self._members:
-            return piece
-        return replace(piece, leader=self._members.get(piece.partition.broker))
+            return slice_
+        return replace(slice_, leader=self._members.get(slice_.partition.broker))
 
     def start(self) -> None:
         self._thread.start()

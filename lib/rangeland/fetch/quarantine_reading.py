@@ -49,15 +49,15 @@ def quarantined_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iter
     schema = rows_of(settings.dialect)
     in_bytes = load_dialect(settings.dialect).capabilities.offsets_are_bytes
     typing = typing_of(slices, settings)
-    for piece in slices:
+    for slice_ in slices:
         rows = _inside(
-            settings.quarantined_bytes[piece.index], piece.from_offset, piece.until_offset
+            settings.quarantined_bytes[slice_.index], slice_.from_offset, slice_.until_offset
         )
-        batch = with_partition(rows.select(_records(schema)), piece.partition)
-        ends = (piece.from_offset, piece.until_offset)
-        entry_span = piece.width if in_bytes else None
+        batch = with_partition(rows.select(_records(schema)), slice_.partition)
+        ends = (slice_.from_offset, slice_.until_offset)
+        entry_span = slice_.width if in_bytes else None
         landed = Counts(landed=batch.num_rows)
-        chunk = SliceChunk(piece.index, *ends, landed, batch, entry_span=entry_span)
+        chunk = SliceChunk(slice_.index, *ends, landed, batch, entry_span=entry_span)
         yield from [chunk] if typing is None else typing.typed(chunk)
 
 

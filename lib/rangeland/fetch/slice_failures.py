@@ -67,37 +67,37 @@ def first_damaged(damage: Damage, position: int, good_end: int, until_offset: in
 
 
 def range_loss(
-    policy: Policy, piece: Slice, first: int, until_offset: int, kind: LossKind, evidence: str
+    policy: Policy, slice_: Slice, first: int, until_offset: int, kind: LossKind, evidence: str
 ) -> Loss:
     """What the policy does about offsets that the log does not have: they are skipped, or the
     slice is held from ``first`` on. Raises RangeLost where the policy is to fail."""
-    loss = Loss(piece.partition, first, min(until_offset, piece.until_offset), kind, evidence)
-    action = policy.of(kind, piece.partition.topic)
+    loss = Loss(slice_.partition, first, min(until_offset, slice_.until_offset), kind, evidence)
+    action = policy.of(kind, slice_.partition.topic)
     if action not in (Action.SKIP, Action.HOLD):
         raise range_lost([loss])
     if action is Action.HOLD:
-        return replace(loss, until_offset=piece.until_offset, action=action)
+        return replace(loss, until_offset=slice_.until_offset, action=action)
     return loss
 
 
 def damage_loss(
-    error: BadRecord, policy: Policy, piece: Slice, first: int, until_offset: int
+    error: BadRecord, policy: Policy, slice_: Slice, first: int, until_offset: int
 ) -> Loss:
     """What the policy does about a batch that cannot be decoded: up to ``until_offset`` at most
     it is skipped or quarantined, or the slice is held from ``first`` on. Raises the error where
     the policy is to fail, and where reading cannot resume since the damage's end is unknown."""
-    action = policy.of(LossKind.CORRUPT, piece.partition.topic)
+    action = policy.of(LossKind.CORRUPT, slice_.partition.topic)
     evidence = f"{error.what}: {error.why}"
     if action is Action.FAIL:
         raise error
     if action is Action.HOLD:
-        held = (first, piece.until_offset)
-        return Loss(piece.partition, *held, LossKind.CORRUPT, evidence, action)
+        held = (first, slice_.until_offset)
+        return Loss(slice_.partition, *held, LossKind.CORRUPT, evidence, action)
     resumes_at = error.damage.next_offset if error.damage else None
     if resumes_at is None or resumes_at <= first:
         raise _end_unknown(error, action)
     lost = (first, min(until_offset, resumes_at))
-    return Loss(piece.partition, *lost, LossKind.CORRUPT, evidence, action)
+    return Loss(slice_.partition, *lost, LossKind.CORRUPT, evidence, action)
 
 
 def log_loss(loss: Loss) -> None:

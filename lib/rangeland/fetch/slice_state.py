@@ -231,24 +231,26 @@ class SliceState:
         self.server.return_to_leader(now_ms)
 
 
-def new_state(piece: Slice, server: ServingReplica, limits: FetchLimits, now_ms: int) -> SliceState:
-    is_empty = piece.from_offset >= piece.until_offset
-    phase = Phase.READING if piece.leader is not None else Phase.FINDING
+def new_state(
+    slice_: Slice, server: ServingReplica, limits: FetchLimits, now_ms: int
+) -> SliceState:
+    is_empty = slice_.from_offset >= slice_.until_offset
+    phase = Phase.READING if slice_.leader is not None else Phase.FINDING
     return SliceState(
-        slice=piece,
-        position=piece.from_offset,
+        slice=slice_,
+        position=slice_.from_offset,
         server=server,
         phase=Phase.DONE if is_empty else phase,
-        fetch_bytes=_first_fetch_bytes(piece, limits),
+        fetch_bytes=_first_fetch_bytes(slice_, limits),
         progress_at_ms=now_ms,
     )
 
 
-def _first_fetch_bytes(piece: Slice, limits: FetchLimits) -> int:
-    if piece.estimated_bytes <= 0:
+def _first_fetch_bytes(slice_: Slice, limits: FetchLimits) -> int:
+    if slice_.estimated_bytes <= 0:
         return limits.fetch_bytes
     # A quarter above the estimate, so that a small slice is one response and not two.
-    guess = piece.estimated_bytes * 5 // 4 + limits.smallest_fetch_bytes
+    guess = slice_.estimated_bytes * 5 // 4 + limits.smallest_fetch_bytes
     return min(limits.fetch_bytes, guess)
 
 

@@ -22,7 +22,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
 from rangeland.errors import UndecodablePayload
-from rangeland.fetch.receipt_builder import LostRecords, SliceChunk
+from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
 from rangeland.fetch.slice_failures import log_loss
 from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
@@ -59,27 +59,27 @@ class TypedChunks:
         decoder = self._decoder(self._slices[chunk.slice_index].partition.topic)
         for decoded in _of_whole_entries(chunk, decoder.decode(chunk.batch)):
             first, chunk = _split(chunk, decoded.batch.num_rows)
-            found = self._typed(first, decoded)
-            yield found
-            if found.loss is not None:
+            done = self._type_rows(first, decoded)
+            yield done
+            if done.is_held:
                 return
 
-    def _typed(self, chunk: SliceChunk, decoded: DecodedRows) -> SliceChunk:
+    def _type_rows(self, chunk: SliceChunk, decoded: DecodedRows) -> SliceChunk:
         rows: pa.RecordBatch = chunk.batch
-        piece = self._slices[chunk.slice_index]
+        slice_ = self._slices[chunk.slice_index]
         typed = replace(chunk, batch=decoded.batch, schema_ids=decoded.schema_ids)
-        found = self._found(chunk, decoded.undecodable)
+        found = self._undecodable_rows(chunk, decoded.undecodable)
         if not found:
             return typed
-        action = self._policy.of(LossKind.UNDECODABLE, piece.partition.topic)
+        action = self._policy.of(LossKind.UNDECODABLE, slice_.partition.topic)
         first = found[0]
         if action is Action.FAIL:
-            raise undecodable(piece.partition, rows, first, len(found), chunk.leader)
+            raise undecodable_error(slice_.partition, rows, first, len(found), chunk.leader)
         if action is Action.HOLD:
-            return _held(chunk, piece, evidence_of(rows, [first]))
+            return _held_chunk(chunk, slice_, evidence_of(rows, [first]))
         entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
-        lost = tuple(lost_records(piece.partition, rows, entries, found, action))
-        self._refuse_many(piece, rows, first, len(lost))
+        lost = tuple(lost_records(slice_.partition, rows, entries, found, action))
+        self._refuse_many(slice_, rows, first, len(lost))
         for one in lost:
             log_loss(one.loss)
         gone = left_out(entries, found, action)
@@ -92,7 +92,7 @@ class TypedChunks:
             records=lost,
         )
 
-    def _found(
+    def _undecodable_rows(
         self, chunk: SliceChunk, undecodable: Sequence[UndecodableRow]
     ) -> Sequence[UndecodableRow]:
         """With the records on which the transform fails, in order of rows."""
@@ -114,14 +114,14 @@ class TypedChunks:
         return self._decoders[topic]
 
     def _refuse_many(
-        self, piece: Slice, rows: pa.RecordBatch, first: UndecodableRow, found: int
+        self, slice_: Slice, rows: pa.RecordBatch, first: UndecodableRow, found: int
     ) -> None:
-        total = self._losses[piece.index] = self._losses.get(piece.index, 0) + found
+        total = self._losses[slice_.index] = self._losses.get(slice_.index, 0) + found
         if total <= MAX_LOSSES:
             return
-        error = undecodable(piece.partition, rows, first, 1, "")
+        error = undecodable_error(slice_.partition, rows, first, 1, "")
         raise UndecodablePayload(
-            f"{piece} has more than {MAX_LOSSES} places with records that cannot be decoded",
+            f"{slice_} has more than {MAX_LOSSES} places with records that cannot be decoded",
             why="the policy is not to fail, but so many mean that the schema is wrong; one of them "
             f"is {error.what}: {error.why}",
             do="correct the schema under `decode` in the job file, or land the topic with another "
@@ -131,8 +131,8 @@ class TypedChunks:
 
 
 def _of_whole_entries(chunk: SliceChunk, pieces: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
-    """The pieces of a chunk. Where offsets are bytes, none ends inside of an entry: its records
-    have one offset."""
+    """The rows of a chunk, in parts. Where offsets are bytes, none ends inside of an entry: its
+    records have one offset."""
     if chunk.entry_span is None:
         yield from pieces
         return
@@ -143,11 +143,11 @@ def _of_whole_entries(chunk: SliceChunk, pieces: Iterator[DecodedRows]) -> Itera
         waiting.append(piece)
         end += piece.batch.num_rows
         if end == len(offsets) or offsets[end] != offsets[end - 1]:
-            yield _together(waiting)
+            yield _join(waiting)
             waiting = []
 
 
-def _together(pieces: Sequence[DecodedRows]) -> DecodedRows:
+def _join(pieces: Sequence[DecodedRows]) -> DecodedRows:
     if len(pieces) == 1:
         return pieces[0]
     begin = 0
@@ -190,20 +190,13 @@ def typing_of(slices: Sequence[Slice], settings: ClusterSettings) -> TypedChunks
     return TypedChunks(formats, settings.policy, slices, settings.left_out)
 
 
-def _held(chunk: SliceChunk, piece: Slice, evidence: str) -> SliceChunk:
-    ends = (chunk.from_offset, piece.until_offset)
-    loss = Loss(piece.partition, *ends, LossKind.UNDECODABLE, evidence, Action.HOLD)
+def _held_chunk(chunk: SliceChunk, slice_: Slice, evidence: str) -> SliceChunk:
+    held = (chunk.from_offset, slice_.until_offset)
+    loss = Loss(slice_.partition, *held, LossKind.UNDECODABLE, evidence, Action.HOLD)
     log_loss(loss)
-    return SliceChunk(
-        chunk.slice_index,
-        chunk.from_offset,
-        chunk.from_offset,
-        Counts(),
-        leader=chunk.leader,
-        bytes_read=chunk.bytes_read,
-        loss=loss,
-        entry_span=None if chunk.entry_span is None else 0,
-    )
+    in_bytes = chunk.entry_span is not None
+    lost = lost_chunk(chunk.slice_index, loss, chunk.leader, in_bytes)
+    return replace(lost, bytes_read=chunk.bytes_read)
 
 
 SHOWN_BYTES = 40
@@ -258,7 +251,7 @@ def lost_records(
         kept = None
         if action is Action.QUARANTINE:
             at, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
-            kept = _kept(rows, range(at, until), members, evidence)
+            kept = _rows_to_keep(rows, range(at, until), members, evidence)
         yield LostRecords(loss, kept)
 
 
@@ -277,7 +270,7 @@ def _runs(entries: Entries, found: Sequence[UndecodableRow]) -> Iterator[list[Un
         yield run
 
 
-def _kept(
+def _rows_to_keep(
     rows: pa.RecordBatch, which: range, members: Sequence[UndecodableRow], reason: str
 ) -> QuarantinedBytes:
     """Records of the same entry that are not to blame have no reason."""
@@ -290,7 +283,7 @@ def _kept(
     return QuarantinedBytes(b"", (), reason, batch)
 
 
-def undecodable(
+def undecodable_error(
     partition: Partition, rows: pa.RecordBatch, one: UndecodableRow, count: int, leader: str
 ) -> UndecodablePayload:
     """The error that names a record, and begins with its bytes."""
