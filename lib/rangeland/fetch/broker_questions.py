@@ -24,6 +24,9 @@ from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partit
 from rangeland.survey.broker_requests import request_offsets, request_records
 from rangeland.survey.leaders import ask_leaders
 
+MAX_WAIT_MS = 500
+MIN_FETCH_BYTES = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class LeaderLookup:
@@ -67,10 +70,6 @@ def _is_unknown(view: ClusterView, partition: Partition) -> bool:
     """Whether the cluster reports that the topic, or the partition in it, does not exist."""
     topic = view.topics.get(partition.topic)
     return topic is None or topic.meaning is ErrorMeaning.OK or topic.is_unknown
-
-
-MAX_WAIT_MS = 500
-MIN_FETCH_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +123,14 @@ class AskedLeader:
         also if that cannot be seen."""
         if self.brokers.dialect.capabilities.offsets_are_bytes:
             return False  # nothing can be read before the offset
-        part = self._fetched(offset - 1, self.want.max_bytes)
+        part = self._fetch_at(offset - 1, self.want.max_bytes)
         return part is not None and self._has_entry_across(part, offset)
 
     def is_still_damaged(self) -> bool:
         """Whether what follows the entry before the requested offset is damaged, as it was in an
         earlier response. True also if only that entry was returned."""
         before = self.want.offset - 1
-        part = self._fetched(before, self.want.max_bytes, MAX_WAIT_MS)
+        part = self._fetch_at(before, self.want.max_bytes, MAX_WAIT_MS)
         if part is None or not len(part.records):
             raise ConnectionLost(
                 f"{self.address} returned no records of {self.want.partition} at {before}"
@@ -166,12 +165,12 @@ class AskedLeader:
         """Whether a fetch at this offset begins with the entry; None for a response without
         records, which proves nothing."""
         # Remote storage needs some time.
-        part = self._fetched(offset, max(len(entry), MIN_FETCH_BYTES), MAX_WAIT_MS)
+        part = self._fetch_at(offset, max(len(entry), MIN_FETCH_BYTES), MAX_WAIT_MS)
         if part is None or not len(part.records):
             return None
         return part.records[: len(entry)] == entry
 
-    def _fetched(
+    def _fetch_at(
         self, offset: int, max_bytes: int, max_wait_ms: int = 0
     ) -> FetchedPartition | None:
         """What the broker returns at an offset; None if it answers with an error."""

@@ -60,7 +60,9 @@ class FetchThread:
             tags=settings.tags,
         )
         self._members = (
-            _named(settings) if self.brokers.dialect.capabilities.numbered_per_broker else {}
+            _named_members(settings)
+            if self.brokers.dialect.capabilities.numbered_per_broker
+            else {}
         )
         located_slices = [self._with_leader(s) for s in slices]
         capabilities = self.brokers.dialect.capabilities
@@ -134,7 +136,7 @@ class FetchThread:
 
     def _fetch(self, ask: SendFetch, *, is_sent: bool) -> SendFetch | None:
         """Takes one response. Returns the next request, sent before the response is handed over."""
-        asked = self._asked(ask)
+        asked = self._partition_fetches(ask)
         try:
             response = self._result(ask, asked, is_sent)
         except ConnectionLost as error:
@@ -163,7 +165,7 @@ class FetchThread:
             self._pieces.put(piece)
         return sent
 
-    def _asked(self, ask: SendFetch) -> list[PartitionFetch]:
+    def _partition_fetches(self, ask: SendFetch) -> list[PartitionFetch]:
         return [
             PartitionFetch(
                 w.partition,
@@ -201,7 +203,7 @@ class FetchThread:
         if not isinstance(step, SendFetch):
             return None
         try:
-            self.brokers.send_all(step.leader, self._questions(step, self._asked(step)))
+            self.brokers.send_all(step.leader, self._questions(step, self._partition_fetches(step)))
         except ConnectionLost:
             self.brokers.drop(step.leader)
             return None
@@ -230,7 +232,7 @@ class FetchThread:
         self._loop.on_log_range(want, start, end, written_end)
 
 
-def _named(settings: ClusterSettings) -> dict[str, Address]:
+def _named_members(settings: ClusterSettings) -> dict[str, Address]:
     """The brokers by name, if they have names of their own."""
     return {name: at for name, at in settings.members if name != str(at)}
 

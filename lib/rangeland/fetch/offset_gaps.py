@@ -83,7 +83,7 @@ class GapExplainer:
         if reported.compacts is not None or not settings.asks_registry:
             return reported
         if settings.registered_cleanup is None:
-            raise self._unanswered(topic, "ZooKeeper could not be asked when reading began")
+            raise self._unanswered_error(topic, "ZooKeeper could not be asked when reading began")
         registered = dict(settings.registered_cleanup).get(topic, "")
         why = f"{reported.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
         # If it is not set, the brokers' own default applies, which ZooKeeper does not have.
@@ -107,9 +107,9 @@ class GapExplainer:
                     return CleanupPolicy(None, why)
                 return brokers.dialect.read_cleanup(responses)
         why = "; ".join(f"{address}: {why}" for address, why in silent.items())
-        raise self._unanswered(topic, why)
+        raise self._unanswered_error(topic, why)
 
-    def _unanswered(self, topic: str, why: str) -> Unreachable:
+    def _unanswered_error(self, topic: str, why: str) -> Unreachable:
         return Unreachable(
             f"the log of {topic} has a gap, and no broker could be asked whether it is compacted",
             why=why,

@@ -15,6 +15,13 @@ from dataclasses import dataclass, field, replace
 
 from rangeland.model import Address, Slice
 
+SHORT_END_PAUSE_MS = 500
+"""Before a log that ends too early is asked again."""
+_MOST_DOUBLINGS = 10
+
+Rates = tuple[tuple[Address, int], ...]
+"""Bytes per second, by broker."""
+
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
@@ -36,18 +43,10 @@ class FetchLimits:
         return 10 * self.no_progress_ms
 
 
-SHORT_END_PAUSE_MS = 500
-"""Before a log that ends too early is asked again."""
-_MOST_DOUBLINGS = 10
-
-
 def retry_delay_ms(failures: int, limits: FetchLimits) -> int:
     """After so many failures in a row, at least one: twice as long each time, up to a maximum."""
     doubled = limits.backoff_ms << min(failures - 1, _MOST_DOUBLINGS)
     return min(doubled, limits.max_backoff_ms)
-
-
-Rates = tuple[tuple[Address, int], ...]
 
 
 def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second: int) -> Rates:

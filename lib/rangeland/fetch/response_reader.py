@@ -110,7 +110,7 @@ class ResponseReader:
             asked_at=want.offset,
             max_batch_bytes=self._settings.max_batch_bytes,
         )
-        found = self._readable(leader, part, context)
+        found = self._find_readable_end(leader, part, context)
         if found is None:
             return None
         next_offset, is_damaged = found
@@ -132,7 +132,7 @@ class ResponseReader:
             epoch=want.epoch,
         )
 
-    def _readable(
+    def _find_readable_end(
         self, leader: AskedLeader, part: FetchedPartition, context: FetchContext
     ) -> tuple[int, bool] | None:
         """How far a response can be decoded, and whether it is damaged. None if it cannot be; the
@@ -141,7 +141,7 @@ class ResponseReader:
         try:
             next_offset = dialect.next_offset(part.records, leader.want.offset, context)
         except BadRecord as error:
-            until = self._passable(leader, error, context)
+            until = self._passable_until(leader, error, context)
             # Damaged bytes do not prove where they end: decoding decides.
             return None if until is None else (min(until, self._until(leader.want)), True)
         if next_offset is None:
@@ -155,14 +155,16 @@ class ResponseReader:
             next_offset = self._confirmed_gap(leader, gap)
         return None if next_offset is None else (next_offset, False)
 
-    def _passable(self, leader: AskedLeader, error: BadRecord, context: FetchContext) -> int | None:
+    def _passable_until(
+        self, leader: AskedLeader, error: BadRecord, context: FetchContext
+    ) -> int | None:
         # Where a broker accounts for the offsets itself, that account is what they contradict.
         if context.floor and not context.spans and self._is_replaced(leader):
             return None
         is_replica = self._loop.states[leader.want.index].server.may_be_replica
         until = passable_until(error, leader.want.offset, is_replica=is_replica)
         if until is None:
-            self._damaged(leader, error)
+            self._report_damage(leader, error)
         elif error.damage is not None and error.damage.next_offset is None and not is_replica:
             self._cut[leader.want.index] = (until, error.why)
         return until
@@ -181,13 +183,13 @@ class ResponseReader:
             if not leader.is_still_damaged():
                 return False
         except ConnectionLost as error:
-            self._lost(leader, error)
+            self._report_lost(leader, error)
             return True
         action = self._settings.policy.of(LossKind.CORRUPT, leader.want.partition.topic)
         # Bytes that the broker no longer returns cannot be put into quarantine.
         facts: dict[str, Any] = {} if action is Action.QUARANTINE else {"next_offset": first}
         what = f"the batch at offset {offset} cannot be decoded"
-        self._damaged(leader, BadRecord(what, why=why, base_offset=offset, **facts))
+        self._report_damage(leader, BadRecord(what, why=why, base_offset=offset, **facts))
         return True
 
     def _until(self, want: FetchTarget) -> int:
@@ -208,7 +210,7 @@ class ResponseReader:
             if not leader.is_inside_entry(leader.want.offset):
                 return False
         except ConnectionLost as error:
-            self._lost(leader, error)
+            self._report_lost(leader, error)
             return True
         self._loop.on_replaced(leader.want)
         return True
@@ -241,28 +243,28 @@ class ResponseReader:
             f"the batch at offset {leader.want.offset} cannot be decoded",
             why=f"it ends at offset {next_offset}, and the log ends at {latest}",
         )
-        self._damaged(leader, error)
+        self._report_damage(leader, error)
         return None
 
     def _confirmed_gap(self, leader: AskedLeader, gap: UnconfirmedGap) -> int | None:
         try:
             until = leader.confirmed_until(gap)
         except BadRecord as error:
-            self._damaged(leader, error)
+            self._report_damage(leader, error)
             return None
         except ConnectionLost as error:
-            self._lost(leader, error)
+            self._report_lost(leader, error)
             return None
         if until is None:
             self._loop.on_empty(leader.want, -1, throttled=False)
         return until
 
-    def _damaged(self, leader: AskedLeader, error: BadRecord) -> None:
+    def _report_damage(self, leader: AskedLeader, error: BadRecord) -> None:
         capabilities = self._brokers.dialect.capabilities
         self._loop.on_damaged(
             leader.want,
             add_partition(error, leader.want.partition, str(leader.address), capabilities),
         )
 
-    def _lost(self, leader: AskedLeader, error: ConnectionLost) -> None:
+    def _report_lost(self, leader: AskedLeader, error: ConnectionLost) -> None:
         self._loop.on_lost(leader.address, f"{error.what}: {error.why}")

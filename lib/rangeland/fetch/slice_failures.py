@@ -30,9 +30,7 @@ def add_partition(
         error,
         what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", capabilities),
-        topic=partition.topic,
-        partition=partition.number,
-        broker=partition.broker or None,
+        **_facts_of(partition),
         leader=leader,
     )
 
@@ -95,7 +93,7 @@ def damage_loss(
         return Loss(slice_.partition, *held, LossKind.CORRUPT, evidence, action)
     resumes_at = error.damage.next_offset if error.damage else None
     if resumes_at is None or resumes_at <= first:
-        raise _end_unknown(error, action)
+        raise _unknown_end_error(error, action)
     lost = (first, min(until_offset, resumes_at))
     return Loss(slice_.partition, *lost, LossKind.CORRUPT, evidence, action)
 
@@ -105,7 +103,7 @@ def log_loss(loss: Loss) -> None:
     logger.warning("Applied policy %s: %s: %s", loss.action, loss, loss.evidence, extra=extra)
 
 
-def _end_unknown(error: BadRecord, action: Action) -> BadRecord:
+def _unknown_end_error(error: BadRecord, action: Action) -> BadRecord:
     return BadRecord.of(
         error,
         why=f"{error.why}; its end is unknown, so `{action}` cannot continue after it",
@@ -114,11 +112,14 @@ def _end_unknown(error: BadRecord, action: Action) -> BadRecord:
     )
 
 
-def _facts_of(state: SliceState) -> dict[str, Any]:
+def _facts_of(partition: Partition) -> dict[str, Any]:
+    number, broker = partition.number, partition.broker or None
+    return {"topic": partition.topic, "partition": number, "broker": broker}
+
+
+def _state_facts(state: SliceState) -> dict[str, Any]:
     return {
-        "topic": state.slice.partition.topic,
-        "partition": state.slice.partition.number,
-        "broker": state.slice.partition.broker or None,
+        **_facts_of(state.slice.partition),
         "from_offset": state.slice.from_offset,
         "until_offset": state.slice.until_offset,
         "position": state.position,
@@ -131,7 +132,7 @@ def no_progress_error(state: SliceState) -> Unreachable:
         f"{state.slice} got no further than offset {state.position} in {state.stuck_ms} ms",
         why=state.last_failure or "its leader sent no records",
         do="check the partition's leader, then run again: the same plan is read again",
-        **_facts_of(state),
+        **_state_facts(state),
     )
 
 
@@ -143,7 +144,7 @@ def older_records_error(
         f"end at {next_offset}",
         why="the response has only older records, so reading would never end",
         do=look_at("the log segment", capabilities),
-        **_facts_of(state),
+        **_state_facts(state),
     )
 
 
@@ -153,7 +154,7 @@ def batch_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord
         f"{state.fetch_bytes} bytes",
         why="batches of this size are not supported, or its length field is damaged",
         do=look_at("the batch", capabilities),
-        **_facts_of(state),
+        **_state_facts(state),
     )
 
 
@@ -162,7 +163,7 @@ def unreadable_error(state: SliceState, reason: str) -> BadRecord:
         f"{state.slice.partition} cannot be read at offset {state.position}",
         why=reason,
         do="check the log segment on the leader, or its disk",
-        **_facts_of(state),
+        **_state_facts(state),
     )
 
 
@@ -171,7 +172,7 @@ def refused_error(state: SliceState, reason: str) -> JobFileError:
         f"{state.slice} may not be read",
         why=reason,
         do="give the user of source.security the right to read the topic",
-        **_facts_of(state),
+        **_state_facts(state),
     )
 
 
@@ -180,5 +181,5 @@ def not_served_error(state: SliceState, reason: str) -> Unreachable:
         f"{state.slice} cannot be read",
         why=reason,
         do="check the permissions of this client and the version of the broker",
-        **_facts_of(state),
+        **_state_facts(state),
     )

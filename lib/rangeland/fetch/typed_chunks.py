@@ -30,6 +30,11 @@ from rangeland.wording import count_noun
 
 MAX_LOSSES = 10_000
 """Per slice: each is a row of the ledger. More show a wrong schema rather than bad records."""
+SHOWN_BYTES = 40
+TRANSFORM = "transform"
+"""The part of a row that is to blame where it is neither key nor value."""
+REASON = pa.field("reason", pa.string())
+SCHEMA_ID = pa.field("schema_id", pa.int32())
 
 
 class TypedChunks:
@@ -197,16 +202,6 @@ def _held_chunk(chunk: SliceChunk, slice_: Slice, evidence: str) -> SliceChunk:
     in_bytes = chunk.entry_span is not None
     lost = lost_chunk(chunk.slice_index, loss, chunk.leader, in_bytes)
     return replace(lost, bytes_read=chunk.bytes_read)
-
-
-SHOWN_BYTES = 40
-
-TRANSFORM = "transform"
-"""The part of a row that is to blame where it is neither key nor value."""
-
-REASON = pa.field("reason", pa.string())
-
-SCHEMA_ID = pa.field("schema_id", pa.int32())
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unre
     """``remark``: what the broker itself says of the code."""
     return Unreachable(
         f"{who} is not ready",
-        why=f"{code.name}: {remark or code.description}",
+        why=code.describe(remark),
         do="try again in a moment",
         **facts,
         code=code.name,
@@ -253,7 +253,7 @@ def group_refusal(
     """The error for a code that the caller does not handle: the same request would be refused
     again, or the brokers have ``failed``, a sentence. ``when`` is a clause for the message.
     ``remedies`` by the code's name."""
-    why = f"{code.name}: {remark or code.description}, when {when}"
+    why = f"{code.describe(remark)}, when {when}"
     facts: dict[str, Any] = {"group": group, "code": code.name}
     if code.meaning in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
         remedy = remedies.get(code.name, "check the group and the brokers' settings")

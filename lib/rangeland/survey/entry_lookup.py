@@ -125,13 +125,15 @@ def _entry_around(brokers: ConnectionPool, log: LogState, offset: int) -> tuple[
             start, end = dialect.entry_around(records, position, offset)
         except BadRecord as error:
             why = f"{error.what}: {error.why}"
-            raise _undetermined(log, offset, why, error.do) from error
+            raise _undetermined_error(log, offset, why, error.do) from error
         if end is not None:
             return start, end
         if start == position:
             if len(records) < max_bytes or max_bytes >= LARGEST_ENTRY_BYTES:
                 why = f"the entry at {position} is not complete in {len(records)} bytes"
-                raise _undetermined(log, offset, why, "restore the log, or name another offset")
+                raise _undetermined_error(
+                    log, offset, why, "restore the log, or name another offset"
+                )
             max_bytes *= 2
         else:
             max_bytes = WALK_BYTES
@@ -162,7 +164,7 @@ def _records_at(
     )
 
 
-def _undetermined(log: LogState, offset: int, why: str, do: str) -> BadRecord:
+def _undetermined_error(log: LogState, offset: int, why: str, do: str) -> BadRecord:
     return BadRecord(
         f"{log.partition}: cannot determine whether an entry begins at {offset}",
         why=why,

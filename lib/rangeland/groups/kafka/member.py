@@ -237,7 +237,7 @@ class KafkaMember(BackendMembership):
                     break
                 self._coordinators.io.pause(PAUSE_MS)
             if code.name in _OVER:
-                error = self._fenced(f"{code.name}: {code.description}")
+                error = self._fenced(code.describe())
                 self._forget(code)
                 raise error
             if code.meaning is not ErrorMeaning.OK:

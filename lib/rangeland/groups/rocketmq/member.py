@@ -97,8 +97,8 @@ class RocketmqMember(BackendMembership):
                 misses = 0 if view.lists_everywhere(self._id) else misses + 1
                 if misses >= _MISSES:
                     self.leave()
-                    raise self._not_taken(view)
-                obstacle = self._unsettled(view) or self._claim(view)
+                    raise self._not_listed_error(view)
+                obstacle = self._unsettled_error(view) or self._claim(view)
                 if obstacle is None:
                     self._generation += 1
                     self._holds = True
@@ -159,7 +159,7 @@ class RocketmqMember(BackendMembership):
                 self._give_back(dead, missing)
             missing -= self._take(missing, PATIENCE_MS)
         if missing:
-            return self._blocked(missing, view)
+            return self._blocked_error(missing, view)
         self._locked_at_ms = asked_at_ms
         self._ids = view.ids
         return None
@@ -279,7 +279,7 @@ class RocketmqMember(BackendMembership):
 
     # --- errors ------------------------------------------------------------------------
 
-    def _unsettled(self, view: RocketmqGroupView) -> Conflict | None:
+    def _unsettled_error(self, view: RocketmqGroupView) -> Conflict | None:
         if view.is_agreed and view.lists_everywhere(self._id):
             return None
         return Conflict(
@@ -291,7 +291,7 @@ class RocketmqMember(BackendMembership):
             members=facts(view.clients),
         )
 
-    def _blocked(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
+    def _blocked_error(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
         queue, group = min(queues), self._joining.group
         others = [client for client in view.clients if client.client_id != self._id]
         who = describe_clients(others) if others else "none"
@@ -305,7 +305,7 @@ class RocketmqMember(BackendMembership):
             members=facts(others),
         )
 
-    def _not_taken(self, view: RocketmqGroupView) -> JobFileError:
+    def _not_listed_error(self, view: RocketmqGroupView) -> JobFileError:
         group = self._joining.group
         missing = [
             b for b in self._brokers if not RocketmqGroupView({b: view.seen[b]}).ids.count(self._id)

@@ -130,7 +130,7 @@ class ZooKeeperMember(BackendMembership):
         changes = zookeeper.last_changes(sorted(folders), within_ms)
         if self._seen != (lease, changes):
             owners = zookeeper.read_all(map(self._owner_path, lease.claims), within_ms)
-            if self._taken(lease, owners):
+            if self._why_taken(lease, owners):
                 return False
             self._seen = (lease, changes)
         return True
@@ -159,18 +159,18 @@ class ZooKeeperMember(BackendMembership):
         self._release(zookeeper)
         me = self._register(zookeeper)
         if me is None:
-            return self._unsettled("its own registration did not stay")
+            return self._unsettled_error("its own registration did not stay")
         ids, drivers = self._look(zookeeper)
         if me.member_id not in drivers:
             self._registered = None
-            return self._unsettled("its own registration did not stay")
+            return self._unsettled_error("its own registration did not stay")
         share = assign_ranges(drivers, self._joining.partitions)[me.member_id]
         claims = self._claim(zookeeper, me, share)
         if isinstance(claims, Conflict | Unreachable):
             return claims
         if self._look(zookeeper)[0] != ids or zookeeper.session != me.session:
             self._release(zookeeper)
-            return self._unsettled("members came or went each time")
+            return self._unsettled_error("members came or went each time")
         self._lease = _HeldClaims(me.session, me.member_id, ids, claims)
         self._last_status = HeartbeatStatus.HOLDS
         return None
@@ -224,8 +224,8 @@ class ZooKeeperMember(BackendMembership):
         self._release(zookeeper)
         for partition in sorted(share - claims.keys()):
             if (node := nodes[self._owner_path(partition)]) is not None:
-                return self._blocked(partition, read_owner(node.content))
-        return self._unsettled("owners came and went each time")
+                return self._blocked_error(partition, read_owner(node.content))
+        return self._unsettled_error("owners came and went each time")
 
     def _claiming(self, me: _HeldClaims, partitions: Sequence[Partition]) -> list[Operation]:
         operations: list[Operation] = [Check(ids_path(self._joining.group, me.member_id), 0)]
@@ -277,7 +277,7 @@ class ZooKeeperMember(BackendMembership):
     ) -> list[Operation]:
         group = self._joining.group
         owners = zookeeper.read_all(map(self._owner_path, offsets))
-        if taken := self._taken(lease, owners, offsets):
+        if taken := self._why_taken(lease, owners, offsets):
             raise self._fenced(taken)
         written = zookeeper.read_all(offset_path(group, p) for p in offsets)
         zookeeper.make(parent(path) for path, node in written.items() if node is None)
@@ -310,7 +310,7 @@ class ZooKeeperMember(BackendMembership):
         is_mine = node is not None and node.session == me.session
         return node if node and is_mine and read_owner(node.content) == me.member_id else None
 
-    def _taken(
+    def _why_taken(
         self,
         lease: _HeldClaims,
         nodes: Mapping[str, Znode | None],
@@ -325,7 +325,7 @@ class ZooKeeperMember(BackendMembership):
                 return f"{partition} is now owned by {read_owner(node.content)}"
         return ""
 
-    def _blocked(self, partition: Partition, owner: str) -> Conflict | Unreachable:
+    def _blocked_error(self, partition: Partition, owner: str) -> Conflict | Unreachable:
         group = self._joining.group
         if group_member(group, self._joining.job, owner, ()).is_ours:
             return Unreachable(
@@ -343,7 +343,7 @@ class ZooKeeperMember(BackendMembership):
             owner=owner,
         )
 
-    def _unsettled(self, why: str) -> Unreachable:
+    def _unsettled_error(self, why: str) -> Unreachable:
         group = self._joining.group
         return Unreachable(
             f"group {group} did not settle",
