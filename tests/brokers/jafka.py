@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job.value_parsers import parse_member

@@ -19,7 +19,7 @@ from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.groups.backend_choice import BrokerGroupIO

@@ -15,7 +15,7 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path, jar_files

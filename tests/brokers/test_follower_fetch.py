@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch import fetch_thread
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, LogState
 from rangeland.planning.policy import Action, Policy

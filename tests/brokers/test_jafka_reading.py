@@ -17,7 +17,7 @@ from rangeland.dialects.jafka import messages
 from rangeland.dialects.jafka.log_entries import next_offset
 from rangeland.dialects.jafka.requests import ask_records, read_records
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import Address, AtOffset, Bounds, Isolation, Latest, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.jafka import JafkaCluster

@@ -18,7 +18,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangeLost, Unreachable
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.policy import Policy

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts

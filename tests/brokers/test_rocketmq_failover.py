@@ -10,7 +10,7 @@ import pytest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import fetch_thread, simple_consumer
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.model import Counts, Partition
 from rangeland.planning.policy import Action, Policy

@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.processes import PATIENCE_S

@@ -8,7 +8,7 @@ from itertools import groupby
 import pytest
 
 from rangeland.errors import Unreachable
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing.rocketmq import RocketmqCluster

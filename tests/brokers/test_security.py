@@ -27,7 +27,7 @@ from rangeland.connection.cluster_settings import (
 )
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import Address, Counts
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producer import (

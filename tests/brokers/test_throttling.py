@@ -13,8 +13,8 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.protocol_session import Question
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import Address, Counts
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import Record, create_topic, produce

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.connection.tokens import _answered
+from rangeland.connection.tokens import _read_response
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.delta.ledger.event_rows import from_row
 from rangeland.delta.transaction_log.log_actions import commit_metadata
@@ -151,7 +151,7 @@ READERS: dict[str, tuple[Reader, Any]] = {
         lambda body: _status(body.decode()),
         {"status": "invalid_token", "scope": "s"},
     ),
-    "token endpoint": (_answered, {"access_token": "t", "error": "e"}),
+    "token endpoint": (_read_response, {"access_token": "t", "error": "e"}),
     "schema registry: schema": (_registry(read_schema), REGISTERED),
     "schema registry: version": (
         _registry(read_version),

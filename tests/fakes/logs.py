@@ -23,8 +23,8 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.fetch import simple_consumer
-from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.model import Address, Earliest, Leader, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt

@@ -14,15 +14,9 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import (
-    AllRead,
-    FetchLimits,
-    FetchTarget,
-    FindLeaders,
-    SendFetch,
-    SendLogRange,
-    WaitUntil,
-)
+from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.slice_state import FetchTarget
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
 from tests.examples import tried

@@ -216,8 +216,8 @@ LOSSES = (
     Mutation(
         "a high watermark that lags is the end",
         Change(
-            "fetch.log_edges:log_end",
-            "if not brokers.dialect.capabilities.has_epochs:",
+            "fetch.broker_questions:AskedLeader.log_end",
+            "if not self.brokers.dialect.capabilities.has_epochs:",
             "if True:",
         ),
     ),
@@ -304,9 +304,9 @@ DAMAGE = (
     Mutation(
         "a damaged batch is skipped with what follows",
         Change(
-            "fetch.simple_consumer:_PieceDecoder._lost",
-            "until_offset = loss.from_offset if is_held else loss.until_offset",
-            "until_offset = loss.until_offset",
+            "fetch.receipt_builder:lost_chunk",
+            "loss.from_offset if loss.action is Action.HOLD else loss.until_offset",
+            "loss.until_offset",
         ),
     ),
     Mutation(

@@ -41,8 +41,9 @@ TRANSACTIONS = (
         "the high watermark is where committed records end",
         Change(
             "survey.survey_attempt:SurveyAttempt._ask_leader",
-            "questions = dialect.ask_offsets(group, when, isolation)",
-            "questions = dialect.ask_offsets(group, when, type(isolation).READ_UNCOMMITTED)",
+            "found = request_offsets(brokers, address, group, when, isolation)",
+            "found = request_offsets(brokers, address, group, when, "
+            "type(isolation).READ_UNCOMMITTED)",
         ),
     ),
     Mutation(

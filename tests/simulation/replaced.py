@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from threading import Condition
 from types import SimpleNamespace
 from typing import Any
 
@@ -181,7 +182,8 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield target_table, "DeltaKernel", SimulatedKernel
     yield landing_target, "ThreadPoolExecutor", InlinePool
     yield broker_connection, "Stream", _stream
-    yield fetch_thread, "threading", SimpleNamespace(Event=Event, Thread=spark.InlineThread)
+    threads = SimpleNamespace(Condition=Condition, Event=Event, Thread=spark.InlineThread)
+    yield fetch_thread, "threading", threads
     yield spark_jobs, "InheritableThread", spark.InlineThread
     yield task_retry, "TaskContext", spark.TaskContext
     yield spark_jobs, "with_task_logging", lambda work: work

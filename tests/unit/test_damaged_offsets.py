@@ -23,10 +23,11 @@ from rangeland.dialects.kafka.aborted_transactions import aborted_within
 from rangeland.dialects.kafka.entry_scan import next_offset
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import BadRecord, RangeLost
-from rangeland.fetch.fetch_steps import FetchLimits, SendFetch
+from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.fetched_piece import FetchedPiece
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.simple_consumer import _PieceDecoder, read_slices
 from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, LossKind, Policy, TopicRule

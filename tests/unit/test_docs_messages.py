@@ -22,7 +22,7 @@ from rangeland.dialects.kafka.legacy_messages import bad_batch
 from rangeland.dialects.kafka.requests import CAPABILITIES
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RangelandError
-from rangeland.fetch.damage_policy import add_partition
+from rangeland.fetch.slice_failures import add_partition
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import require_closed_range
 from rangeland.job.located_values import parse_job_text

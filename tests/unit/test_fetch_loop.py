@@ -12,14 +12,8 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import OTHER_TOPIC_MS, FetchLoop
-from rangeland.fetch.fetch_steps import (
-    AllRead,
-    FetchLimits,
-    FindLeaders,
-    SendFetch,
-    SendLogRange,
-    WaitUntil,
-)
+from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.slice_state import RESPONSES_TO_GROW, Phase, SliceEvent, move_on
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, LossKind, Policy

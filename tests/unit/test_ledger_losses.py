@@ -11,16 +11,10 @@ from rangeland.delta.ledger.events import LossEvent, OffsetSpan, OutcomeEvent, R
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord
-from rangeland.fetch.damage_policy import add_partition
 from rangeland.fetch.replica_choice import ServingReplica
-from rangeland.fetch.slice_errors import unreadable
+from rangeland.fetch.slice_failures import add_partition, unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState
-from rangeland.landing.loss_records import (
-    losses_in,
-    losses_of,
-    of_whole_logs,
-    seen_losses,
-)
+from rangeland.landing.loss_records import losses_in, losses_of, of_whole_logs, seen_losses
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
@@ -164,7 +158,7 @@ def test_a_place_that_is_unreadable_is_noted_with_its_broker() -> None:
     where = Partition("orders", 0, "a")
     server = ServingReplica(Leader(Address("h", 10911)))
     reading = SliceState(Slice(0, where, 0, 9), 4, server, Phase.READING, 1)
-    (found,) = losses_in(unreadable(reading, "a disk error"))
+    (found,) = losses_in(unreadable_error(reading, "a disk error"))
     assert found.partition == where
 
 

@@ -18,8 +18,8 @@ from rangeland.dialects.kafka import topic_settings
 from rangeland.dialects.protocol_session import Question, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import offset_gaps, simple_consumer
-from rangeland.fetch.fetched_piece import FetchedPiece
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Action, LossKind, Policy

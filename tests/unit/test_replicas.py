@@ -8,14 +8,8 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import (
-    AllRead,
-    FetchLimits,
-    FindLeaders,
-    SendFetch,
-    SendLogRange,
-    WaitUntil,
-)
+from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import DETOUR_MS
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, Policy

@@ -7,17 +7,9 @@ import pytest
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.topic_settings import read_retention
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import FetchLimits, SendFetch
-from rangeland.model import (
-    Address,
-    Leader,
-    LogState,
-    Partition,
-    Range,
-    Retention,
-    Slice,
-    Survey,
-)
+from rangeland.fetch.fetch_steps import SendFetch
+from rangeland.fetch.pacing import FetchLimits
+from rangeland.model import Address, Leader, LogState, Partition, Range, Retention, Slice, Survey
 from rangeland.planning.policy import Policy
 from rangeland.planning.retention_risk import (
     ASSUMED_BYTES_PER_SECOND,

@@ -19,7 +19,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.errors import BadRecord, RangeLost, Unreachable
-from rangeland.fetch.fetch_steps import FetchLimits
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Slice

@@ -12,8 +12,9 @@ from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoRe
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.protocol_session import Question
-from rangeland.fetch.fetch_steps import FetchLimits, SendFetch
+from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import Address, Partition, Slice
 
 B1 = Address("b1", 1)

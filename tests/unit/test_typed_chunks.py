@@ -27,9 +27,10 @@ from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import UndecodablePayload
 from rangeland.fetch import typed_chunks
+from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.fetch.typed_chunks import TypedChunks, decodable, typing_of
+from rangeland.fetch.typed_chunks import TypedChunks, typing_of
 from rangeland.landing.loss_records import losses_in
 from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.policy import Action, Loss, LossKind, Policy

@@ -56,7 +56,7 @@ def http_get(
     late = f"no complete response in {limits.request_s:.3g} s"
     is_over = threading.Event()
     try:
-        connection, target = _prepared(url, context, limits)
+        connection, target = _prepare(url, context, limits)
         with closing(connection), _CutOff(connection, limits.request_s, is_over):
             connection.request("GET", target, headers={"Connection": "close", **headers})
             with connection.getresponse() as response:
@@ -66,14 +66,14 @@ def http_get(
     except HttpFailed as error:
         failed = error
     except (OSError, ValueError, HTTPException) as error:
-        failed = HttpFailed(late) if is_over.is_set() else _failed(error, late)
+        failed = HttpFailed(late) if is_over.is_set() else _failure(error, late)
     if failed is not None:
         # Not within a handler: its context would repeat headers, or what was received.
         raise failed
     return HttpResponse(response.status, body, location)
 
 
-def _prepared(url: str, context: ssl.SSLContext, limits: HttpLimits) -> tuple[HTTPConnection, str]:
+def _prepare(url: str, context: ssl.SSLContext, limits: HttpLimits) -> tuple[HTTPConnection, str]:
     at, timeout = urlsplit(url), min(limits.connect_s, limits.request_s)
     host, port = at.hostname, at.port
     if not host or not url.isascii():
@@ -125,7 +125,7 @@ def _body(response: HTTPResponse, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _failed(error: Exception, late: str) -> HttpFailed:
+def _failure(error: Exception, late: str) -> HttpFailed:
     """Messages of ``http.client`` repeat what was sent and received; those of the system do not."""
     if isinstance(error, TimeoutError):
         return HttpFailed(late)

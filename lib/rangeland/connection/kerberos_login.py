@@ -28,7 +28,7 @@ class KerberosLogin:
         self._service = f"{settings.service_name}@{host}"
         self._gssapi = _library()
         try:
-            self._context = self._begun()
+            self._context = self._begin()
             self.first_token = bytes(self._context.step())
         except self._gssapi.exceptions.GSSError as error:
             raise self._failure(error) from error
@@ -45,18 +45,18 @@ class KerberosLogin:
         try:
             return bytes(self._context.step(challenge) or b"")
         except self._gssapi.exceptions.GSSError as error:
-            raise self._unproved(error) from error
+            raise self._unproved_error(error) from error
 
     def unwrap(self, message: bytes) -> bytes:
         try:
             return bytes(self._context.unwrap(message).message)
         except self._gssapi.exceptions.GSSError as error:
-            raise self._unproved(error) from error
+            raise self._unproved_error(error) from error
 
     def wrap(self, message: bytes) -> bytes:
         return bytes(self._context.wrap(message, False).message)
 
-    def _begun(self) -> Any:
+    def _begin(self) -> Any:
         gssapi = self._gssapi
         flags = gssapi.RequirementFlag
         return gssapi.SecurityContext(
@@ -78,7 +78,7 @@ class KerberosLogin:
         store = {"client_keytab": f"FILE:{chosen.keytab}", "ccache": f"MEMORY:rangeland-{owner}"}
         return gssapi.Credentials(name=name, usage="initiate", store=store)
 
-    def _unproved(self, error: Any) -> RemoteProtocolError:
+    def _unproved_error(self, error: Any) -> RemoteProtocolError:
         return RemoteProtocolError(
             f"the broker has not proved that it is {self._service}",
             why=_reason(error),

@@ -118,7 +118,7 @@ class ConnectionPool:
         self._refuse_closed(address)
         connection = self._open.get(address)
         if connection is None:
-            connection = self._open[address] = self._opened(address)
+            connection = self._open[address] = self._open_connection(address)
             try:
                 self._refuse_closed(address)  # by another thread, while it was opened
             except ConnectionLost:
@@ -130,7 +130,7 @@ class ConnectionPool:
         if self._closed:
             raise ConnectionLost(f"{address} is no longer asked", why="the connections were closed")
 
-    def _opened(self, address: Address) -> BrokerConnection:
+    def _open_connection(self, address: Address) -> BrokerConnection:
         """A broker's version support is remembered as long as it answers."""
         known = self._version_support.get(address)
         try:

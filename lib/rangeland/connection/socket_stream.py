@@ -42,14 +42,14 @@ class Stream:
         self._tls = None if settings.tls is None else tls_context(settings.tls)
         self._was_heard = False
         self._frames = FrameReader(MAX_OPENING_BYTES)
-        self._socket = self._connected()
+        self._socket = self._connect()
 
-    def _connected(self) -> socket.socket:
+    def _connect(self) -> socket.socket:
         at, timeout = (self._address.host, self._address.port), self._settings.connect_ms / 1000
         try:
             plain = socket.create_connection(at, timeout)
         except OSError as error:
-            raise self._lost("connect to", error) from error
+            raise self._lost_error("connect to", error) from error
         except (ValueError, OverflowError) as error:
             # Raised by idna for an empty label, and by sockets for NUL and for port 99999.
             named = {*self._settings.seeds, *(at for _, at in self._settings.members)}
@@ -74,14 +74,14 @@ class Stream:
             self._socket = self._tls.wrap_socket(plain, server_hostname=self._address.host)
         except OSError as error:
             plain.close()
-            raise self._lost("shake hands over TLS with", error) from error
+            raise self._lost_error("shake hands over TLS with", error) from error
         except ValueError as error:
             plain.close()
             raise diagnosis.no_host(self._address) from error
 
     def take_large_frames(self) -> None:
         """The peer is a broker: frames as large as the job allows, with read-ahead."""
-        self._frames = FrameReader(self._settings.max_answer_bytes, _pooled, AHEAD_BYTES)
+        self._frames = FrameReader(self._settings.max_answer_bytes, _pooled_buffer, AHEAD_BYTES)
 
     def close(self) -> None:
         self._socket.close()
@@ -94,7 +94,7 @@ class Stream:
         except OSError as error:
             cause = self._cause_of_close(error)
             self.close()
-            raise self._lost("send to", cause) from error
+            raise self._lost_error("send to", cause) from error
 
     def receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
         """The next frame. ``deadline``: that of a caller who waits for more than one frame."""
@@ -114,10 +114,10 @@ class Stream:
             except TimeoutError as error:
                 self.close()
                 silence = TimeoutError(f"no complete response in {wait_ms} ms")
-                raise self._lost("receive from", silence) from error
+                raise self._lost_error("receive from", silence) from error
             except OSError as error:
                 self.close()
-                raise self._lost("receive from", error) from error
+                raise self._lost_error("receive from", error) from error
             frame = self._frames.advance(count)
             if frame is not None:
                 self._was_heard = True
@@ -137,7 +137,7 @@ class Stream:
             return alert if getattr(alert, "reason", None) else error
         return error
 
-    def _lost(self, doing: str, error: OSError) -> RangelandError:
+    def _lost_error(self, doing: str, error: OSError) -> RangelandError:
         why, do = str(error) or type(error).__name__, ""
         tls = self._settings.tls
         if tls is not None and isinstance(error, ssl.SSLError):
@@ -179,7 +179,7 @@ def speaks_tls(address: Address) -> bool:
         return False
 
 
-def _pooled(size: int) -> memoryview:
+def _pooled_buffer(size: int) -> memoryview:
     """Memory of Arrow's pool, which is reused; fresh memory would be zeroed first."""
     if size < POOLED_BYTES:
         return memoryview(bytearray(size))

@@ -51,7 +51,7 @@ def fetch_token(source: TokenSource, wait_ms: int, *, refresh: bool = False) -> 
     with _lock:
         own = _locks.setdefault(source, threading.Lock())
     if not own.acquire(timeout=wait_s):
-        raise _too_slow(source, wait_s)
+        raise _too_slow_error(source, wait_s)
     try:
         with _lock:
             taken_at, token = _kept.get(source, (-REUSE_S - 1.0, ""))
@@ -75,12 +75,12 @@ def _in_time(source: TokenSource, wait_s: float) -> str:
     """In a separate thread, which is abandoned at the timeout: a file system, a slow server or a
     function may take any time. Commands can be killed."""
     if source.command:
-        return _fetched(source, wait_s)
+        return _fetch_valid(source, wait_s)
     done: list[str | BaseException] = []
 
     def work() -> None:
         try:
-            done.append(_fetched(source, wait_s))
+            done.append(_fetch_valid(source, wait_s))
         except BaseException as error:  # raised again in the waiting thread
             done.append(error)
 
@@ -88,13 +88,13 @@ def _in_time(source: TokenSource, wait_s: float) -> str:
     thread.start()
     thread.join(wait_s)
     if not done:
-        raise _too_slow(source, wait_s)
+        raise _too_slow_error(source, wait_s)
     if isinstance(done[0], BaseException):
         raise done[0]
     return done[0]
 
 
-def _too_slow(source: TokenSource, wait_s: float) -> Unreachable:
+def _too_slow_error(source: TokenSource, wait_s: float) -> Unreachable:
     return Unreachable(
         f"{_name(source)} gave no token",
         why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
@@ -112,8 +112,8 @@ def _name(source: TokenSource) -> str:
     return f"the endpoint {_without_query(source.endpoint or '')}"
 
 
-def _fetched(source: TokenSource, wait_s: float) -> str:
-    return _checked(_raw_token(source, wait_s), _name(source))
+def _fetch_valid(source: TokenSource, wait_s: float) -> str:
+    return _check_token(_raw_token(source, wait_s), _name(source))
 
 
 def _raw_token(source: TokenSource, wait_s: float) -> str:
@@ -149,10 +149,10 @@ def _from_command(command: tuple[str, ...], wait_s: float) -> str:
         )
     if done.returncode == 0:
         return done.stdout.decode("utf-8", errors="replace")
-    raise _command_failed(command, done.returncode, done.stdout, done.stderr)
+    raise _command_error(command, done.returncode, done.stdout, done.stderr)
 
 
-def _command_failed(
+def _command_error(
     command: tuple[str, ...], code: int, stdout: bytes, stderr: bytes
 ) -> RangelandError:
     kind = Unreachable if code == TRY_LATER else JobFileError
@@ -191,7 +191,7 @@ def _from_file(path: str) -> str:
 
 
 def _from_function(name: str) -> str:
-    function = _imported(name)
+    function = _import_function(name)
     try:
         token = function()
         return token if isinstance(token, str) else ""
@@ -207,7 +207,7 @@ def _from_function(name: str) -> str:
     )
 
 
-def _imported(name: str) -> Callable[[], Any]:
+def _import_function(name: str) -> Callable[[], Any]:
     module, _, attribute = name.partition(":")
     try:
         found: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
@@ -235,14 +235,14 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
     }
     url = source.endpoint or ""
     status, body = _post(url, urlencode(form).encode(), wait_s, source.ca)
-    token, said = _answered(body)
+    token, said = _read_response(body)
     if status == 200 and token:
         return token
     may_pass = status >= 500 or status in BUSY or said in BUSY_ERRORS
     kind = Unreachable if may_pass else JobFileError
     raise kind(
         f"the token endpoint {_without_query(url)} gave no token",
-        why=f"it answered {status}, {_masked(said, source)}",
+        why=f"it answered {status}, {_mask_secrets(said, source)}",
         do=f"check endpoint, client_id, client_secret and scope in {FIELD}",
         status=status,
     )
@@ -288,7 +288,7 @@ def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, by
     )
 
 
-def _answered(body: bytes) -> tuple[str, str]:
+def _read_response(body: bytes) -> tuple[str, str]:
     """The token, and the error (``error`` of RFC 6749, 5.2). Nothing else of the response is
     repeated."""
     try:
@@ -298,7 +298,7 @@ def _answered(body: bytes) -> tuple[str, str]:
         return "", "no access_token"
 
 
-def _masked(text: str, source: TokenSource) -> str:
+def _mask_secrets(text: str, source: TokenSource) -> str:
     """Without the secret that was sent, and without what looks like one."""
     if source.client_secret:
         text = text.replace(source.client_secret, "...")
@@ -318,7 +318,7 @@ def _why_silent(cause: object) -> str:
     return type(cause).__name__
 
 
-def _checked(text: str, origin: str) -> str:
+def _check_token(text: str, origin: str) -> str:
     token = text.strip()
     if _TOKEN.fullmatch(token):
         return token

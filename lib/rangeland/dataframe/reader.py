@@ -14,7 +14,7 @@ from typing import Any
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import UsageError
-from rangeland.fetch.throttle import shared_rates
+from rangeland.fetch.pacing import shared_rates
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings, request_for_range, with_cleanup
 from rangeland.job.payload_formats import row_format_of

@@ -61,8 +61,8 @@ class TopicView:
     name: str
     meaning: ErrorMeaning
     code: str
-    is_internal: bool
-    leaders: Mapping[Partition, Leader]
+    is_internal: bool = False
+    leaders: Mapping[Partition, Leader] = field(default_factory=dict)
     is_unknown: bool = False
     may_be_hidden: bool = False
 

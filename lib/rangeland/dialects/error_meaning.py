@@ -52,6 +52,10 @@ class ErrorCode:
     meaning: ErrorMeaning
     description: str
 
+    def describe(self, remark: str = "") -> str:
+        """Its name, and what the broker remarked, or else what the code means."""
+        return f"{self.name}: {remark or self.description}"
+
 
 def error_code_lookup(codes: Iterable[ErrorCode]) -> Callable[[int], ErrorCode]:
     """Gives the line of a table for a number from the wire, or one for a number that the table

@@ -23,21 +23,25 @@ from dataclasses import dataclass, field
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
-from rangeland.fetch import slice_errors
-from rangeland.fetch.damage_policy import damage_loss, log_loss, range_loss
+from rangeland.fetch import slice_failures
 from rangeland.fetch.fetch_steps import (
     AllRead,
-    FetchLimits,
-    FetchTarget,
     SendLogRange,
     Step,
     WaitUntil,
+    fetch_request,
+    leader_request,
 )
+from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, initial_replica
-from rangeland.fetch.request_choice import fetch_request, leader_request
-from rangeland.fetch.retry_delay import SHORT_END_PAUSE_MS
-from rangeland.fetch.slice_state import Phase, SliceEvent, SliceState, move_on, new_state
-from rangeland.fetch.throttle import Throttle
+from rangeland.fetch.slice_state import (
+    FetchTarget,
+    Phase,
+    SliceEvent,
+    SliceState,
+    move_on,
+    new_state,
+)
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 
@@ -70,9 +74,9 @@ class FetchLoop:
 
     def __post_init__(self) -> None:
         leader_id, self.states = self.capabilities.leader_id, {}
-        for piece in self.slices:
-            server = initial_replica(piece, leader_id, leader_only=self.leader_only)
-            self.states[piece.index] = new_state(piece, server, self.limits, self.now_ms)
+        for slice_ in self.slices:
+            server = initial_replica(slice_, leader_id, leader_only=self.leader_only)
+            self.states[slice_.index] = new_state(slice_, server, self.limits, self.now_ms)
         if len(self.states) != len(self.slices):
             raise Bug("two slices of one task have the same index")
 
@@ -90,11 +94,10 @@ class FetchLoop:
         ready = [s for s in unfinished if self._ready_at(s) <= now_ms]
         if not ready:
             return WaitUntil(min(self._ready_at(s) for s in unfinished))
-        measuring = next((s for s in ready if s.phase is Phase.MEASURING), None)
-        if measuring and measuring.server.address:
-            return SendLogRange(measuring.server.address, measuring.target)
-        finding = [s for s in ready if s.phase is Phase.FINDING]
-        if finding:
+        for state in ready:
+            if state.phase is Phase.MEASURING and state.server.address:
+                return SendLogRange(state.server.address, state.target)
+        if finding := [s for s in ready if s.phase is Phase.FINDING]:
             return leader_request(finding)
         reading = [s for s in ready if s.phase is Phase.READING]
         return fetch_request([s for s in reading if s.slice.is_urgent] or reading, self.limits)
@@ -108,17 +111,12 @@ class FetchLoop:
         return max(state.resume_at_ms, self.throttle.free_at(state.server.address))
 
     def _give_up_if_stuck(self, state: SliceState) -> None:
-        # From the first failed attempt to the last one: time spent elsewhere, such as in a slow
-        # writer, does not count.
-        if state.stuck_since_ms is None:
-            return
-        waited_ms = state.tried_at_ms - state.stuck_since_ms
-        if waited_ms <= self.limits.no_progress_ms:
+        if state.stuck_ms <= self.limits.no_progress_ms:
             return
         if state.suspected:
             self._lose(state, *state.suspected)
             return
-        error = slice_errors.stuck(state, waited_ms)
+        error = slice_failures.no_progress_error(state)
         if self.policy.of(LossKind.UNREACHABLE, state.slice.partition.topic) is not Action.HOLD:
             raise error
         self._lose(state, LossKind.UNREACHABLE, f"{error.what}: {error.why}")
@@ -141,18 +139,15 @@ class FetchLoop:
             logger.info("Throttled by %s for %d ms", leader, throttle_ms)
         self.throttle.on_response(leader, size, throttle_ms, now_ms)
         for state in self.states.values():
-            if state.server.address == leader and state.stuck_since_ms is not None:
-                left_ms = self.limits.most_throttled_ms - state.throttled_ms
-                excused_ms = max(0, min(throttle_ms, left_ms))
-                state.throttled_ms += excused_ms
-                state.stuck_since_ms += excused_ms
+            if state.server.address == leader:
+                state.excuse(throttle_ms, self.limits)
 
     def on_records(self, want: FetchTarget, next_offset: int) -> bool:
         """Complete batches came; reading continues at ``next_offset``. False if they are of no
         use, and the leader is asked instead of its replica."""
         state = self._current(want)
         if next_offset <= state.position:
-            error = slice_errors.only_older(state, next_offset, self.capabilities)
+            error = slice_failures.older_records_error(state, next_offset, self.capabilities)
             if self._asks_leader(want, error.what):
                 return False
             raise error
@@ -165,7 +160,7 @@ class FetchLoop:
         """Bytes came without a complete batch: the fetch size is below the batch size."""
         state = self._current(want)
         if state.fetch_bytes >= self.limits.largest_fetch_bytes:
-            self.on_damaged(want, slice_errors.too_large(state, self.capabilities))
+            self.on_damaged(want, slice_failures.batch_size_error(state, self.capabilities))
             return
         state.fetch_bytes = min(state.fetch_bytes * 2, self.limits.largest_fetch_bytes)
         state.fetch_alone = True
@@ -178,7 +173,7 @@ class FetchLoop:
         if self._asks_leader(want, error.what):
             return
         lost = (state.position, state.slice.until_offset)
-        self._record_loss(state, damage_loss(error, self.policy, state.slice, *lost))
+        self._record_loss(state, slice_failures.damage_loss(error, self.policy, state.slice, *lost))
 
     def on_replaced(self, want: FetchTarget) -> None:
         """An entry ended at this offset, and now an intact one in its place goes on after it. Only
@@ -232,11 +227,11 @@ class FetchLoop:
             case ErrorMeaning.OUT_OF_RANGE:
                 self._move(state, SliceEvent.OUT_OF_RANGE, reason)
             case ErrorMeaning.CORRUPT:
-                self.on_damaged(want, slice_errors.unreadable(state, reason))
+                self.on_damaged(want, slice_failures.unreadable_error(state, reason))
             case ErrorMeaning.REFUSED:
-                raise slice_errors.not_allowed(state, reason)
+                raise slice_failures.refused_error(state, reason)
             case _:
-                raise slice_errors.not_served(state, reason)
+                raise slice_failures.not_served_error(state, reason)
 
     # --- outcomes of other requests -----------------------------------------------------
 
@@ -390,9 +385,10 @@ class FetchLoop:
         """Up to ``until``, or to the slice's end if it is 0. Raises RangeLost unless the policy
         skips the offsets or holds the partition."""
         lost = (state.position, until or state.slice.until_offset)
-        self._record_loss(state, range_loss(self.policy, state.slice, *lost, kind, evidence))
+        loss = slice_failures.range_loss(self.policy, state.slice, *lost, kind, evidence)
+        self._record_loss(state, loss)
 
     def _record_loss(self, state: SliceState, loss: Loss) -> None:
-        log_loss(loss)
+        slice_failures.log_loss(loss)
         self.losses_to_report.append((state.slice.index, loss))
         state.advance(loss.until_offset, self.now_ms)

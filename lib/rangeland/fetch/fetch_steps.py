@@ -1,4 +1,5 @@
-"""The steps that the fetch loop asks its caller to carry out, as values.
+"""The steps that the fetch loop asks its caller to carry out, as values, and which slices share
+a request.
 
 A step is one piece of I/O: request records or the range of a log from a leader, find leaders, or
 wait. Steps do not say how it is done.
@@ -6,41 +7,13 @@ wait. Steps do not say how it is done.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rangeland.errors import Bug
+from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.slice_state import FetchTarget, SliceState
 from rangeland.model import Address, Partition
-
-
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """``no_progress_ms``: how long a slice may make no progress before the loop gives up; it must
-    be longer than a leader election. Sizes limit one partition's part of one response."""
-
-    no_progress_ms: int = 120_000
-    backoff_ms: int = 100
-    max_backoff_ms: int = 2_000
-    fetch_bytes: int = 8 << 20
-    smallest_fetch_bytes: int = 64 << 10
-    largest_fetch_bytes: int = 1 << 30
-    request_bytes: int = 32 << 20
-
-    @property
-    def most_throttled_ms(self) -> int:
-        """How long a broker may throttle a slice without any records before that counts as no
-        progress."""
-        return 10 * self.no_progress_ms
-
-
-@dataclass(frozen=True, slots=True)
-class FetchTarget:
-    """One partition's part of a request. ``index``: that of the slice."""
-
-    index: int
-    partition: Partition
-    topic_id: str | None
-    epoch: int | None
-    offset: int
-    max_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +55,36 @@ class AllRead:
 
 
 Step = SendFetch | SendLogRange | FindLeaders | WaitUntil | AllRead
+
+
+def fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetch:
+    """One fetch for all ready slices of one leader, within the bytes of a request."""
+    # The slice that has waited longest chooses the leader, so none is starved.
+    first = min(ready, key=lambda s: (s.progress_at_ms, s.slice.index))
+    address = first.server.address
+    if address is None:
+        raise Bug(f"{first.slice} is to be read and has no leader")
+    sharing = [s for s in ready if s.can_share_request(first) and not s.fetch_alone]
+    targets: list[FetchTarget] = []
+    named: set[Partition] = set()
+    budget = limits.request_bytes
+    for state in sorted(
+        [first] if first.fetch_alone else sharing, key=lambda s: (s is not first, s.slice.index)
+    ):
+        # A request names a partition once: a second slice of it has its turn later.
+        if state.slice.partition in named or (targets and state.fetch_bytes > budget):
+            continue
+        named.add(state.slice.partition)
+        budget -= state.fetch_bytes
+        targets.append(state.target)
+    return SendFetch(address, tuple(targets), stays=first.server.stays)
+
+
+def leader_request(finding: Sequence[SliceState]) -> FindLeaders:
+    """Metadata for all of them; their replicas are asked first, but not the leaders they left."""
+    seeds: dict[Address, None] = {}
+    for state in finding:
+        for replica in state.server.leader.replicas:
+            if replica != state.left_leader:
+                seeds[replica] = None
+    return FindLeaders(tuple(sorted({s.slice.partition for s in finding})), tuple(seeds))

@@ -18,32 +18,15 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost, NoResponse
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import (
-    FetchOptions,
-    FetchResult,
-    PartitionFetch,
-)
+from rangeland.dialects.fetch_values import FetchOptions, FetchResult, PartitionFetch
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
+from rangeland.fetch.broker_questions import MAX_WAIT_MS, AskedLeader, look_up_leaders
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import (
-    AllRead,
-    FetchLimits,
-    FetchTarget,
-    FindLeaders,
-    SendFetch,
-    SendLogRange,
-    WaitUntil,
-)
-from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece, MemoryBudget
-from rangeland.fetch.leader_lookup import look_up_leaders
-from rangeland.fetch.log_edges import (
-    MAX_WAIT_MS,
-    log_edge,
-    log_end,
-)
-from rangeland.fetch.response_reader import ResponseReader
-from rangeland.fetch.throttle import Throttle, limits_at_rate
+from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
+from rangeland.fetch.response_reader import EntryEnd, FetchedPiece, ResponseReader
+from rangeland.fetch.slice_state import FetchTarget
 from rangeland.model import Address, Earliest, Latest, Slice
 
 logger = logging.getLogger(__name__)
@@ -77,7 +60,9 @@ class FetchThread:
             tags=settings.tags,
         )
         self._members = (
-            _named(settings) if self.brokers.dialect.capabilities.numbered_per_broker else {}
+            _named_members(settings)
+            if self.brokers.dialect.capabilities.numbered_per_broker
+            else {}
         )
         located_slices = [self._with_leader(s) for s in slices]
         capabilities = self.brokers.dialect.capabilities
@@ -87,16 +72,16 @@ class FetchThread:
         )
         self._responses = ResponseReader(self.brokers, self._loop, settings, floors or {})
         self._pieces: queue.SimpleQueue[FetchedPiece | BaseException | None] = queue.SimpleQueue()
-        self._budget = MemoryBudget(PREFETCH_BYTES)
+        self._budget = PrefetchBudget(PREFETCH_BYTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
 
-    def _with_leader(self, piece: Slice) -> Slice:
+    def _with_leader(self, slice_: Slice) -> Slice:
         """Where brokers number their own partitions, the slice with the present address of its
         broker: another broker at its old address would answer with other records."""
         if not self._members:
-            return piece
-        return replace(piece, leader=self._members.get(piece.partition.broker))
+            return slice_
+        return replace(slice_, leader=self._members.get(slice_.partition.broker))
 
     def start(self) -> None:
         self._thread.start()
@@ -151,7 +136,7 @@ class FetchThread:
 
     def _fetch(self, ask: SendFetch, *, is_sent: bool) -> SendFetch | None:
         """Takes one response. Returns the next request, sent before the response is handed over."""
-        asked = self._asked(ask)
+        asked = self._partition_fetches(ask)
         try:
             response = self._result(ask, asked, is_sent)
         except ConnectionLost as error:
@@ -180,7 +165,7 @@ class FetchThread:
             self._pieces.put(piece)
         return sent
 
-    def _asked(self, ask: SendFetch) -> list[PartitionFetch]:
+    def _partition_fetches(self, ask: SendFetch) -> list[PartitionFetch]:
         return [
             PartitionFetch(
                 w.partition,
@@ -218,7 +203,7 @@ class FetchThread:
         if not isinstance(step, SendFetch):
             return None
         try:
-            self.brokers.send_all(step.leader, self._questions(step, self._asked(step)))
+            self.brokers.send_all(step.leader, self._questions(step, self._partition_fetches(step)))
         except ConnectionLost:
             self.brokers.drop(step.leader)
             return None
@@ -237,21 +222,49 @@ class FetchThread:
 
     def _measure(self, address: Address, want: FetchTarget) -> None:
         """Asks the leader for the readable range of its log, and where the log itself ends."""
-        leader = self._loop.states[want.index].server.leader
+        asked = AskedLeader(self.brokers, address, want)
         try:
-            start = log_edge(self.brokers, address, want, Earliest())
-            end = log_edge(self.brokers, address, want, Latest())
-            written_end = log_end(self.brokers, address, want, leader, end)
+            start, end = asked.log_edge(Earliest()), asked.log_edge(Latest())
+            written_end = asked.log_end(self._loop.states[want.index].server.leader, end)
         except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return
         self._loop.on_log_range(want, start, end, written_end)
 
 
-def _named(settings: ClusterSettings) -> dict[str, Address]:
+def _named_members(settings: ClusterSettings) -> dict[str, Address]:
     """The brokers by name, if they have names of their own."""
     return {name: at for name, at in settings.members if name != str(at)}
 
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+class PrefetchBudget:
+    """A bound on bytes that are fetched and not yet decoded. One piece always fits."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._held = 0
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def take(self, size: int) -> bool:
+        """Waits until there is room. False once closed."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._held == 0 or self._held + size <= self._limit
+            )
+            self._held += size
+            return not self._closed
+
+    def give_back(self, size: int) -> None:
+        with self._changed:
+            self._held -= size
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

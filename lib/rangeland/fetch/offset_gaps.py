@@ -19,7 +19,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.fetch.damage_policy import log_loss, range_loss
+from rangeland.fetch.slice_failures import log_loss, range_loss
 from rangeland.model import Address, Slice
 from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost
@@ -49,28 +49,28 @@ class GapExplainer:
             self._known[topic] = self._find_out(topic, asked)
         return self.are_explained(topic)
 
-    def loss_of(self, piece: Slice, from_offset: int, until_offset: int) -> Loss:
+    def loss_of(self, slice_: Slice, from_offset: int, until_offset: int) -> Loss:
         """The gap as a loss, with what the policy does about it. Raises RangeLost if the policy is
         to fail."""
-        partition = piece.partition
+        partition = slice_.partition
         evidence = (
             "the log has nothing at these offsets and continues after them, and compaction is not "
             f"known to be the reason: {self._known[partition.topic].evidence}"
         )
         lost = (from_offset, until_offset)
         policy = self._settings.policy
-        loss = range_loss(policy, piece, *lost, LossKind.MISSING, evidence)
-        self._count(piece, loss)
+        loss = range_loss(policy, slice_, *lost, LossKind.MISSING, evidence)
+        self._count(slice_, loss)
         return loss
 
-    def _count(self, piece: Slice, loss: Loss) -> None:
-        self._lost[piece.index] = self._lost.get(piece.index, 0) + 1
-        if self._lost[piece.index] == 1 or loss.action is Action.HOLD:
+    def _count(self, slice_: Slice, loss: Loss) -> None:
+        self._lost[slice_.index] = self._lost.get(slice_.index, 0) + 1
+        if self._lost[slice_.index] == 1 or loss.action is Action.HOLD:
             log_loss(loss)
-        if self._lost[piece.index] > MAX_LOSSES:
+        if self._lost[slice_.index] > MAX_LOSSES:
             raise RangeLost.of(
                 range_lost([loss]),
-                what=f"{piece} has more than {MAX_LOSSES} gaps, the last of them {loss}",
+                what=f"{slice_} has more than {MAX_LOSSES} gaps, the last of them {loss}",
                 do="If it is or was compacted, name the topic in `source.compacted`.",
             )
 
@@ -83,7 +83,7 @@ class GapExplainer:
         if reported.compacts is not None or not settings.asks_registry:
             return reported
         if settings.registered_cleanup is None:
-            raise self._unanswered(topic, "ZooKeeper could not be asked when reading began")
+            raise self._unanswered_error(topic, "ZooKeeper could not be asked when reading began")
         registered = dict(settings.registered_cleanup).get(topic, "")
         why = f"{reported.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
         # If it is not set, the brokers' own default applies, which ZooKeeper does not have.
@@ -107,9 +107,9 @@ class GapExplainer:
                     return CleanupPolicy(None, why)
                 return brokers.dialect.read_cleanup(responses)
         why = "; ".join(f"{address}: {why}" for address, why in silent.items())
-        raise self._unanswered(topic, why)
+        raise self._unanswered_error(topic, why)
 
-    def _unanswered(self, topic: str, why: str) -> Unreachable:
+    def _unanswered_error(self, topic: str, why: str) -> Unreachable:
         return Unreachable(
             f"the log of {topic} has a gap, and no broker could be asked whether it is compacted",
             why=why,

@@ -56,6 +56,35 @@ class SliceChunk:
     records: tuple[LostRecords, ...] = ()
     schema_ids: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def is_held(self) -> bool:
+        """Its slice ends where this chunk begins."""
+        return self.loss is not None and self.loss.action is Action.HOLD
+
+
+def lost_chunk(
+    slice_index: int,
+    loss: Loss,
+    leader: str,
+    in_bytes: bool,
+    kept: QuarantinedBytes | None = None,
+) -> SliceChunk:
+    """The chunk of a loss. One that is skipped or quarantined has its width, one that is held has
+    none. ``in_bytes``: offsets are bytes."""
+    until_offset = loss.from_offset if loss.action is Action.HOLD else loss.until_offset
+    width = until_offset - loss.from_offset
+    is_quarantined = loss.action is Action.QUARANTINE
+    return SliceChunk(
+        slice_index,
+        loss.from_offset,
+        until_offset,
+        Counts(quarantined=width) if is_quarantined else Counts(lost=width),
+        leader=leader,
+        loss=loss,
+        entry_span=width if in_bytes else None,
+        quarantined_bytes=kept if is_quarantined else None,
+    )
+
 
 @dataclass(slots=True)
 class _SliceCount:
@@ -73,10 +102,26 @@ class _SliceCount:
     def is_read(self) -> bool:
         return self.is_held or self.position == self.slice.until_offset
 
-    def without_rows(self, start: int, end: int) -> None:
+    def add_gap(self, start: int, end: int) -> None:
         if self.gaps and self.gaps[-1][1] == start:
             start = self.gaps.pop()[0]
         self.gaps.append((start, end))
+
+    def receipt(self) -> Receipt:
+        has_gaps = self.entry_span is None and len(self.gaps) <= MAX_GAPS
+        return Receipt(
+            slice_index=self.slice.index,
+            partition=self.slice.partition,
+            from_offset=self.slice.from_offset,
+            until_offset=self.position if self.is_held else self.slice.until_offset,
+            counts=self.counts,
+            leader=self.leader,
+            bytes_read=self.bytes_read,
+            losses=tuple(self.losses),
+            gaps=tuple(self.gaps) if has_gaps else None,
+            entry_span=self.entry_span,
+            schema_ids=tuple(sorted(self.schema_ids.items())),
+        )
 
 
 class ReceiptBuilder:
@@ -84,66 +129,49 @@ class ReceiptBuilder:
 
     def __init__(self, slices: Sequence[Slice], columns: LogColumns = PLAIN_COLUMNS) -> None:
         self._offset = columns.offset
-        self._lines = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
+        self._counts = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
 
     def add(self, chunk: SliceChunk) -> None:
         """Raises ProofFailed unless the chunk begins exactly where the one before it ended."""
-        line = self._lines[chunk.slice_index]
+        so_far = self._counts[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
         rows = chunk.batch.num_rows if chunk.batch is not None else 0
         offsets = chunk.counts.total if chunk.entry_span is None else chunk.entry_span
         adds_up = offsets == width and rows == chunk.counts.landed
-        if chunk.from_offset != line.position or not adds_up:
+        if chunk.from_offset != so_far.position or not adds_up:
             raise ProofFailed(
-                f"a piece of {line.slice} does not add up",
-                why=f"the slice was read up to {line.position}; the piece is "
+                f"a piece of {so_far.slice} does not add up",
+                why=f"the slice was read up to {so_far.position}; the piece is "
                 f"[{chunk.from_offset}, {chunk.until_offset}) with {rows} rows and {chunk.counts}",
                 do="report this; nothing was committed",
-                slice=line.slice.index,
+                slice=so_far.slice.index,
             )
         if chunk.entry_span is not None:
-            line.entry_span = (line.entry_span or 0) + chunk.entry_span
-        elif len(line.gaps) <= MAX_GAPS:
+            so_far.entry_span = (so_far.entry_span or 0) + chunk.entry_span
+        elif len(so_far.gaps) <= MAX_GAPS:
             for start, end in gaps_of(chunk, self._offset):
-                line.without_rows(start, end)
-        line.position = chunk.until_offset
-        line.counts = line.counts + chunk.counts
-        line.bytes_read += chunk.bytes_read
-        line.leader = chunk.leader or line.leader
-        line.losses.extend(one.loss for one in chunk.records)
+                so_far.add_gap(start, end)
+        so_far.position = chunk.until_offset
+        so_far.counts = so_far.counts + chunk.counts
+        so_far.bytes_read += chunk.bytes_read
+        so_far.leader = chunk.leader or so_far.leader
+        so_far.losses.extend(one.loss for one in chunk.records)
         for schema_id, count in chunk.schema_ids.items():
-            line.schema_ids[schema_id] = line.schema_ids.get(schema_id, 0) + count
+            so_far.schema_ids[schema_id] = so_far.schema_ids.get(schema_id, 0) + count
         if chunk.loss is not None:
-            line.losses.append(chunk.loss)
-            line.is_held = chunk.loss.action is Action.HOLD
+            so_far.losses.append(chunk.loss)
+            so_far.is_held = chunk.is_held
 
     def receipts(self) -> tuple[Receipt, ...]:
         """One receipt per slice. Raises ProofFailed for a slice that was not read to its end."""
-        for line in self._lines.values():
-            if not line.is_read() and line.slice.width > 0:
+        for so_far in self._counts.values():
+            if not so_far.is_read() and so_far.slice.width > 0:
                 raise ProofFailed(
-                    f"{line.slice} was read only up to {line.position}",
+                    f"{so_far.slice} was read only up to {so_far.position}",
                     do="report this; nothing was committed",
-                    slice=line.slice.index,
+                    slice=so_far.slice.index,
                 )
-        return tuple(
-            Receipt(
-                slice_index=line.slice.index,
-                partition=line.slice.partition,
-                from_offset=line.slice.from_offset,
-                until_offset=line.position if line.is_held else line.slice.until_offset,
-                counts=line.counts,
-                leader=line.leader,
-                bytes_read=line.bytes_read,
-                losses=tuple(line.losses),
-                gaps=None
-                if len(line.gaps) > MAX_GAPS or line.entry_span is not None
-                else tuple(line.gaps),
-                entry_span=line.entry_span,
-                schema_ids=tuple(sorted(line.schema_ids.items())),
-            )
-            for line in self._lines.values()
-        )
+        return tuple(so_far.receipt() for so_far in self._counts.values())
 
 
 def gaps_of(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int]]:

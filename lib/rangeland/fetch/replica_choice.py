@@ -115,8 +115,8 @@ class ServingReplica:
         return self.leader.replicas[ids.index(replica_id)] if replica_id in ids else None
 
 
-def initial_replica(piece: Slice, leader_id: int | None, *, leader_only: bool) -> ServingReplica:
+def initial_replica(slice_: Slice, leader_id: int | None, *, leader_only: bool) -> ServingReplica:
     """At the start: the leader that the plan names, if any."""
-    leader = Leader(piece.leader, topic_id=piece.topic_id)
+    leader = Leader(slice_.leader, topic_id=slice_.topic_id)
     until_ms = sys.maxsize if leader_only else 0
     return ServingReplica(leader, leader_id, stays=leader_only, until_ms=until_ms)

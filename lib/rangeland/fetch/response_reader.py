@@ -9,27 +9,67 @@ Everything found is reported to the loop; only bytes to decode are returned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, UnconfirmedGap
-from rangeland.errors import BadRecord
-from rangeland.fetch.damage_policy import add_partition, passable_until
-from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import FetchTarget
-from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
-from rangeland.fetch.log_edges import (
-    confirmed_until,
-    is_inside_entry,
-    is_still_damaged,
-    log_edge,
+from rangeland.dialects.fetch_values import (
+    NO_CONTEXT,
+    FetchContext,
+    FetchedPartition,
+    UnconfirmedGap,
 )
+from rangeland.errors import BadRecord
+from rangeland.fetch.broker_questions import AskedLeader
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.slice_failures import add_partition, passable_until
+from rangeland.fetch.slice_state import FetchTarget
 from rangeland.model import Address, Latest
-from rangeland.planning.policy import Action, LossKind
+from rangeland.planning.policy import Action, Loss, LossKind
+
+NO_BYTES = memoryview(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryEnd:
+    """An entry ended at this offset in the log of a leader. Where another leader has replaced the
+    end of the log, one of its entries may begin before that offset."""
+
+    offset: int
+    leader: str
+    epoch: int | None
+
+    def is_seen_by(self, leader: str, epoch: int | None) -> bool:
+        """Whether entries also end there for this leader, as far as is known."""
+        if self.epoch is not None and epoch is not None:
+            return self.epoch == epoch
+        return self.leader == leader
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPiece:
+    """Raw bytes of one slice, from the offset that was requested; or a loss. ``is_doubtful``: a
+    replica may have sent them, so another copy may be intact where this one is damaged. ``epoch``:
+    that of the leader, if it was known."""
+
+    index: int
+    from_offset: int
+    until_offset: int
+    records: memoryview = NO_BYTES
+    aborted: tuple[tuple[int, int], ...] = ()
+    leader: str = ""
+    loss: Loss | None = None
+    context: FetchContext = NO_CONTEXT
+    is_doubtful: bool = False
+    epoch: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """There is nothing to decode."""
+        return not len(self.records) and not self.context.spans
 
 
 class ResponseReader:
@@ -52,9 +92,10 @@ class ResponseReader:
         self._cut: dict[int, tuple[int, str]] = {}  # by slice: where damage was cut off, and why
 
     def read(
-        self, leader: Address, want: FetchTarget, part: FetchedPartition | None, throttled: bool
+        self, address: Address, want: FetchTarget, part: FetchedPartition | None, throttled: bool
     ) -> FetchedPiece | None:
         """Reports to the loop what came for one slice. Returns what there is to decode."""
+        leader = AskedLeader(self._brokers, address, want)
         if part is None or (part.meaning is ErrorMeaning.OK and part.is_empty):
             if part is None or not self._moves_on(want, part):
                 end = part.readable_end if part is not None else -1
@@ -63,16 +104,21 @@ class ResponseReader:
         if part.meaning is not ErrorMeaning.OK:
             self._loop.on_error(want, part.meaning, part.code, part.leader_hint)
             return None
-        most = self._settings.max_batch_bytes
-        known = replace(part.context, floor=self._floor(leader, want), asked_at=want.offset)
-        context = replace(known, max_batch_bytes=most)
-        found = self._readable(leader, want, part, context)
+        context = replace(
+            part.context,
+            floor=self._floor(leader),
+            asked_at=want.offset,
+            max_batch_bytes=self._settings.max_batch_bytes,
+        )
+        found = self._find_readable_end(leader, part, context)
         if found is None:
             return None
         next_offset, is_damaged = found
         is_doubtful = self._loop.is_doubtful(want)
-        if not self._advanced(leader, want, next_offset, is_damaged):
+        if not self._loop.on_records(want, next_offset):
             return None
+        if not is_damaged:
+            self._floors[want.index] = EntryEnd(next_offset, str(address), want.epoch)
         self._moves_on(want, part)
         return FetchedPiece(
             want.index,
@@ -80,102 +126,93 @@ class ResponseReader:
             min(next_offset, self._until(want)),
             part.records,
             part.aborted,
-            str(leader),
+            str(address),
             context=context,
             is_doubtful=is_doubtful,
             epoch=want.epoch,
         )
 
-    def _readable(
-        self, leader: Address, want: FetchTarget, part: FetchedPartition, context: FetchContext
+    def _find_readable_end(
+        self, leader: AskedLeader, part: FetchedPartition, context: FetchContext
     ) -> tuple[int, bool] | None:
         """How far a response can be decoded, and whether it is damaged. None if it cannot be; the
         loop knows why."""
         dialect = self._brokers.dialect
         try:
-            next_offset = dialect.next_offset(part.records, want.offset, context)
+            next_offset = dialect.next_offset(part.records, leader.want.offset, context)
         except BadRecord as error:
-            until = self._passable(leader, want, error, context)
+            until = self._passable_until(leader, error, context)
             # Damaged bytes do not prove where they end: decoding decides.
-            return None if until is None else (min(until, self._until(want)), True)
+            return None if until is None else (min(until, self._until(leader.want)), True)
         if next_offset is None:
-            self._loop.on_too_small(want)
+            self._loop.on_too_small(leader.want)
             return None
-        if self._is_left_out(leader, want, part):
+        if self._is_left_out(leader, part):
             return None
         if 0 <= part.readable_end < next_offset:
-            next_offset = self._confirmed_end(leader, want, part, next_offset)
-        elif gap := dialect.unconfirmed_gap(part.records, want.offset, context):
-            next_offset = self._confirmed_gap(leader, want, gap)
+            next_offset = self._confirmed_end(leader, part, next_offset)
+        elif gap := dialect.unconfirmed_gap(part.records, leader.want.offset, context):
+            next_offset = self._confirmed_gap(leader, gap)
         return None if next_offset is None else (next_offset, False)
 
-    def _passable(
-        self, leader: Address, want: FetchTarget, error: BadRecord, context: FetchContext
+    def _passable_until(
+        self, leader: AskedLeader, error: BadRecord, context: FetchContext
     ) -> int | None:
         # Where a broker accounts for the offsets itself, that account is what they contradict.
-        if context.floor and not context.spans and self._is_replaced(leader, want):
+        if context.floor and not context.spans and self._is_replaced(leader):
             return None
-        is_replica = self._loop.states[want.index].server.may_be_replica
-        until = passable_until(error, want.offset, is_replica=is_replica)
+        is_replica = self._loop.states[leader.want.index].server.may_be_replica
+        until = passable_until(error, leader.want.offset, is_replica=is_replica)
         if until is None:
-            self._damaged(want, error, leader)
+            self._report_damage(leader, error)
         elif error.damage is not None and error.damage.next_offset is None and not is_replica:
-            self._cut[want.index] = (until, error.why)
+            self._cut[leader.want.index] = (until, error.why)
         return until
 
-    def _is_left_out(self, leader: Address, want: FetchTarget, part: FetchedPartition) -> bool:
+    def _is_left_out(self, leader: AskedLeader, part: FetchedPartition) -> bool:
         """Whether damaged bytes were cut off at the offset that was asked for, and now the broker
         leaves them out: by the offset stored in them they are elsewhere. What they held is
         not compacted. Reports it."""
-        offset, why = self._cut.get(want.index, (-1, ""))
-        if offset != want.offset:
+        offset, why = self._cut.get(leader.want.index, (-1, ""))
+        if offset != leader.want.offset:
             return False
         first = self._brokers.dialect.first_offset(part.records, offset)
         if first <= offset:
             return False
         try:
-            if not is_still_damaged(self._brokers, leader, want):
+            if not leader.is_still_damaged():
                 return False
         except ConnectionLost as error:
-            self._lost(leader, error)
+            self._report_lost(leader, error)
             return True
-        policy = self._settings.policy.of(LossKind.CORRUPT, want.partition.topic)
+        action = self._settings.policy.of(LossKind.CORRUPT, leader.want.partition.topic)
         # Bytes that the broker no longer returns cannot be put into quarantine.
-        facts: dict[str, Any] = {} if policy is Action.QUARANTINE else {"next_offset": first}
+        facts: dict[str, Any] = {} if action is Action.QUARANTINE else {"next_offset": first}
         what = f"the batch at offset {offset} cannot be decoded"
-        self._damaged(want, BadRecord(what, why=why, base_offset=offset, **facts), leader)
+        self._report_damage(leader, BadRecord(what, why=why, base_offset=offset, **facts))
         return True
 
     def _until(self, want: FetchTarget) -> int:
         return self._loop.states[want.index].slice.until_offset
 
-    def _advanced(
-        self, leader: Address, want: FetchTarget, next_offset: int, is_damaged: bool
-    ) -> bool:
-        if not self._loop.on_records(want, next_offset):
-            return False
-        if not is_damaged:
-            self._floors[want.index] = EntryEnd(next_offset, str(leader), want.epoch)
-        return True
-
-    def _floor(self, leader: Address, want: FetchTarget) -> int:
+    def _floor(self, leader: AskedLeader) -> int:
         """The offset, if an entry ended there: then the next one begins there or later. Where a
         slice begins in the middle of a batch, that batch begins before it."""
-        known = self._floors.get(want.index)
-        if known is None or known.offset != want.offset:
+        known = self._floors.get(leader.want.index)
+        if known is None or known.offset != leader.want.offset:
             return 0
-        return want.offset if known.is_seen_by(str(leader), want.epoch) else 0
+        return leader.want.offset if known.is_seen_by(str(leader.address), leader.want.epoch) else 0
 
-    def _is_replaced(self, leader: Address, want: FetchTarget) -> bool:
+    def _is_replaced(self, leader: AskedLeader) -> bool:
         """After records that contradict those before them: whether the broker has replaced the end
         of its log since, so that nothing is damaged; or the connection broke. Reports either."""
         try:
-            if not is_inside_entry(self._brokers, leader, want, want.offset):
+            if not leader.is_inside_entry(leader.want.offset):
                 return False
         except ConnectionLost as error:
-            self._lost(leader, error)
+            self._report_lost(leader, error)
             return True
-        self._loop.on_replaced(want)
+        self._loop.on_replaced(leader.want)
         return True
 
     def _moves_on(self, want: FetchTarget, part: FetchedPartition) -> bool:
@@ -183,48 +220,51 @@ class ResponseReader:
         return named is not None and self._loop.on_preferred(want.index, named)
 
     def _confirmed_end(
-        self, leader: Address, want: FetchTarget, part: FetchedPartition, next_offset: int
+        self, leader: AskedLeader, part: FetchedPartition, next_offset: int
     ) -> int | None:
         """How far to read if records end after the readable end: a broker determines that end
         before it reads, so the log may have grown; or the offset stored in the last of them is
         damaged. What comes before it is taken."""
         dialect, end = self._brokers.dialect, part.readable_end
-        context = replace(part.context, floor=self._floor(leader, want))
-        within = dialect.cut_out(part.records, want.offset, want.offset, end, context)
+        context = replace(part.context, floor=self._floor(leader))
+        within = dialect.cut_out(part.records, leader.want.offset, leader.want.offset, end, context)
         known = FetchContext(floor=context.floor)
-        before = dialect.next_offset(within, want.offset, known) if len(within) else None
-        if before is not None and want.offset < before <= end:
+        before = dialect.next_offset(within, leader.want.offset, known) if len(within) else None
+        if before is not None and leader.want.offset < before <= end:
             return before
         try:
-            latest = log_edge(self._brokers, leader, want, Latest(), self._settings.isolation)
+            latest = leader.log_edge(Latest(), self._settings.isolation)
         except ConnectionLost:
-            self._loop.on_empty(want, -1, throttled=False)
+            self._loop.on_empty(leader.want, -1, throttled=False)
             return None
         if next_offset <= latest:
             return next_offset
         error = BadRecord(
-            f"the batch at offset {want.offset} cannot be decoded",
+            f"the batch at offset {leader.want.offset} cannot be decoded",
             why=f"it ends at offset {next_offset}, and the log ends at {latest}",
         )
-        self._damaged(want, error, leader)
+        self._report_damage(leader, error)
         return None
 
-    def _confirmed_gap(self, leader: Address, want: FetchTarget, gap: UnconfirmedGap) -> int | None:
+    def _confirmed_gap(self, leader: AskedLeader, gap: UnconfirmedGap) -> int | None:
         try:
-            until = confirmed_until(self._brokers, leader, want, gap)
+            until = leader.confirmed_until(gap)
         except BadRecord as error:
-            self._damaged(want, error, leader)
+            self._report_damage(leader, error)
             return None
         except ConnectionLost as error:
-            self._lost(leader, error)
+            self._report_lost(leader, error)
             return None
         if until is None:
-            self._loop.on_empty(want, -1, throttled=False)
+            self._loop.on_empty(leader.want, -1, throttled=False)
         return until
 
-    def _damaged(self, want: FetchTarget, error: BadRecord, leader: Address) -> None:
+    def _report_damage(self, leader: AskedLeader, error: BadRecord) -> None:
         capabilities = self._brokers.dialect.capabilities
-        self._loop.on_damaged(want, add_partition(error, want.partition, str(leader), capabilities))
+        self._loop.on_damaged(
+            leader.want,
+            add_partition(error, leader.want.partition, str(leader.address), capabilities),
+        )
 
-    def _lost(self, leader: Address, error: ConnectionLost) -> None:
-        self._loop.on_lost(leader, f"{error.what}: {error.why}")
+    def _report_lost(self, leader: AskedLeader, error: ConnectionLost) -> None:
+        self._loop.on_lost(leader.address, f"{error.what}: {error.why}")

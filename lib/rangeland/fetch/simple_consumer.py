@@ -2,8 +2,6 @@
 
 ``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
 both, and is raised to the caller.
-
-Quarantined batches are decoded here again: the same pieces, from the settings instead of a broker.
 """
 
 from __future__ import annotations
@@ -13,18 +11,20 @@ from contextlib import closing
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.columns import with_partition
 from rangeland.dialects.dialect import Dialect, load_dialect
-from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, Gap
+from rangeland.dialects.fetch_values import Gap
 from rangeland.errors import BadRecord, Bug, Damage
-from rangeland.fetch.damage_policy import add_partition, damage_loss, first_damaged, log_loss
-from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
 from rangeland.fetch.offset_gaps import GapExplainer
-from rangeland.fetch.receipt_builder import SliceChunk
-from rangeland.fetch.typed_chunks import quarantined_rows, typing_of
-from rangeland.model import Address, Counts, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action, Loss
+from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
+from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
+from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
+from rangeland.fetch.slice_failures import add_partition, damage_loss, first_damaged, log_loss
+from rangeland.fetch.typed_chunks import TypedChunks, typing_of
+from rangeland.model import Address, QuarantinedBytes, Slice
+from rangeland.planning.policy import Action
 from rangeland.untrusted import parse_address
 
 
@@ -41,7 +41,7 @@ def read_slices(
         intact = [s for s in slices if settings.quarantined_bytes[s.index].rows is not None]
         yield from quarantined_rows(intact, settings)
         damaged = [s for s in slices if settings.quarantined_bytes[s.index].rows is None]
-        kept = _quarantined_pieces(damaged, settings)
+        kept = quarantined_pieces(damaged, settings)
         yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(kept, damaged)
         return
     patience = patience or FetchLimits(no_progress_ms=settings.no_progress_ms)
@@ -51,25 +51,6 @@ def read_slices(
         yield from _PieceDecoder(fetcher.brokers.dialect, settings).read(fetcher.pieces(), slices)
     finally:
         fetcher.stop()
-
-
-def _quarantined_pieces(
-    slices: Sequence[Slice], settings: ClusterSettings
-) -> Iterator[FetchedPiece]:
-    for s in slices:
-        kept = settings.quarantined_bytes[s.index]
-        records = memoryview(kept.records)
-        spans = (AnsweredSpan(len(records), s.from_offset, s.until_offset),)
-        tags = tuple(tag.encode() for tag in settings.tags)
-        context = FetchContext(
-            spans=spans,
-            has_gaps=True,
-            tags=tags,
-            from_quarantine=True,
-            max_batch_bytes=settings.max_batch_bytes,
-        )
-        bounds = (s.from_offset, s.until_offset)
-        yield FetchedPiece(s.index, *bounds, records, kept.aborted, context=context)
 
 
 class _UnconfirmedDamage(Exception):
@@ -86,59 +67,40 @@ class _PieceDecoder:
         self._gaps = GapExplainer(settings)
 
     def read(self, pieces: Iterator[FetchedPiece], slices: Sequence[Slice]) -> Iterator[SliceChunk]:
-        from rangeland.decode.columns import with_partition
-
         by_index = {s.index: s for s in slices}
         typing = typing_of(slices, self._settings)
         held: set[int] = set()
         for piece in pieces:
             if piece.index in held:  # fetched before the loss was known
                 continue
-            if piece.loss is not None:
-                chunk = self._lost(piece, piece.loss)
-                held |= _held(chunk)
+            for chunk in self._chunks_of(piece, by_index[piece.index], typing):
                 yield chunk
-                continue
-            size = len(piece.records)
-            partition = by_index[piece.index].partition
-            for chunk in self._decoded(piece, by_index[piece.index]):
-                batch = chunk.batch
-                if batch is not None:
-                    batch = with_partition(batch, partition)
-                chunk = replace(chunk, batch=batch, bytes_read=size)
-                for one in [chunk] if typing is None else typing.typed(chunk):
-                    held |= _held(one)
-                    yield one
-                size = 0
-                if chunk.slice_index in held:
+                if chunk.is_held:
+                    held.add(chunk.slice_index)
                     break
 
-    def _lost(
-        self, piece: FetchedPiece, loss: Loss, kept: QuarantinedBytes | None = None
-    ) -> SliceChunk:
-        """A loss that is skipped or quarantined has its width, one that is held has none."""
-        is_held = loss.action is Action.HOLD
-        until_offset = loss.from_offset if is_held else loss.until_offset
-        width = until_offset - loss.from_offset
-        quarantined = loss.action is Action.QUARANTINE
-        return SliceChunk(
-            piece.index,
-            loss.from_offset,
-            until_offset,
-            Counts(quarantined=width) if quarantined else Counts(lost=width),
-            leader=piece.leader,
-            loss=loss,
-            entry_span=width if self._in_bytes else None,
-            quarantined_bytes=kept if quarantined else None,
-        )
+    def _chunks_of(
+        self, piece: FetchedPiece, slice_: Slice, typing: TypedChunks | None
+    ) -> Iterator[SliceChunk]:
+        if piece.loss is not None:
+            yield lost_chunk(piece.index, piece.loss, piece.leader, self._in_bytes)
+            return
+        size = len(piece.records)
+        for chunk in self._decode_confirmed(piece, slice_):
+            batch = chunk.batch
+            if batch is not None:
+                batch = with_partition(batch, slice_.partition)
+            chunk = replace(chunk, batch=batch, bytes_read=size)
+            yield from [chunk] if typing is None else typing.typed(chunk)
+            size = 0
 
-    def _decoded(self, piece: FetchedPiece, piece_slice: Slice) -> Iterator[SliceChunk]:
+    def _decode_confirmed(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
         """The piece to its end. If it is damaged and may come from a replica, or has an unexplained
         gap, the rest of it is read from the leader: only a second response of the leader proves a
         loss."""
         position = piece.from_offset
         try:
-            for chunk in self._decode(piece, piece_slice):
+            for chunk in self._decode(piece, slice_):
                 position = chunk.until_offset
                 yield replace(chunk, leader=piece.leader)
             return
@@ -147,19 +109,16 @@ class _PieceDecoder:
         except BadRecord:
             if not piece.is_doubtful:
                 raise
-        rest = replace(
-            piece_slice, from_offset=position, until_offset=piece.until_offset, leader=None
-        )
+        rest = replace(slice_, from_offset=position, until_offset=piece.until_offset, leader=None)
         at = piece.context.floor if position == piece.from_offset else position
         with closing(self._at_leader(rest, EntryEnd(at, piece.leader, piece.epoch))) as chunks:
             for chunk in chunks:
-                if chunk.loss is None or chunk.loss.action is not Action.HOLD:
-                    yield chunk
-                    continue
-                # The rest of the slice is held, not only that of the piece.
-                loss = replace(chunk.loss, until_offset=piece_slice.until_offset)
-                yield replace(chunk, loss=loss)
-                return
+                if chunk.loss is not None and chunk.is_held:
+                    # The rest of the slice is held, not only that of the piece.
+                    loss = replace(chunk.loss, until_offset=slice_.until_offset)
+                    yield replace(chunk, loss=loss)
+                    return
+                yield chunk
 
     def _at_leader(self, rest: Slice, floor: EntryEnd) -> Generator[SliceChunk, None, None]:
         patience = FetchLimits(no_progress_ms=self._settings.no_progress_ms)
@@ -169,7 +128,7 @@ class _PieceDecoder:
         try:
             for piece in fetcher.pieces():
                 if piece.loss is not None:
-                    yield self._lost(piece, piece.loss)
+                    yield lost_chunk(piece.index, piece.loss, piece.leader, self._in_bytes)
                     continue
                 sure = replace(piece, is_doubtful=False)
                 for chunk in self._decode(sure, rest, is_confirmed=True):
@@ -178,7 +137,7 @@ class _PieceDecoder:
             fetcher.stop()
 
     def _decode(
-        self, piece: FetchedPiece, piece_slice: Slice, *, is_confirmed: bool = False
+        self, piece: FetchedPiece, slice_: Slice, *, is_confirmed: bool = False
     ) -> Iterator[SliceChunk]:
         """The piece to its end. A batch that cannot be decoded ends the run, unless the policy says
         otherwise: then everything before it is decoded, and it is skipped or quarantined, or the
@@ -193,42 +152,42 @@ class _PieceDecoder:
             records = piece.records[begin:]
             good = replace(piece, from_offset=position, until_offset=end_of_good, records=records)
             try:
-                for chunk in self._chunks(good, piece_slice, is_confirmed):
+                for chunk in self._chunks(good, slice_, is_confirmed):
                     yield chunk
                     position = chunk.until_offset
-                    if _held(chunk):
+                    if chunk.is_held:
                         return
                 if end_of_good == until_offset:
                     return
             except BadRecord as error:
                 if piece.is_doubtful:
                     raise
-                bad = add_partition(error, piece_slice.partition, piece.leader, known)
+                bad = add_partition(error, slice_.partition, piece.leader, known)
                 damage = bad.damage
                 if damage is None:
                     raise bad from error
                 first = first_damaged(damage, position, end_of_good, until_offset)
-                loss = damage_loss(bad, policy, piece_slice, first, until_offset)
+                loss = damage_loss(bad, policy, slice_, first, until_offset)
                 if first > position and first < end_of_good:
                     end_of_good = first
                     continue
             if position < first:
-                raise Bug(f"{piece_slice}: the records before offset {first} were not decoded")
+                raise Bug(f"{slice_}: the records before offset {first} were not decoded")
             kept = None
             if loss.action is Action.QUARANTINE and damage is not None:
-                kept = self._kept(records, position, piece, damage)
+                kept = self._bytes_to_keep(records, position, piece, damage)
             log_loss(loss)
-            yield self._lost(piece, loss, kept)
+            yield lost_chunk(piece.index, loss, piece.leader, self._in_bytes, kept)
             if loss.action is Action.HOLD:
                 return
             position, end_of_good = loss.until_offset, until_offset
 
     def _chunks(
-        self, piece: FetchedPiece, piece_slice: Slice, is_confirmed: bool
+        self, piece: FetchedPiece, slice_: Slice, is_confirmed: bool
     ) -> Iterator[SliceChunk]:
         """The content of a piece, and the gaps in it: compacted, or lost. Raises _UnconfirmedDamage
         at the first lost one, unless the leader has been read again for it."""
-        position, topic = piece.from_offset, piece_slice.partition.topic
+        position, topic = piece.from_offset, slice_.partition.topic
         is_quarantined, isolation = bool(self._settings.quarantined_bytes), self._settings.isolation
         is_unfinished = True
         while is_unfinished:
@@ -240,23 +199,23 @@ class _PieceDecoder:
                 piece.records, *span, isolation, piece.aborted, context
             ):
                 if isinstance(part, Gap):
-                    if self._gaps.explain(topic, _asked(piece)):
+                    if self._gaps.explain(topic, _leader_of(piece)):
                         is_unfinished = True  # again from the gap on, with all gaps explained
                         break
                     if not is_confirmed:
                         raise _UnconfirmedDamage
-                    loss = self._gaps.loss_of(piece_slice, position, part.next_offset)
-                    yield self._lost(piece, loss)
+                    loss = self._gaps.loss_of(slice_, position, part.next_offset)
+                    yield lost_chunk(piece.index, loss, piece.leader, self._in_bytes)
                 else:
                     width = part.next_offset - position
                     if is_quarantined and part.counts.compacted == width:
-                        raise _misplaced(position, part.next_offset)
+                        raise _misplaced_error(position, part.next_offset)
                     entry_span = width if self._in_bytes else None
                     done = (position, part.next_offset, part.counts, part.batch)
                     yield SliceChunk(piece.index, *done, entry_span=entry_span)
                 position = part.next_offset
 
-    def _kept(
+    def _bytes_to_keep(
         self, records: memoryview, position: int, piece: FetchedPiece, damage: Damage
     ) -> QuarantinedBytes:
         """The bytes that cannot be decoded, and what is needed to decode them alone."""
@@ -269,16 +228,11 @@ class _PieceDecoder:
         return QuarantinedBytes(bytes(stored), open_there, damage.reason)
 
 
-def _held(chunk: SliceChunk) -> set[int]:
-    is_held = chunk.loss is not None and chunk.loss.action is Action.HOLD
-    return {chunk.slice_index} if is_held else set()
-
-
-def _asked(piece: FetchedPiece) -> tuple[Address, ...]:
+def _leader_of(piece: FetchedPiece) -> tuple[Address, ...]:
     return (parse_address(piece.leader),) if piece.leader else ()
 
 
-def _misplaced(first: int, after: int) -> BadRecord:
+def _misplaced_error(first: int, after: int) -> BadRecord:
     """The bytes that were quarantined for these offsets claim to be of others."""
     return BadRecord(
         f"the bytes quarantined for offsets {first} to {after - 1} contain none of them",

@@ -15,17 +15,28 @@ from enum import Enum
 from typing import Any, Final
 
 from rangeland.errors import Bug
-from rangeland.fetch.fetch_steps import FetchLimits, FetchTarget
+from rangeland.fetch.pacing import FetchLimits, retry_delay_ms
 from rangeland.fetch.replica_choice import ServingReplica
-from rangeland.fetch.retry_delay import retry_delay_ms
 from rangeland.logging_setup import partition_fields
-from rangeland.model import Address, Slice
+from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import LossKind
 
 RESPONSES_TO_GROW = 4
 """How many responses must come in time before more is requested again, at first."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTarget:
+    """One partition's part of a request. ``index``: that of the slice."""
+
+    index: int
+    partition: Partition
+    topic_id: str | None
+    epoch: int | None
+    offset: int
+    max_bytes: int
 
 
 class Phase(Enum):
@@ -143,6 +154,19 @@ class SliceState:
         """What its log lines carry."""
         return partition_fields(self.slice.partition, self.position)
 
+    @property
+    def stuck_ms(self) -> int:
+        """From the first failed attempt since the last progress to the latest one: time spent
+        elsewhere, such as in a slow writer, does not count."""
+        return 0 if self.stuck_since_ms is None else self.tried_at_ms - self.stuck_since_ms
+
+    def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
+        """Its broker throttles this client: the time does not count as stuck, up to a limit."""
+        if self.stuck_since_ms is not None:
+            excused_ms = max(0, min(throttle_ms, limits.most_throttled_ms - self.throttled_ms))
+            self.throttled_ms += excused_ms
+            self.stuck_since_ms += excused_ms
+
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
         """For how long nothing but the evidence for this loss has been seen."""
         return now_ms - self.suspected_at_ms if self.suspected == (kind, evidence) else 0
@@ -207,24 +231,26 @@ class SliceState:
         self.server.return_to_leader(now_ms)
 
 
-def new_state(piece: Slice, server: ServingReplica, limits: FetchLimits, now_ms: int) -> SliceState:
-    is_empty = piece.from_offset >= piece.until_offset
-    phase = Phase.READING if piece.leader is not None else Phase.FINDING
+def new_state(
+    slice_: Slice, server: ServingReplica, limits: FetchLimits, now_ms: int
+) -> SliceState:
+    is_empty = slice_.from_offset >= slice_.until_offset
+    phase = Phase.READING if slice_.leader is not None else Phase.FINDING
     return SliceState(
-        slice=piece,
-        position=piece.from_offset,
+        slice=slice_,
+        position=slice_.from_offset,
         server=server,
         phase=Phase.DONE if is_empty else phase,
-        fetch_bytes=_first_fetch_bytes(piece, limits),
+        fetch_bytes=_first_fetch_bytes(slice_, limits),
         progress_at_ms=now_ms,
     )
 
 
-def _first_fetch_bytes(piece: Slice, limits: FetchLimits) -> int:
-    if piece.estimated_bytes <= 0:
+def _first_fetch_bytes(slice_: Slice, limits: FetchLimits) -> int:
+    if slice_.estimated_bytes <= 0:
         return limits.fetch_bytes
     # A quarter above the estimate, so that a small slice is one response and not two.
-    guess = piece.estimated_bytes * 5 // 4 + limits.smallest_fetch_bytes
+    guess = slice_.estimated_bytes * 5 // 4 + limits.smallest_fetch_bytes
     return min(limits.fetch_bytes, guess)
 
 

@@ -3,48 +3,38 @@
 Keys and values of a whole chunk are decoded at once. A record that cannot be decoded ends the
 reading, or it is skipped or quarantined: then it has no row, and its offset is lost or quarantined
 in the chunk's counts. Offsets that follow on each other are one loss.
+
+A loss takes whole entries. In most logs each record is one. Where offsets are bytes, records of an
+entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
+entry, so that no offset is both landed and in quarantine.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.decode.columns import (
-    BROKER,
-    OFFSET,
-    PARTITION,
-    RECORDS,
-    TOPIC,
-    with_partition,
-)
+from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
-from rangeland.dialects.dialect import load_dialect
-from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import UndecodablePayload
-from rangeland.fetch.damage_policy import log_loss
-from rangeland.fetch.receipt_builder import SliceChunk
-from rangeland.fetch.undecodable_records import (
-    TRANSFORM,
-    entries_of,
-    evidence_of,
-    left_out,
-    lost_records,
-    offset_of,
-    reason_of,
-    undecodable,
-)
-from rangeland.model import COUNT_NAMES, Counts, QuarantinedBytes, Range, Slice
+from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
+from rangeland.fetch.slice_failures import log_loss
+from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.wording import count_noun
 
 MAX_LOSSES = 10_000
 """Per slice: each is a row of the ledger. More show a wrong schema rather than bad records."""
+SHOWN_BYTES = 40
+TRANSFORM = "transform"
+"""The part of a row that is to blame where it is neither key nor value."""
+REASON = pa.field("reason", pa.string())
+SCHEMA_ID = pa.field("schema_id", pa.int32())
 
 
 class TypedChunks:
@@ -74,27 +64,27 @@ class TypedChunks:
         decoder = self._decoder(self._slices[chunk.slice_index].partition.topic)
         for decoded in _of_whole_entries(chunk, decoder.decode(chunk.batch)):
             first, chunk = _split(chunk, decoded.batch.num_rows)
-            found = self._typed(first, decoded)
-            yield found
-            if found.loss is not None:
+            done = self._type_rows(first, decoded)
+            yield done
+            if done.is_held:
                 return
 
-    def _typed(self, chunk: SliceChunk, decoded: DecodedRows) -> SliceChunk:
+    def _type_rows(self, chunk: SliceChunk, decoded: DecodedRows) -> SliceChunk:
         rows: pa.RecordBatch = chunk.batch
-        piece = self._slices[chunk.slice_index]
+        slice_ = self._slices[chunk.slice_index]
         typed = replace(chunk, batch=decoded.batch, schema_ids=decoded.schema_ids)
-        found = self._found(chunk, decoded.undecodable)
+        found = self._undecodable_rows(chunk, decoded.undecodable)
         if not found:
             return typed
-        action = self._policy.of(LossKind.UNDECODABLE, piece.partition.topic)
+        action = self._policy.of(LossKind.UNDECODABLE, slice_.partition.topic)
         first = found[0]
         if action is Action.FAIL:
-            raise undecodable(piece.partition, rows, first, len(found), chunk.leader)
+            raise undecodable_error(slice_.partition, rows, first, len(found), chunk.leader)
         if action is Action.HOLD:
-            return _held(chunk, piece, evidence_of(rows, [first]))
+            return _held_chunk(chunk, slice_, evidence_of(rows, [first]))
         entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
-        lost = tuple(lost_records(piece.partition, rows, entries, found, action))
-        self._refuse_many(piece, rows, first, len(lost))
+        lost = tuple(lost_records(slice_.partition, rows, entries, found, action))
+        self._refuse_many(slice_, rows, first, len(lost))
         for one in lost:
             log_loss(one.loss)
         gone = left_out(entries, found, action)
@@ -107,7 +97,7 @@ class TypedChunks:
             records=lost,
         )
 
-    def _found(
+    def _undecodable_rows(
         self, chunk: SliceChunk, undecodable: Sequence[UndecodableRow]
     ) -> Sequence[UndecodableRow]:
         """With the records on which the transform fails, in order of rows."""
@@ -129,14 +119,14 @@ class TypedChunks:
         return self._decoders[topic]
 
     def _refuse_many(
-        self, piece: Slice, rows: pa.RecordBatch, first: UndecodableRow, found: int
+        self, slice_: Slice, rows: pa.RecordBatch, first: UndecodableRow, found: int
     ) -> None:
-        total = self._losses[piece.index] = self._losses.get(piece.index, 0) + found
+        total = self._losses[slice_.index] = self._losses.get(slice_.index, 0) + found
         if total <= MAX_LOSSES:
             return
-        error = undecodable(piece.partition, rows, first, 1, "")
+        error = undecodable_error(slice_.partition, rows, first, 1, "")
         raise UndecodablePayload(
-            f"{piece} has more than {MAX_LOSSES} places with records that cannot be decoded",
+            f"{slice_} has more than {MAX_LOSSES} places with records that cannot be decoded",
             why="the policy is not to fail, but so many mean that the schema is wrong; one of them "
             f"is {error.what}: {error.why}",
             do="correct the schema under `decode` in the job file, or land the topic with another "
@@ -146,8 +136,8 @@ class TypedChunks:
 
 
 def _of_whole_entries(chunk: SliceChunk, pieces: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
-    """The pieces of a chunk. Where offsets are bytes, none ends inside of an entry: its records
-    have one offset."""
+    """The rows of a chunk, in parts. Where offsets are bytes, none ends inside of an entry: its
+    records have one offset."""
     if chunk.entry_span is None:
         yield from pieces
         return
@@ -158,11 +148,11 @@ def _of_whole_entries(chunk: SliceChunk, pieces: Iterator[DecodedRows]) -> Itera
         waiting.append(piece)
         end += piece.batch.num_rows
         if end == len(offsets) or offsets[end] != offsets[end - 1]:
-            yield _together(waiting)
+            yield _join(waiting)
             waiting = []
 
 
-def _together(pieces: Sequence[DecodedRows]) -> DecodedRows:
+def _join(pieces: Sequence[DecodedRows]) -> DecodedRows:
     if len(pieces) == 1:
         return pieces[0]
     begin = 0
@@ -205,74 +195,134 @@ def typing_of(slices: Sequence[Slice], settings: ClusterSettings) -> TypedChunks
     return TypedChunks(formats, settings.policy, slices, settings.left_out)
 
 
-def quarantined_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[SliceChunk]:
-    """The chunks of slices whose records are intact in quarantine."""
-    schema = rows_of(settings.dialect)
-    in_bytes = load_dialect(settings.dialect).capabilities.offsets_are_bytes
-    typing = typing_of(slices, settings)
-    for piece in slices:
-        rows = inside(
-            settings.quarantined_bytes[piece.index], piece.from_offset, piece.until_offset
-        )
-        batch = with_partition(rows.select(_records(schema)), piece.partition)
-        ends = (piece.from_offset, piece.until_offset)
-        entry_span = piece.width if in_bytes else None
-        landed = Counts(landed=batch.num_rows)
-        chunk = SliceChunk(piece.index, *ends, landed, batch, entry_span=entry_span)
-        yield from [chunk] if typing is None else typing.typed(chunk)
-
-
-def inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.RecordBatch:
-    """The intact records of these offsets."""
-    rows: pa.RecordBatch = kept.rows
-    offsets = rows.column(OFFSET.name)
-    low = pc.greater_equal(offsets, from_offset)
-    return rows.filter(pc.and_(low, pc.less(offsets, until_offset)))
-
-
-def decodable(
-    kept: QuarantinedBytes, where: Range, dialect: str, row_format: RowFormat | None
-) -> list[tuple[Range, str]]:
-    """The pieces of a range of intact records: those that can be decoded now, and others with the
-    reason why not. They were kept without a gap, so each entry reaches to the next one."""
-    rows = inside(kept, where.from_offset, where.until_offset)
-    batch = with_partition(rows.select(_records(rows_of(dialect))), where.partition)
-    entries = entries_of(batch, where.until_offset, in_bytes=True)
-    reasons: dict[int, str] = {}
-    if row_format is not None:
-        begin = 0
-        for decoded in row_format.decoder(where.partition.topic).decode(batch):
-            for one in decoded.undecodable:
-                entry = int(entries.of_row[begin + one.row])
-                reasons.setdefault(entry, f"{one.part}: {reason_of(one)}")
-            begin += decoded.batch.num_rows
-    pieces = []
-    for is_bad, group in groupby(range(len(entries.starts)), reasons.__contains__):
-        run = list(group)
-        ends = int(entries.starts[run[0]]), int(entries.ends[run[-1]])
-        piece = replace(where, from_offset=ends[0], until_offset=ends[1])
-        pieces.append((piece, reasons[run[0]] if is_bad else ""))
-    return pieces
-
-
-def _records(rows: pa.Schema) -> list[str]:
-    """The columns of a dialect's rows that are in its records."""
-    partition = (TOPIC.name, PARTITION.name, BROKER.name)
-    own = [f.name for f in rows if f.name not in (*RECORDS.names, *partition)]
-    return [*RECORDS.names, *own]
-
-
-def _held(chunk: SliceChunk, piece: Slice, evidence: str) -> SliceChunk:
-    ends = (chunk.from_offset, piece.until_offset)
-    loss = Loss(piece.partition, *ends, LossKind.UNDECODABLE, evidence, Action.HOLD)
+def _held_chunk(chunk: SliceChunk, slice_: Slice, evidence: str) -> SliceChunk:
+    held = (chunk.from_offset, slice_.until_offset)
+    loss = Loss(slice_.partition, *held, LossKind.UNDECODABLE, evidence, Action.HOLD)
     log_loss(loss)
-    return SliceChunk(
-        chunk.slice_index,
-        chunk.from_offset,
-        chunk.from_offset,
-        Counts(),
-        leader=chunk.leader,
-        bytes_read=chunk.bytes_read,
-        loss=loss,
-        entry_span=None if chunk.entry_span is None else 0,
+    in_bytes = chunk.entry_span is not None
+    lost = lost_chunk(chunk.slice_index, loss, chunk.leader, in_bytes)
+    return replace(lost, bytes_read=chunk.bytes_read)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Where the entries of rows begin and end, and the number of each row's entry, all in the
+    order of the log."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    of_row: np.ndarray
+
+
+def entries_of(rows: pa.RecordBatch, until_offset: int, *, in_bytes: bool) -> Entries:
+    """``until_offset``: where the rows end. ``in_bytes``: an entry reaches to the next one."""
+    starts, of_row = np.unique(rows.column(OFFSET.name).to_numpy(), return_inverse=True)
+    ends = np.append(starts[1:], until_offset) if in_bytes else starts + 1
+    return Entries(starts, ends, of_row)
+
+
+def left_out(entries: Entries, found: Sequence[UndecodableRow], action: Action) -> np.ndarray:
+    """Which rows have no place in the table: those that were found, or all of their entries."""
+    mask = np.zeros(len(entries.of_row), bool)
+    mask[[one.row for one in found]] = True
+    if action is Action.QUARANTINE:
+        mask = np.isin(entries.of_row, entries.of_row[mask])
+    return mask
+
+
+def lost_records(
+    partition: Partition,
+    rows: pa.RecordBatch,
+    entries: Entries,
+    found: Sequence[UndecodableRow],
+    action: Action,
+) -> Iterator[LostRecords]:
+    """The losses, one for entries that follow on each other. ``found`` are in order of rows."""
+    for members in _runs(entries, found):
+        first, last = (int(entries.of_row[one.row]) for one in (members[0], members[-1]))
+        ends = int(entries.starts[first]), int(entries.ends[last])
+        evidence = evidence_of(rows, members)
+        loss = Loss(partition, *ends, LossKind.UNDECODABLE, evidence, action)
+        kept = None
+        if action is Action.QUARANTINE:
+            at, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
+            kept = _rows_to_keep(rows, range(at, until), members, evidence)
+        yield LostRecords(loss, kept)
+
+
+def _runs(entries: Entries, found: Sequence[UndecodableRow]) -> Iterator[list[UndecodableRow]]:
+    """The records whose entries follow on each other without an offset in between."""
+    run: list[UndecodableRow] = []
+    end = -1
+    for one in found:
+        number = entries.of_row[one.row]
+        if run and entries.ends[number] != end and entries.starts[number] != end:
+            yield run
+            run = []
+        run.append(one)
+        end = entries.ends[number]
+    if run:
+        yield run
+
+
+def _rows_to_keep(
+    rows: pa.RecordBatch, which: range, members: Sequence[UndecodableRow], reason: str
+) -> QuarantinedBytes:
+    """Records of the same entry that are not to blame have no reason."""
+    by_row = {one.row: one for one in members}
+    blamed = [by_row.get(row) for row in which]
+    taken = rows.drop_columns([TOPIC.name, PARTITION.name]).slice(which.start, len(which))
+    reasons = pa.array([None if one is None else one.reason for one in blamed], REASON.type)
+    ids = pa.array([None if one is None else one.schema_id for one in blamed], SCHEMA_ID.type)
+    batch = taken.append_column(REASON, reasons).append_column(SCHEMA_ID, ids)
+    return QuarantinedBytes(b"", (), reason, batch)
+
+
+def undecodable_error(
+    partition: Partition, rows: pa.RecordBatch, one: UndecodableRow, count: int, leader: str
+) -> UndecodablePayload:
+    """The error that names a record, and begins with its bytes."""
+    offset = offset_of(rows, one.row)
+    more = f"; nor can {count - 1} more of the records read with it" if count > 1 else ""
+    return UndecodablePayload(
+        f"{partition}: the {one.part} of the record at offset {offset} cannot be decoded",
+        why=f"{reason_of(one)}; it begins with {_shown(rows, one)}{more}",
+        do="correct the schema under `decode` in the job file, or choose what happens to such "
+        "records with `policy: {undecodable: skip}` or `quarantine`",
+        base_offset=offset,
+        next_offset=offset + 1,
+        topic=partition.topic,
+        partition=partition.number,
+        broker=partition.broker or None,
+        offset=offset,
+        part=one.part,
+        reason=one.reason,
+        schema_id=one.schema_id,
+        leader=leader,
     )
+
+
+def evidence_of(rows: pa.RecordBatch, members: Sequence[UndecodableRow]) -> str:
+    first = members[0]
+    offset = offset_of(rows, first.row)
+    if first.part == TRANSFORM:
+        text = f"the transform fails on offset {offset}: {first.reason}; its value"
+    else:
+        text = f"the {first.part} at offset {offset}: {reason_of(first)}; it"
+    text += f" begins with {_shown(rows, first)}"
+    return text if len(members) == 1 else f"{count_noun(len(members), 'record')}; {text}"
+
+
+def reason_of(one: UndecodableRow) -> str:
+    return one.reason if one.schema_id is None else f"{one.reason} (schema {one.schema_id})"
+
+
+def offset_of(rows: pa.RecordBatch, row: int) -> int:
+    return int(rows.column(OFFSET.name)[row].as_py())
+
+
+def _shown(rows: pa.RecordBatch, one: UndecodableRow) -> str:
+    """The first bytes, escaped as in Python."""
+    column = KEY.name if one.part == KEY.name else VALUE.name
+    data: bytes = rows.column(column)[one.row].as_py() or b""
+    return repr(data[:SHOWN_BYTES])[1:] + ("..." if len(data) > SHOWN_BYTES else "")

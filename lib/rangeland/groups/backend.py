@@ -11,7 +11,8 @@ again and again while brokers are not ready, and share the errors for what broke
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
@@ -22,6 +23,10 @@ from rangeland.errors import Conflict, JobFileError, RangelandError, Unreachable
 from rangeland.model import Address, Partition
 
 logger = logging.getLogger(__name__)
+
+LONGEST_BEAT_MS: Final = 3_000
+"""A joining member waits until the others learn of it with their next heartbeat."""
+BEATS_PER_SESSION: Final = 3
 
 
 class HeartbeatStatus(Enum):
@@ -40,20 +45,6 @@ class Fenced(Conflict):
     data = "what is landed stays landed; the group's offsets were not touched"
     retry = "yes, the next run mirrors the checkpoint"
     acts = "the scheduler"
-
-
-def fencing_error(group: str, member: str, generation: int, why: str) -> Fenced:
-    logger.warning(
-        "Fenced: %s", why, extra={"group": group, "member": member, "generation": generation}
-    )
-    return Fenced(
-        f"member {member or '(none)'} of group {group} is fenced in generation {generation}",
-        why=why,
-        do="run the job again",
-        group=group,
-        member=member,
-        generation=generation,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +126,49 @@ class Membership(Protocol):
         """Releases its partitions at once, or when the session ends if that fails."""
 
 
+class BackendMembership(ABC):
+    """What the memberships of all backends share: the number of the generation, the rhythm of
+    heartbeats, the fields of log lines, and the error of a member that is fenced."""
+
+    def __init__(self, joining: JoinRequest, generation: int = 0) -> None:
+        self._joining = joining
+        self._generation = generation
+
+    @property
+    @abstractmethod
+    def member_id(self) -> str: ...
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    @property
+    def beat_ms(self) -> int:
+        return max(1, min(LONGEST_BEAT_MS, self._joining.session_ms // BEATS_PER_SESSION))
+
+    def _log_fields(self, partitions: int) -> dict[str, object]:
+        fields = {"group": self._joining.group, "member": self.member_id, "partitions": partitions}
+        return {**fields, "generation": self._generation}
+
+    def _refuse_foreign(
+        self, offsets: Mapping[Partition, int], owned: Collection[Partition]
+    ) -> None:
+        """Raises Fenced for an offset of a partition that this member does not have."""
+        if foreign := sorted(offsets.keys() - owned):
+            raise self._fenced(f"{foreign[0]} is not among its partitions")
+
+    def _fenced(self, why: str) -> Fenced:
+        group, member, generation = self._joining.group, self.member_id, self._generation
+        facts: dict[str, Any] = {"group": group, "member": member, "generation": generation}
+        logger.warning("Fenced: %s", why, extra=facts)
+        return Fenced(
+            f"member {member or '(none)'} of group {group} is fenced in generation {generation}",
+            why=why,
+            do="run the job again",
+            **facts,
+        )
+
+
 class GroupBackend(Protocol):
     """Keeps groups. Every method raises Unreachable if it gets no response."""
 
@@ -200,7 +234,7 @@ def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unre
     """``remark``: what the broker itself says of the code."""
     return Unreachable(
         f"{who} is not ready",
-        why=f"{code.name}: {remark or code.description}",
+        why=code.describe(remark),
         do="try again in a moment",
         **facts,
         code=code.name,
@@ -219,7 +253,7 @@ def group_refusal(
     """The error for a code that the caller does not handle: the same request would be refused
     again, or the brokers have ``failed``, a sentence. ``when`` is a clause for the message.
     ``remedies`` by the code's name."""
-    why = f"{code.name}: {remark or code.description}, when {when}"
+    why = f"{code.describe(remark)}, when {when}"
     facts: dict[str, Any] = {"group": group, "code": code.name}
     if code.meaning in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
         remedy = remedies.get(code.name, "check the group and the brokers' settings")

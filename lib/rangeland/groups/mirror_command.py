@@ -91,7 +91,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
         group=group.id,
         backend=name,
         state=state if checkpoint else "nothing-landed",
-        partitions=_pushed(found, logs),
+        partitions=_mirrored_partitions(found, logs),
         seconds=time.monotonic() - started,
     )
 
@@ -140,7 +140,9 @@ def refuse_members(group: str, view: GroupView) -> None:
     )
 
 
-def _pushed(found: MirrorOutcome, logs: dict[Partition, LogState]) -> tuple[MirroredPartition, ...]:
+def _mirrored_partitions(
+    found: MirrorOutcome, logs: dict[Partition, LogState]
+) -> tuple[MirroredPartition, ...]:
     return tuple(
         MirroredPartition(p, offset, found.before.get(p), found.after.get(p), logs[p].end_offset)
         for p, offset in found.checkpoint.items()

@@ -20,8 +20,8 @@ from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_i
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, TopicField
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, Conflict
+from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.fetch.typed_chunks import decodable
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice

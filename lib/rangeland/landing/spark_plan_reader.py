@@ -21,7 +21,7 @@ from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
-from rangeland.fetch.throttle import shared_rates
+from rangeland.fetch.pacing import shared_rates
 from rangeland.job.connection_settings import cluster_settings, login_packages, with_cleanup
 from rangeland.landing.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.landing_context import LandingContext

@@ -12,16 +12,18 @@ from typing import TypeVar
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, PartitionFetch
+from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import BadRecord, RangelandError
-from rangeland.model import Address, Leader, Partition
-from rangeland.survey.leaders import by_leader
+from rangeland.model import Leader, Partition
+from rangeland.survey.broker_requests import by_leader, request_records
 
 Where = TypeVar("Where")
 Seen = TypeVar("Seen")
 
 SIZES = (64 << 10, 4 << 20)
 """The bytes requested of each partition at first, and if they contain no complete batch."""
+MOST_BYTES = 4 * max(SIZES)
+"""Of one response."""
 MAX_WAIT_MS = 500
 
 
@@ -39,22 +41,14 @@ def sample_batches(
         missing = {p: where for p, where in wanted.items() if p not in found}
         for address, group in by_leader(missing, leader_of).items():
             asked = [asked_of(p, where, size) for p, where in group.items()]
-            for part in _responses(brokers, address, asked):
+            try:
+                read = request_records(brokers, address, asked, MOST_BYTES, MAX_WAIT_MS)
+            except RangelandError:
+                continue
+            for part in read.parts:
                 if part.partition in group:
                     found |= seen_in(part)
     return found
-
-
-def _responses(
-    brokers: ConnectionPool, address: Address, asked: list[PartitionFetch]
-) -> tuple[FetchedPartition, ...]:
-    isolation = brokers.settings.isolation
-    options = FetchOptions(isolation, MAX_WAIT_MS, 4 * max(SIZES))
-    try:
-        responses = brokers.call_all(address, brokers.dialect.ask_records(asked, options))
-        return tuple(brokers.dialect.read_records(responses, asked, isolation).parts)
-    except RangelandError:
-        return ()
 
 
 def batch_checksums(

@@ -117,7 +117,7 @@ def _survey_once(
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
     logs = with_epochs(brokers, logs)
     groups = {g: backend.offsets(g, there) for g in wanted.groups} if backend is not None else {}
-    named = (*named_offsets(wanted, logs), *_committed(groups))
+    named = (*named_offsets(wanted, logs), *_committed_offsets(groups))
     survey = Survey(
         taken_at_ms=int(now() * 1000),
         logs=logs,
@@ -133,7 +133,7 @@ def _survey_once(
         entries=entries_at(brokers, logs, named, wanted.marks)
         if capabilities.offsets_are_bytes
         else {},
-        uncommitted=_uncommitted(attempt, isolation, logs, named)
+        uncommitted=_uncommitted_ends(attempt, isolation, logs, named)
         if capabilities.has_transactions
         else {},
         unreachable=attempt.unreachable,
@@ -148,7 +148,7 @@ def _survey_once(
     return replace(survey, requests=brokers.requests)
 
 
-def _uncommitted(
+def _uncommitted_ends(
     attempt: SurveyAttempt,
     isolation: Isolation,
     logs: Mapping[Partition, LogState],
@@ -190,7 +190,7 @@ def named_offsets(
     return [(p, bound.offset) for p, bound in bounds if isinstance(bound, AtOffset)]
 
 
-def _committed(
+def _committed_offsets(
     groups: Mapping[str, Mapping[Partition, int | None]],
 ) -> list[tuple[Partition, int]]:
     return [(p, at) for found in groups.values() for p, at in found.items() if at is not None]

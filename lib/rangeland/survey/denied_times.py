@@ -16,6 +16,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+from rangeland.survey.broker_requests import request_offsets
 from rangeland.survey.transaction_delays import FirstRecord, first_times
 
 NEWEST = AtTime(-3)
@@ -43,8 +44,7 @@ def check_denied_times(
     def ask(
         which: Mapping[Partition, Leader], at: Earliest | Latest | AtTime
     ) -> dict[Partition, int]:
-        questions = brokers.dialect.ask_offsets(which, at, isolation)
-        results = brokers.dialect.read_offsets(brokers.call_all(address, questions))
+        results = request_offsets(brokers, address, which, at, isolation)
         return {p: x.offset for p, x in results.items() if p in which and x.offset is not None}
 
     starts, ends = ask(denied, Earliest()), ask(denied, Latest())

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
+from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.model import Address, LogState, Partition
+from rangeland.survey.broker_requests import request_records
 
 WALK_BYTES = 8 << 20
 LARGEST_ENTRY_BYTES = 1 << 30
@@ -88,11 +89,8 @@ def _probe(
 ) -> dict[LogOffset, bool | None]:
     """Whether an entry begins at each; None: it is longer than the bytes requested. Those for
     which the broker returns an error are left out: reading from there will report it."""
-    dialect, isolation = brokers.dialect, brokers.settings.isolation
     asked = [PartitionFetch(p, None, None, offset, max_bytes) for p, offset in offsets]
-    options = FetchOptions(isolation, 0, LARGEST_ENTRY_BYTES)
-    responses = brokers.call_all(address, dialect.ask_records(asked, options))
-    read = dialect.read_records(responses, asked, isolation)
+    read = request_records(brokers, address, asked, LARGEST_ENTRY_BYTES)
     parts = read.parts if read.meaning is ErrorMeaning.OK else ()
     records = {part.partition: part.records for part in parts if part.meaning is ErrorMeaning.OK}
     return {
@@ -127,13 +125,15 @@ def _entry_around(brokers: ConnectionPool, log: LogState, offset: int) -> tuple[
             start, end = dialect.entry_around(records, position, offset)
         except BadRecord as error:
             why = f"{error.what}: {error.why}"
-            raise _undetermined(log, offset, why, error.do) from error
+            raise _undetermined_error(log, offset, why, error.do) from error
         if end is not None:
             return start, end
         if start == position:
             if len(records) < max_bytes or max_bytes >= LARGEST_ENTRY_BYTES:
                 why = f"the entry at {position} is not complete in {len(records)} bytes"
-                raise _undetermined(log, offset, why, "restore the log, or name another offset")
+                raise _undetermined_error(
+                    log, offset, why, "restore the log, or name another offset"
+                )
             max_bytes *= 2
         else:
             max_bytes = WALK_BYTES
@@ -146,13 +146,10 @@ def _records_at(
 ) -> memoryview:
     """Bytes of the log from ``position`` on, before ``offset``. Raises Unreachable for an error and
     for a response without records."""
-    dialect, isolation = brokers.dialect, brokers.settings.isolation
     address = log.leader.address
     assert address is not None
     asked = [PartitionFetch(log.partition, log.leader.topic_id, None, position, max_bytes)]
-    options = FetchOptions(isolation, 0, LARGEST_ENTRY_BYTES)
-    responses = brokers.call_all(address, dialect.ask_records(asked, options))
-    read = dialect.read_records(responses, asked, isolation)
+    read = request_records(brokers, address, asked, LARGEST_ENTRY_BYTES)
     codes = [(read.meaning, read.code), *((part.meaning, part.code) for part in read.parts)]
     errors = [code for meaning, code in codes if meaning is not ErrorMeaning.OK]
     if not errors and read.parts and read.parts[0].records:
@@ -167,7 +164,7 @@ def _records_at(
     )
 
 
-def _undetermined(log: LogState, offset: int, why: str, do: str) -> BadRecord:
+def _undetermined_error(log: LogState, offset: int, why: str, do: str) -> BadRecord:
     return BadRecord(
         f"{log.partition}: cannot determine whether an entry begins at {offset}",
         why=why,

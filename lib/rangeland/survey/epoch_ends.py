@@ -15,7 +15,7 @@ from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import LogState, Partition
 from rangeland.survey.batch_fetch import sample_batches
-from rangeland.survey.leaders import by_leader
+from rangeland.survey.broker_requests import by_leader
 
 
 def with_epochs(

@@ -6,16 +6,14 @@ answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from rangeland.connection.failures import ConnectionLost, NotABroker
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import ClusterView, LeaderQuery, NoReply
-from rangeland.model import Address, Leader, Partition
-
-T = TypeVar("T")
+from rangeland.model import Address
 
 
 def ask_leaders(
@@ -51,15 +49,3 @@ def _ask_in_turn(
             tried[seed] = error.why
             not_brokers += isinstance(error, NotABroker) and not brokers.was_served
     return NoReply(tried, not_brokers), None
-
-
-def by_leader(
-    items: Mapping[Partition, T], leader_of: Callable[[T], Leader]
-) -> dict[Address, dict[Partition, T]]:
-    """Items grouped by leader, for one request each. Items without a leader are left out."""
-    groups: dict[Address, dict[Partition, T]] = {}
-    for partition, item in items.items():
-        address = leader_of(item).address
-        if address is not None:
-            groups.setdefault(address, {})[partition] = item
-    return groups

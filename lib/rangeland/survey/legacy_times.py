@@ -19,6 +19,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion, Question
 from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partition
+from rangeland.survey.broker_requests import request_offsets
 
 SAMPLE_BYTES = 1 << 10
 
@@ -60,10 +61,8 @@ def _segments(
     when: AtTime | Latest,
 ) -> dict[Partition, OffsetResult]:
     """Where segments begin that were last written to before ``when``, then the end of the log."""
-    dialect = brokers.dialect
-    asked = dialect.ask_offsets(leaders, when, Isolation.READ_UNCOMMITTED)
-    questions = [replace(question, max_version=0) for question in asked]
-    return dialect.read_offsets(brokers.call_all(address, questions))
+    isolation = Isolation.READ_UNCOMMITTED
+    return request_offsets(brokers, address, leaders, when, isolation, by_segment=True)
 
 
 def _first_after(log: OffsetResult, before: OffsetResult) -> int | None:

@@ -16,6 +16,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangelandError
 from rangeland.model import Address, AtTime, Leader, LogState, Partition, Retention, Survey
 from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
+from rangeland.survey.broker_requests import request_offsets
 from rangeland.survey.survey_attempt import SurveyRequest
 
 MOST_ASKED = 2
@@ -64,16 +65,15 @@ def _expiring_offsets(
             key = (log.leader.address, times_ms[partition.topic])
             groups.setdefault(key, {})[partition] = log.leader
     found: dict[Partition, int] = {}
-    dialect, isolation = brokers.dialect, brokers.settings.isolation
     for (address, time_ms), leaders in groups.items():
         try:
-            questions = dialect.ask_offsets(leaders, AtTime(max(0, time_ms)), isolation)
-            responses = dialect.read_offsets(brokers.call_all(address, questions))
+            when = AtTime(max(0, time_ms))
+            results = request_offsets(brokers, address, leaders, when, brokers.settings.isolation)
         except RangelandError as error:
             logger.info("Got no offsets by time from %s: %s", address, error.what)
             continue
-        for partition, response in responses.items():
-            if response.meaning is ErrorMeaning.OK and partition in leaders:
+        for partition, result in results.items():
+            if result.meaning is ErrorMeaning.OK and partition in leaders:
                 end = logs[partition].end_offset
-                found[partition] = end if response.offset is None else min(response.offset, end)
+                found[partition] = end if result.offset is None else min(result.offset, end)
     return found

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from rangeland.connection.failures import ConnectionLost
@@ -36,8 +36,9 @@ from rangeland.patterns import match_topics, matches
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind
 from rangeland.planning.retention_risk import ReadSpeed
+from rangeland.survey.broker_requests import by_leader, request_offsets
 from rangeland.survey.denied_times import check_denied_times
-from rangeland.survey.leaders import ask_leaders, by_leader
+from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.wording import count_noun
 
@@ -323,18 +324,15 @@ class SurveyAttempt:
     def _ask_leader(
         self, address: Address, group: Mapping[Partition, Leader], when: When, isolation: Isolation
     ) -> dict[Partition, OffsetResult]:
-        dialect = self._brokers.dialect
-        questions = dialect.ask_offsets(group, when, isolation)
-        found = dialect.read_offsets(self._brokers.call_all(address, questions))
+        brokers = self._brokers
+        found = request_offsets(brokers, address, group, when, isolation)
         timeless = {p: group[p] for p, x in found.items() if x.meaning is ErrorMeaning.UNSUPPORTED}
         if timeless and isinstance(when, AtTime):
             # Logs of a format without timestamps: the oldest version of the request is by segment.
-            oldest = dialect.ask_offsets(timeless, when, isolation)
-            questions = [replace(question, max_version=0) for question in oldest]
-            found |= dialect.read_offsets(self._brokers.call_all(address, questions))
+            found |= request_offsets(brokers, address, timeless, when, isolation, by_segment=True)
         if isinstance(when, AtTime):
-            found |= corrected_times(self._brokers, address, group, when, found)
-            found |= check_denied_times(self._brokers, address, group, when, isolation, found)
+            found |= corrected_times(brokers, address, group, when, found)
+            found |= check_denied_times(brokers, address, group, when, isolation, found)
         return found
 
     def _on_failure(self, partition: Partition, part: OffsetResult) -> None:

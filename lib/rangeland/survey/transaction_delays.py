@@ -25,7 +25,7 @@ from rangeland.model import (
     Partition,
 )
 from rangeland.survey.batch_fetch import sample_batches
-from rangeland.survey.leaders import by_leader
+from rangeland.survey.broker_requests import by_leader, request_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,11 @@ def _latest(
     leaders: Mapping[Partition, Leader],
     isolation: Isolation,
 ) -> dict[Partition, int]:
-    questions = brokers.dialect.ask_offsets(leaders, Latest(), isolation)
-    responses = brokers.dialect.read_offsets(brokers.call_all(address, questions))
+    found = request_offsets(brokers, address, leaders, Latest(), isolation)
     return {
-        partition: response.offset
-        for partition, response in responses.items()
-        if response.meaning is ErrorMeaning.OK
-        and response.offset is not None
-        and partition in leaders
+        p: result.offset
+        for p, result in found.items()
+        if result.meaning is ErrorMeaning.OK and result.offset is not None and p in leaders
     }
 
 

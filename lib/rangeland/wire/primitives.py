@@ -80,7 +80,7 @@ def checked_length(length: int, limit: int, what: str) -> int:
 # --- fixed width ------------------------------------------------------------------------
 
 
-def _fixed(name: str, letter: str) -> WireType:
+def _fixed_type(name: str, letter: str) -> WireType:
     packer = struct.Struct(">" + letter)
     unpack, size = packer.unpack_from, packer.size
 
@@ -97,11 +97,11 @@ def _fixed(name: str, letter: str) -> WireType:
     return WireType(name, codec, codec, None, None)
 
 
-INT8 = _fixed("int8", "b")
-INT16 = _fixed("int16", "h")
-INT32 = _fixed("int32", "i")
-INT64 = _fixed("int64", "q")
-BOOL = _fixed("bool", "?")
+INT8 = _fixed_type("int8", "b")
+INT16 = _fixed_type("int16", "h")
+INT32 = _fixed_type("int32", "i")
+INT64 = _fixed_type("int64", "q")
+BOOL = _fixed_type("bool", "?")
 
 
 def _read_uuid(buffer: memoryview, offset: int) -> tuple[str | None, int]:
@@ -178,7 +178,7 @@ COMPACT_LENGTH = _Length(
 )
 
 
-def _sized(
+def _sized_codec(
     what: str,
     length: _Length,
     nullable: bool,
@@ -223,7 +223,7 @@ def _text(buffer: memoryview, start: int, end: int) -> str:
         raise refusal(BAD_TEXT, why, buffer, start) from error
 
 
-def _encoded(value: str) -> bytes:
+def _encode(value: str) -> bytes:
     return value.encode("utf-8")
 
 
@@ -246,7 +246,7 @@ def _legacy_and_compact(
     to_bytes: Callable[[Any], Part],
 ) -> WireType:
     def form(length: _Length, nullable: bool) -> FieldCodec:
-        return _sized(name, length, nullable, of_bytes, to_bytes)
+        return _sized_codec(name, length, nullable, of_bytes, to_bytes)
 
     return WireType(
         name,
@@ -257,7 +257,7 @@ def _legacy_and_compact(
     )
 
 
-STRING = _legacy_and_compact("string", _INT16_LENGTH, _text, _encoded)
+STRING = _legacy_and_compact("string", _INT16_LENGTH, _text, _encode)
 BYTES = _legacy_and_compact("bytes", INT32_LENGTH, _copy, _as_bytes)
 # A slice of the frame, never a copy: a fetch response has tens of MiB of records.
 RECORDS = _legacy_and_compact("records", INT32_LENGTH, _view, _as_bytes)

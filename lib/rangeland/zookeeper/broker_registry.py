@@ -12,6 +12,7 @@ One function reads; pure ones parse what it has read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -73,11 +74,8 @@ def read_registry(
 ) -> Registry:
     """Raises Unreachable; JobFileError for an invalid connect string, or if no broker has ever
     registered; RemoteProtocolError for a node that is neither Jafka's nor Kafka's."""
-    client = connect(zookeeper, access, connect_ms=connect_ms)
-    try:
+    with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
         return registry_seen_by(client)
-    finally:
-        client.close()
 
 
 def read_cleanup_policies(
@@ -89,11 +87,8 @@ def read_cleanup_policies(
 ) -> dict[str, str]:
     """The ``cleanup.policy`` of the Kafka topics that override the brokers' default; the default
     itself is not in ZooKeeper. Raises Unreachable."""
-    client = connect(zookeeper, access, connect_ms=connect_ms)
-    try:
+    with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
         nodes = client.read_all(f"{CONFIGS}/{topic}" for topic in topics)
-    finally:
-        client.close()
     found = {t: nodes[f"{CONFIGS}/{t}"] for t in topics}
     policies = {t: parse_cleanup_policy(t, node.content) for t, node in found.items() if node}
     return {topic: policy for topic, policy in policies.items() if policy}

@@ -171,10 +171,10 @@ def read_response(request: Request, buffer: memoryview, offset: int = 0) -> tupl
     """The response to ``request`` at ``offset``, and where it ends. That of a plain fetch extends
     to the end of the buffer."""
     name = type(request).__name__.replace("Request", "Response")
-    return _named(name, lambda: _READERS[type(request)](request, buffer, offset))
+    return _name_errors(name, lambda: _READERS[type(request)](request, buffer, offset))
 
 
-def _named(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[Response, int]:
+def _name_errors(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[Response, int]:
     try:
         return read()
     except RemoteProtocolError as error:

@@ -178,16 +178,15 @@ def _view(
     ]
     is_counted = all(searches[topic].code in (NONE, WRONG_PARTITION) for searches in found.values())
     if there and is_counted:
-        return TopicView(topic, ErrorMeaning.OK, "", is_internal=False, leaders=leaders)
+        return TopicView(topic, ErrorMeaning.OK, "", leaders=leaders)
     if refused:
         is_bad_name = refused[0].meaning is ErrorMeaning.UNKNOWN and _INVALID_NAME.search(topic)
         meaning = ErrorMeaning.REFUSED if is_bad_name else refused[0].meaning
-        return TopicView(topic, meaning, refused[0].name, is_internal=False, leaders={})
+        return TopicView(topic, meaning, refused[0].name)
     if unreachable:
         code = f"no topic at the brokers that answer; {', '.join(unreachable)} did not"
-        return TopicView(topic, ErrorMeaning.RETRY, code, is_internal=False, leaders={})
-    meaning = ErrorMeaning.FIND_LEADER
-    return TopicView(topic, meaning, UNKNOWN_TOPIC, is_internal=False, leaders={}, is_unknown=True)
+        return TopicView(topic, ErrorMeaning.RETRY, code)
+    return TopicView(topic, ErrorMeaning.FIND_LEADER, UNKNOWN_TOPIC, is_unknown=True)
 
 
 # --- offsets ----------------------------------------------------------------------------
@@ -278,11 +277,13 @@ def read_records(
     is_one = isinstance(response, m.FetchResponse)
     whole = error_code_of(NONE if is_one else response.error_code)
     given = (response,) if isinstance(response, m.FetchResponse) else response.parts
-    parts = tuple(_fetched(a.partition, part) for a, part in zip(asked, given, strict=True))
+    parts = tuple(
+        _fetched_partition(a.partition, part) for a, part in zip(asked, given, strict=True)
+    )
     return FetchResult(whole.meaning, whole.name, parts)
 
 
-def _fetched(partition: Partition, part: m.FetchResponse) -> FetchedPartition:
+def _fetched_partition(partition: Partition, part: m.FetchResponse) -> FetchedPartition:
     code = error_code_of(part.error_code)
     return FetchedPartition(partition, code.meaning, code.name, part.records)
 

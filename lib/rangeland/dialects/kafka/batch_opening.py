@@ -76,7 +76,7 @@ def _open_packed(
         if attributes & CONTROL:
             continue
         body = records[position + HEAD_BYTES : end]
-        data = _unpacked(attributes & CODEC, body, count, max_batch_bytes)
+        data = _unpack(attributes & CODEC, body, count, max_batch_bytes)
         if data is None:  # the entry raises the error
             data = run.entry(taken - 1).payload(max_batch_bytes).data
         stamp = max_ms if attributes & LOG_APPEND else None
@@ -88,7 +88,7 @@ def _open_packed(
     return taken, unpacked
 
 
-def _unpacked(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:
+def _unpack(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:
     """None if it fails. An empty batch keeps its codec and has no bytes to decompress."""
     try:
         data = decompress(codec, body, max_bytes) if body else body

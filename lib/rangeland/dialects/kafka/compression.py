@@ -187,10 +187,10 @@ def _xxh32_of_few(data: bytes | bytearray) -> int:
     position = 0
     while position + 4 <= len(data):
         (word,) = _LE32.unpack_from(data, position)
-        found = _turned(found + word * third, 17) * fourth
+        found = _rotate_left(found + word * third, 17) * fourth
         position += 4
     for byte in data[position:]:
-        found = _turned(found + byte * fifth, 11) * first
+        found = _rotate_left(found + byte * fifth, 11) * first
     found &= _MASK32
     found = (found ^ found >> 15) * second & _MASK32
     found = (found ^ found >> 13) * third & _MASK32
@@ -207,7 +207,7 @@ _MASK32 = (1 << 32) - 1
 _XXH32_PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 
 
-def _turned(number: int, bits: int) -> int:
+def _rotate_left(number: int, bits: int) -> int:
     number &= _MASK32
     return number << bits & _MASK32 | number >> 32 - bits
 

@@ -234,13 +234,13 @@ class Wrapper:
         shift = self.last_offset - run.last_offset if self._header.magic else 0
         if run.first_offset + shift < self._floor or run.last_offset + shift > self.last_offset:
             # They exclude those of the previous entry, so neither is believed.
-            raise self._misplaced(
+            raise self._misplaced_error(
                 f"offsets {run.first_offset + shift} to {run.last_offset + shift} are in it, where "
                 f"{self._floor} to {self.last_offset} may be",
                 max(0, min(run.first_offset + shift, self._floor)),
             )
         if run.last_offset + shift != self.last_offset:  # format 0: brokers and cleaners agree
-            raise self._misplaced(
+            raise self._misplaced_error(
                 f"its last message is at offset {run.last_offset}, and it is at {self.last_offset}",
                 min(self._floor, self.last_offset),
             )
@@ -261,7 +261,7 @@ class Wrapper:
         after = own_end if following is None else following
         return bad_batch(min(self._floor, self.last_offset), why, next_offset=after, **facts)
 
-    def _misplaced(self, why: str, first: int) -> BadRecord:
+    def _misplaced_error(self, why: str, first: int) -> BadRecord:
         """Its own offset is wrong, so it does not say where it ends."""
         after = self.next_from(self._floor)
         return bad_batch(first, why, next_offset=after, codec=self._codec)

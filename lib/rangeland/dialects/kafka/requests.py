@@ -71,10 +71,10 @@ def find_leaders(
         # A broker that has just started may know nothing of its cluster, not even itself.
         raise Unreachable(
             "the broker that was asked does not describe its cluster",
-            why=f"{code.name}: {code.description}" if response.error_code else "it names no broker",
+            why=code.describe() if response.error_code else "it names no broker",
             do="try again in a moment",
         )
-    return _picked(read_cluster(response), topics)
+    return _pick_topics(read_cluster(response), topics)
 
 
 def ask_cluster(topics: Sequence[str] | None) -> Question:
@@ -83,15 +83,13 @@ def ask_cluster(topics: Sequence[str] | None) -> Question:
     return Question(m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
 
 
-def _picked(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
+def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
     """Only the requested topics. Older brokers are asked for all topics, and do not say which they
     do not know or do not show to this client."""
     if topics is None:
         return view
     missing = error_code_of(UNKNOWN_TOPIC[0])
-    unknown = TopicView(
-        "", missing.meaning, missing.name, False, {}, is_unknown=True, may_be_hidden=True
-    )
+    unknown = TopicView("", missing.meaning, missing.name, is_unknown=True, may_be_hidden=True)
     found = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
     return replace(view, topics=found)
 

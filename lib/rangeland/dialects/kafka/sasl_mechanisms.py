@@ -120,7 +120,7 @@ def _plain(exchange: _Exchange, credentials: Credentials) -> Saying:
     token = f"\0{credentials.username}\0{credentials.password}".encode()
     response = yield from exchange.say(token)
     if response.error_code:
-        raise _refused(credentials, response)
+        raise _refusal(credentials, response)
     return response
 
 
@@ -143,17 +143,17 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
         ) from None
     response = yield from exchange.say(first.encode())
     if response.error_code:
-        raise _refused(credentials, response)
+        raise _refusal(credentials, response)
     challenge = _text(response.auth_bytes)
     _check_iterations(challenge)
     _heard(scramp, lambda: client.set_server_first(challenge))
     proof: str = _heard(scramp, client.get_client_final)
     response = yield from exchange.say(proof.encode())
     if response.error_code:
-        raise _refused(credentials, response)
+        raise _refusal(credentials, response)
     final = _text(response.auth_bytes)
     if final.startswith("e="):
-        raise _refused(credentials, response, final)
+        raise _refusal(credentials, response, final)
     _heard(scramp, lambda: client.set_server_final(final))
     return response
 
@@ -206,9 +206,9 @@ def _bearer(exchange: _Exchange, credentials: Credentials) -> Saying:
         reason = _text(response.auth_bytes)
         with suppress(JobFileError):  # a broker before 1.0 closes the connection
             response = yield from exchange.say(b"\x01")
-        raise _token_refused(reason, response, credentials)
+        raise _token_refusal(reason, response, credentials)
     if response.error_code:
-        raise _token_refused("", response, credentials)
+        raise _token_refusal("", response, credentials)
     return response
 
 
@@ -217,9 +217,9 @@ def _gssapi(exchange: _Exchange, credentials: Credentials) -> Saying:
     if kerberos is None:
         raise LocalProtocolError("a login with GSSAPI has no Kerberos context")
     exchange.who = kerberos.who
-    response = yield from _accepted(exchange, kerberos.first_token)
+    response = yield from _say_or_refuse(exchange, kerberos.first_token)
     while not kerberos.is_complete:
-        response = yield from _accepted(exchange, kerberos.step(bytes(response.auth_bytes)))
+        response = yield from _say_or_refuse(exchange, kerberos.step(bytes(response.auth_bytes)))
     layers = kerberos.unwrap(bytes(response.auth_bytes))
     if len(layers) != 4 or not layers[0] & _NO_LAYER:
         raise RemoteProtocolError(
@@ -227,11 +227,11 @@ def _gssapi(exchange: _Exchange, credentials: Credentials) -> Saying:
             why=f"it offers the layers {layers[:1].hex()}, and Kafka's own clients use none",
             do="check that host and port are those of a Kafka broker",
         )
-    response = yield from _accepted(exchange, kerberos.wrap(bytes([_NO_LAYER, 0, 0, 0])))
+    response = yield from _say_or_refuse(exchange, kerberos.wrap(bytes([_NO_LAYER, 0, 0, 0])))
     return response
 
 
-def _accepted(exchange: _Exchange, token: bytes) -> Saying:
+def _say_or_refuse(exchange: _Exchange, token: bytes) -> Saying:
     response = yield from exchange.say(token)
     if not response.error_code:
         return response
@@ -268,12 +268,12 @@ def _no_mechanism(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileErr
     )
 
 
-def _refused(
+def _refusal(
     credentials: Credentials, response: m.SaslAuthenticateResponse, said: str = ""
 ) -> JobFileError:
     return JobFileError(
         f"the broker refused user {credentials.username}",
-        why=_hidden(said or response.error_message or "", credentials.password)
+        why=_without_secret(said or response.error_message or "", credentials.password)
         or error_code_of(response.error_code).name,
         do="check source.security.sasl: the user name, where its password comes from, and that "
         f"the user is there for {credentials.mechanism}",
@@ -281,10 +281,13 @@ def _refused(
     )
 
 
-def _token_refused(
+def _token_refusal(
     reason: str, response: m.SaslAuthenticateResponse, credentials: Credentials
 ) -> JobFileError:
-    texts = [_hidden(text, credentials.token) for text in (_status(reason), response.error_message)]
+    texts = [
+        _without_secret(text, credentials.token)
+        for text in (_status(reason), response.error_message)
+    ]
     return JobFileError(
         "the broker refused the token",
         why="; ".join(dict.fromkeys(part for part in texts if part)) or error_code_of(FAILED).name,
@@ -293,7 +296,7 @@ def _token_refused(
     )
 
 
-def _hidden(text: str | None, secret: str) -> str:
+def _without_secret(text: str | None, secret: str) -> str:
     """The text of a broker without the secret."""
     return (text or "").replace(secret, "...") if secret else text or ""
 

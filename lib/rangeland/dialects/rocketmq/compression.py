@@ -41,7 +41,7 @@ class MessageBodies:
         """Raises NotDecompressible."""
         if codec in _FRAMED:
             _, bound, unpack = CODECS[_FRAMED[codec]]
-            place = self._room(self._bounded(bound, data))
+            place = self._room(self._check_bound(bound, data))
             try:
                 self.size += unpack(data, place)
             except cramjam.DecompressionError as error:
@@ -52,7 +52,7 @@ class MessageBodies:
             self.size += len(value)
         self._ends.append(self.size)
 
-    def _bounded(self, bound: Callable[[memoryview], int], data: memoryview) -> int:
+    def _check_bound(self, bound: Callable[[memoryview], int], data: memoryview) -> int:
         try:
             size = bound(data)
         except (struct.error, IndexError) as error:
@@ -81,11 +81,11 @@ def _plain(codec: int, data: memoryview, max_bytes: int) -> bytes | memoryview:
     if codec == NOT_PACKED:
         return data
     if codec in (ZLIB_OF_OLD, ZLIB):
-        return _inflated(data, max_bytes)
+        return _inflate(data, max_bytes)
     raise NotDecompressible(f"codec {codec} is not known")
 
 
-def _inflated(data: memoryview, max_bytes: int) -> bytes:
+def _inflate(data: memoryview, max_bytes: int) -> bytes:
     stream = zlib.decompressobj()
     try:
         value = stream.decompress(data, max_bytes)

@@ -57,14 +57,14 @@ def decode_chunks(
         return
     given = pull_result_of(records, context)
     if given.until_offset is None:
-        yield from _decoded(given, from_offset, until_offset)
+        yield from _decode(given, from_offset, until_offset)
         return
     for part in segments(given):
         end = min(part.until_offset, until_offset)
         if from_offset < end:
             messages = given.messages[part.start : part.end]
             piece = PullResult(messages, given.context, given.start + part.start)
-            for chunk in _decoded(piece._replace(ends_at=end), from_offset, end):
+            for chunk in _decode(piece._replace(ends_at=end), from_offset, end):
                 yield chunk
                 from_offset = chunk.next_offset
         one = part.misplaced
@@ -74,7 +74,7 @@ def decode_chunks(
             raise bad_misplaced(given, one, from_offset)
 
 
-def _decoded(given: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
+def _decode(given: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
     try:
         found = rocketmq_decoder().decode_stored(
             given.messages, from_offset, until_offset, given.tags

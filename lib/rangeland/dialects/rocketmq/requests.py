@@ -77,9 +77,11 @@ def find_leaders(
     wanted = None if topics is None else list(dict.fromkeys(topics))
     has_answered = False
     for seed in seeds:
-        if has_answered and not _unknown(wanted, views):
+        if has_answered and not _unknown_topics(wanted, views):
             break
-        found = yield from _ask_server(seed, wanted if not views else _unknown(wanted, views))
+        found = yield from _ask_server(
+            seed, wanted if not views else _unknown_topics(wanted, views)
+        )
         if isinstance(found, NoReply):
             silences.append(found)
         elif found is not None:
@@ -94,7 +96,7 @@ def find_leaders(
     return ClusterView((), views, registered=registered, has_no_brokers=has_no_brokers)
 
 
-def _unknown(wanted: Sequence[str] | None, views: Mapping[str, TopicView]) -> list[str]:
+def _unknown_topics(wanted: Sequence[str] | None, views: Mapping[str, TopicView]) -> list[str]:
     if wanted is None:
         return []
     return [name for name in wanted if name not in views or views[name].is_unknown]
@@ -140,9 +142,8 @@ def _view(topic: str, response: m.RemotingResponse) -> TopicView:
         return TopicView(
             topic,
             code.meaning,
-            f"{code.name}: {response.remark}" if response.remark else code.name,
-            is_internal=is_system_topic(topic),
-            leaders={},
+            _code_text(code, response),
+            is_system_topic(topic),
             is_unknown=response.code == TOPIC_NOT_EXIST,
         )
     route = read_route(response.body)
@@ -172,9 +173,7 @@ def read_offsets(responses: Sequence[m.RemotingResponse]) -> dict[Partition, Off
         code = error_code_of(response.code)
         # Without the code for success there is no offset.
         offset = _offset_in(response) if response.code == SUCCESS else None
-        name = (
-            f"{code.name}: {response.remark}" if response.remark and offset is None else code.name
-        )
+        name = _code_text(code, response) if offset is None else code.name
         meaning = code.meaning
         if offset is None and meaning is ErrorMeaning.OK and response.code != SUCCESS:
             meaning = ErrorMeaning.UNKNOWN
@@ -293,7 +292,7 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
     for response in firsts:
         first = _pull_code(response, start, is_known=compacted is not None)
         if first.meaning is not ErrorMeaning.OK or found_at(response) != found_at(firsts[0]):
-            name = f"{first.name}: {response.remark}" if response.remark else first.name
+            name = _code_text(first, response)
             return FetchedPartition(partition, first.meaning, name, NOTHING)
     tags = tuple(tag.encode() for tag in series.request.tags)
     joined = _JoinedPulls(start, by_tags or series.is_compacted, tags)
@@ -342,6 +341,10 @@ def _nothing_by_tags(
     if code.meaning is ErrorMeaning.OK:
         return joined.nothing(partition, code.name)
     return FetchedPartition(partition, code.meaning, f"{code.name}: {response.remark}", NOTHING)
+
+
+def _code_text(code: ErrorCode, response: m.RemotingResponse) -> str:
+    return f"{code.name}: {response.remark}" if response.remark else code.name
 
 
 def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:

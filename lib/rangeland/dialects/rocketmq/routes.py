@@ -106,7 +106,7 @@ def _addresses(listed: JsonFields) -> dict[int, Address]:
 
 def _reading(what: str, body: Part, read: Callable[[JsonFields], T]) -> T:
     try:
-        return read(JsonFields(_parsed(body)))
+        return read(JsonFields(_parse(body)))
     except Unreadable as error:
         raise RemoteProtocolError(
             f"{what} cannot be read",
@@ -116,14 +116,14 @@ def _reading(what: str, body: Part, read: Callable[[JsonFields], T]) -> T:
         ) from None
 
 
-def _parsed(body: Part) -> Any:
+def _parse(body: Part) -> Any:
     try:
         return parse_json(body)
     except Unreadable:
         text = bytes(body).decode(errors="replace")
-        return parse_json(_BARE_KEY.sub(_quoted, text))
+        return parse_json(_BARE_KEY.sub(_quote, text))
 
 
-def _quoted(found: re.Match[str]) -> str:
+def _quote(found: re.Match[str]) -> str:
     whole, before, number = found.groups()
     return whole if whole is not None else f'{before}"{number}"'

@@ -95,7 +95,7 @@ class RocketmqSession(ProtocolSession):
             self._credentials = request.credentials
             request = hello()
         if isinstance(request, RemotingRequest) and request.is_one_way:
-            return question_id, self._write(self._numbered(), request)
+            return question_id, self._write(self._next_number(), request)
         ahead: list[SentPull] = []
         if isinstance(request, PullSeries):
             sent, ahead = self._series(request)
@@ -137,7 +137,7 @@ class RocketmqSession(ProtocolSession):
     def _send(self, new: Iterable[SentPull]) -> Iterable[bytes]:
         similar: SimilarHeaders | None = None
         for one in new:
-            opaque = self._numbered()
+            opaque = self._next_number()
             self._waiting[opaque] = one
             one.is_new = False
             request = one.request
@@ -148,7 +148,7 @@ class RocketmqSession(ProtocolSession):
             else:
                 yield self._write(opaque, request)
 
-    def _numbered(self) -> int:
+    def _next_number(self) -> int:
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & MAX_OPAQUE
         return opaque
@@ -180,16 +180,18 @@ class RocketmqSession(ProtocolSession):
                 code=read.code,
             )
         one.response = RemotingResponse(one.request, read.code, read.remark, read.fields, read.body)
-        return None if one.owner is None else self._answered(one.owner, one.response)
+        return None if one.owner is None else self._take_response(one.owner, one.response)
 
-    def _answered(self, question_id: int, response: RemotingResponse) -> tuple[int, Any] | None:
+    def _take_response(
+        self, question_id: int, response: RemotingResponse
+    ) -> tuple[int, Any] | None:
         asked = self._open[question_id]
         asked.unanswered -= 1
         if asked.unanswered:
             return None
         series = asked.question
         if isinstance(series, TimeSearch):
-            return self._searched(question_id, asked, series)
+            return self._take_search_response(question_id, asked, series)
         if not isinstance(series, PullSeries):
             del self._open[question_id]
             return question_id, response
@@ -220,7 +222,7 @@ class RocketmqSession(ProtocolSession):
             self._add(question_id, asked, next_one)
         return next_one is not None
 
-    def _searched(
+    def _take_search_response(
         self, question_id: int, asked: _OpenRequest, search: TimeSearch
     ) -> tuple[int, Any] | None:
         responses = responses_of(asked.sent)

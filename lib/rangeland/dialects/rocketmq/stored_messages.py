@@ -102,17 +102,17 @@ def cut_out(
     not."""
     given = pull_result_of(records, context)
     if not context.spans:
-        return _walked(given.messages, first, until)
+        return _walk(given.messages, first, until)
     for part in segments(given):
         if first < part.until_offset:
-            return _walked(given.messages[part.start : part.end], first, until)
+            return _walk(given.messages[part.start : part.end], first, until)
         one = part.misplaced
         if one is not None and (one.until_offset is None or first < one.until_offset):
             return given.messages[one.start : one.end]
     return given.messages[:0]
 
 
-def _walked(messages: memoryview, first: int, until: int) -> memoryview:
+def _walk(messages: memoryview, first: int, until: int) -> memoryview:
     begins, ends = 0, 0
     for entry in EntryTotals(messages).entries(until):
         if entry.until_offset <= first:

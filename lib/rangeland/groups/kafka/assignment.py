@@ -48,7 +48,7 @@ def assign(strategy: str, partitions: Iterable[Partition], members: Members) -> 
     return STRATEGIES[strategy](wanted, members)
 
 
-def _ordered(members: Members) -> list[str]:
+def _order_members(members: Members) -> list[str]:
     def rank(member_id: str) -> tuple[bool, str, str]:
         instance = members[member_id].instance_id
         return instance is None, instance or "", member_id
@@ -59,7 +59,7 @@ def _ordered(members: Members) -> list[str]:
 def _range(partitions: list[Partition], members: Members) -> Assignment:
     """Each topic separately, in consecutive runs; the first members get the longer ones."""
     found: Assignment = {member: [] for member in members}
-    ordered = _ordered(members)
+    ordered = _order_members(members)
     for topic in sorted({partition.topic for partition in partitions}):
         logs = [partition for partition in partitions if partition.topic == topic]
         takers = [member for member in ordered if topic in members[member].topics]
@@ -76,7 +76,7 @@ def _roundrobin(partitions: list[Partition], members: Members) -> Assignment:
     """All partitions in order, to each member in turn; a member that does not subscribe to the
     topic is skipped."""
     found: Assignment = {member: [] for member in members}
-    ordered = _ordered(members)
+    ordered = _order_members(members)
     turn = 0
     for partition in partitions:
         while partition.topic not in members[ordered[turn % len(ordered)]].topics:
@@ -93,9 +93,9 @@ def _sticky(partitions: list[Partition], members: Members) -> Assignment:
     """Keeps what members have, assigns the rest, then balances. The last step moves a partition
     only from the fullest member that can give one up to the emptiest that takes it, and only
     while that improves the balance; so no partition is moved without need."""
-    found = _kept(partitions, members)
+    found = _keep_held(partitions, members)
     kept = {member: frozenset(held) for member, held in found.items()}
-    ordered = _ordered(members)
+    ordered = _order_members(members)
     takers = {
         topic: [member for member in ordered if topic in members[member].topics]
         for topic in {partition.topic for partition in partitions}
@@ -111,7 +111,7 @@ def _sticky(partitions: list[Partition], members: Members) -> Assignment:
     return {member: sorted(owned) for member, owned in found.items()}
 
 
-def _kept(partitions: list[Partition], members: Members) -> Assignment:
+def _keep_held(partitions: list[Partition], members: Members) -> Assignment:
     """What each member had and may keep. If two claim the same partition, the later generation
     wins; within one generation neither does."""
     claims: dict[Partition, list[str]] = {partition: [] for partition in partitions}

@@ -88,7 +88,7 @@ class CoordinatorClient:
                 return Address(response.host, response.port)
             if not code.meaning.may_pass:
                 raise refusal(code, group, "the coordinator was asked for")
-            tried[str(seed)] = f"{code.name}: {code.description}"
+            tried[str(seed)] = code.describe()
         raise Unreachable(
             f"the coordinator of group {group} could not be found",
             why="; ".join(f"{seed}: {why}" for seed, why in tried.items()),

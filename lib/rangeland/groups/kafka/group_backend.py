@@ -123,14 +123,14 @@ class KafkaGroups:
         group = joining.group
         with self._lock:
             self._joined[group] = joining
-            others = [x for x in self._settled(joining).members if not x.is_ours]
+            others = [x for x in self._settled_view(joining).members if not x.is_ours]
             if others:
                 raise self._in_use(group, others)
             member = KafkaMember(
                 self._coordinators,
                 self._lock,
                 joining,
-                lambda code: self._not_admitted(joining, code),
+                lambda code: self._not_admitted_error(joining, code),
             )
             member.rejoin()
             return member
@@ -140,7 +140,7 @@ class KafkaGroups:
 
     # --- members -----------------------------------------------------------------------
 
-    def _settled(self, joining: JoinRequest) -> GroupView:
+    def _settled_view(self, joining: JoinRequest) -> GroupView:
         """The group's members. If some may not be drivers of this job, waits until the rebalance
         is over or has taken too long."""
         deadline_ms = self._io.now_ms() + joining.rebalance_ms
@@ -205,20 +205,20 @@ class KafkaGroups:
     def _in_use(self, group: str, members: Sequence[GroupMember]) -> Conflict:
         return Conflict(
             f"group {group} is in use",
-            why=_named(members) or "it had members, which have left since",
+            why=_name_members(members) or "it had members, which have left since",
             do="stop them, or give the job its own group (group.id)",
             group=group,
             members=[_facts(member) for member in members],
         )
 
-    def _not_admitted(self, joining: JoinRequest, code: ErrorCode) -> Conflict:
+    def _not_admitted_error(self, joining: JoinRequest, code: ErrorCode) -> Conflict:
         members = self.view(joining.group).members
         remedy = "let all its members use the same assignment, or give the job its own group"
         if code.name == "GROUP_MAX_SIZE_REACHED":
             remedy = "start fewer drivers, or raise the brokers' group.max.size"
         return Conflict(
             f"group {joining.group} does not take a member with assignment {joining.assignment}",
-            why="; ".join(filter(None, (f"{code.name}: {code.description}", _named(members)))),
+            why="; ".join(filter(None, (code.describe(), _name_members(members)))),
             do=remedy,
             group=joining.group,
             assignment=joining.assignment,
@@ -237,7 +237,7 @@ def _code_of(response: m.DescribeGroupsResponse | m.ConsumerGroupDescribeRespons
     return response.groups[0].error_code
 
 
-def _named(members: Sequence[GroupMember]) -> str:
+def _name_members(members: Sequence[GroupMember]) -> str:
     return "; ".join(_sentence(member) for member in members)
 
 

@@ -20,7 +20,13 @@ from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.groups.backend import PAUSE_MS, Fenced, HeartbeatStatus, JoinRequest, fencing_error
+from rangeland.groups.backend import (
+    BEATS_PER_SESSION,
+    PAUSE_MS,
+    BackendMembership,
+    HeartbeatStatus,
+    JoinRequest,
+)
 from rangeland.groups.kafka.assignment import Assignment, assign
 from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
 from rangeland.groups.kafka.offset_commits import ask_commit, code_of_commit
@@ -38,9 +44,6 @@ logger = logging.getLogger(__name__)
 
 JOIN_SLACK_MS: Final = 5_000
 """How much later than the rebalance timeout the response to a join may come."""
-LONGEST_BEAT_MS: Final = 3_000
-"""A joining member waits until the others learn of it with their next heartbeat."""
-BEATS_PER_SESSION: Final = 3
 _LAST_WITH_ONE_MEMBER: Final = 2
 
 _OVER: Final = frozenset(
@@ -52,7 +55,7 @@ Explain = Callable[[ErrorCode], RangelandError]
 """Makes a Conflict that names the group's members from the code that refused us."""
 
 
-class KafkaMember:
+class KafkaMember(BackendMembership):
     """A ``Membership``. Holds nothing before its first ``rejoin``."""
 
     def __init__(
@@ -62,12 +65,11 @@ class KafkaMember:
         joining: JoinRequest,
         explain: Explain,
     ) -> None:
+        super().__init__(joining, m.NO_GENERATION)
         self._coordinators = coordinators
         self._lock = lock
-        self._joining = joining
         self._explain = explain
         self._member_id = m.UNKNOWN_MEMBER
-        self._generation = m.NO_GENERATION
         self._held: frozenset[Partition] = frozenset()
         self._holds = False
 
@@ -76,16 +78,8 @@ class KafkaMember:
         return self._member_id
 
     @property
-    def generation(self) -> int:
-        return self._generation
-
-    @property
     def owned(self) -> frozenset[Partition]:
         return self._held if self._holds else frozenset()
-
-    @property
-    def beat_ms(self) -> int:
-        return min(LONGEST_BEAT_MS, self._joining.session_ms // BEATS_PER_SESSION)
 
     # --- joining -----------------------------------------------------------------------
 
@@ -156,7 +150,7 @@ class KafkaMember:
         # If another client leads, it may assign partitions that the job leaves out.
         self._held = read_assignment(response.assignment) & frozenset(self._joining.partitions)
         self._holds = True
-        logger.info("Joined the group", extra=self._log_fields(partitions=len(self._held)))
+        logger.info("Joined the group", extra=self._log_fields(len(self._held)))
         return True
 
     def _rejoin_or_raise(self, code: ErrorCode, when: str) -> None:
@@ -243,16 +237,17 @@ class KafkaMember:
                     break
                 self._coordinators.io.pause(PAUSE_MS)
             if code.name in _OVER:
-                error = self._fenced(f"{code.name}: {code.description}")
+                error = self._fenced(code.describe())
                 self._forget(code)
                 raise error
             if code.meaning is not ErrorMeaning.OK:
                 raise refusal(code, group, "a member committed its offsets")
-            logger.info("Committed offsets", extra=self._log_fields(partitions=len(offsets)))
+            logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
     def leave(self) -> None:
         with self._lock:
-            leaving, self._holds = self._member_id, False
+            leaving, fields = self._member_id, self._log_fields(len(self.owned))
+            self._holds = False
             self._member_id = m.UNKNOWN_MEMBER
             if leaving == m.UNKNOWN_MEMBER:
                 return
@@ -267,7 +262,7 @@ class KafkaMember:
                 )
             except RangelandError:
                 return  # the session ends by itself
-            logger.info("Left the group", extra=self._log_fields(member=leaving))
+            logger.info("Left the group", extra=fields)
 
     # --- requests and errors -----------------------------------------------------------
 
@@ -285,15 +280,9 @@ class KafkaMember:
     def _forget(self, code: ErrorCode) -> None:
         """All partitions are lost. With a wrong generation the coordinator may still know the
         member: under its old id it replaces itself, under a new id all would wait for the old."""
-        logger.warning("Lost the membership: %s", code.name, extra=self._log_fields())
+        logger.warning(
+            "Lost the membership: %s", code.name, extra=self._log_fields(len(self.owned))
+        )
         self._holds = False
         if code.name != "ILLEGAL_GENERATION":
             self._member_id = m.UNKNOWN_MEMBER
-
-    def _log_fields(self, **more: object) -> dict[str, object]:
-        generation = self._generation
-        known = {"group": self._joining.group, "member": self._member_id, "generation": generation}
-        return {**known, **more}
-
-    def _fenced(self, why: str) -> Fenced:
-        return fencing_error(self._joining.group, self._member_id, self._generation, why)

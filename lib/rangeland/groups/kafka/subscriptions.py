@@ -39,14 +39,14 @@ def subscription_bytes(
     message = m.ConsumerProtocolSubscription(
         topics=tuple(sorted(topics)), user_data=encode(user_data, 2), owned_partitions=owned
     )
-    return _headed(message)
+    return _add_header(message)
 
 
 def read_subscription(
     data: bytes, strategy: str, instance_id: str | None = None
 ) -> SubscribedMember:
     """As the assignor of ``strategy`` must see it: the sticky one uses the user data."""
-    message = _read_headed(m.ConsumerProtocolSubscription, data)
+    message = _read_with_header(m.ConsumerProtocolSubscription, data)
     if message is None:
         return SubscribedMember(frozenset(), instance_id=instance_id)
     held, generation = message.owned_partitions, message.generation_id
@@ -60,27 +60,27 @@ def read_subscription(
 
 def read_owner(data: bytes) -> str:
     """The job of the driver that sent this subscription, as ``rangeland/<job>``; else empty."""
-    message = _read_headed(m.ConsumerProtocolSubscription, data)
+    message = _read_with_header(m.ConsumerProtocolSubscription, data)
     owner = "" if message is None else _user_data(message.user_data).owner
     return owner if owner.startswith(OWNER_PREFIX) else ""
 
 
 def assignment_bytes(partitions: Iterable[Partition]) -> bytes:
-    return _headed(m.ConsumerProtocolAssignment(assigned_partitions=_by_topic(partitions)))
+    return _add_header(m.ConsumerProtocolAssignment(assigned_partitions=_by_topic(partitions)))
 
 
 def read_assignment(data: bytes) -> frozenset[Partition]:
     """Also empty for a member without any assignment, which is sent as no bytes at all."""
-    message = _read_headed(m.ConsumerProtocolAssignment, data)
+    message = _read_with_header(m.ConsumerProtocolAssignment, data)
     return frozenset(() if message is None else _flat(message.assigned_partitions))
 
 
-def _headed(message: Any) -> bytes:
+def _add_header(message: Any) -> bytes:
     header = encode(m.ConsumerProtocolHeader(version=_SENT_VERSION), 0)
     return header + encode(message, _SENT_VERSION)
 
 
-def _read_headed(cls: type[T], data: bytes) -> T | None:
+def _read_with_header(cls: type[T], data: bytes) -> T | None:
     """A version that is newer than ours begins like our newest one."""
     try:
         header, start = decode_from(m.ConsumerProtocolHeader, 0, data)

@@ -107,10 +107,10 @@ def unregister(client: str, group: str) -> RemotingRequest:
 
 def read_connections(response: RemotingResponse) -> GroupConnections:
     """Raises RemoteProtocolError."""
-    return _reading(response, _connections)
+    return _reading(response, _read_clients)
 
 
-def _connections(found: JsonFields) -> GroupConnections:
+def _read_clients(found: JsonFields) -> GroupConnections:
     clients = tuple(
         GroupClient(
             each.text("clientId"),
@@ -146,10 +146,10 @@ def _locking(client: str, group: str, queues: Collection[Partition]) -> bytes:
 
 def read_locked(response: RemotingResponse) -> frozenset[Partition]:
     """Raises RemoteProtocolError."""
-    return _reading(response, _locked)
+    return _reading(response, _read_queues)
 
 
-def _locked(found: JsonFields) -> frozenset[Partition]:
+def _read_queues(found: JsonFields) -> frozenset[Partition]:
     return frozenset(
         Partition(q.text("topic"), q.number("queueId", 0, MAX_INT32), q.text("brokerName"))
         for q in found.each("lockOKMQSet", ())

@@ -107,7 +107,7 @@ class MasterBrokers:
                 tried[str(seed)] = error.why or error.what
                 continue
             if response.code == SUCCESS:
-                return self._learned(read_route(response.body))
+                return self._learn(read_route(response.body))
             is_unknown = is_unknown or response.code == TOPIC_NOT_EXIST
             tried[str(seed)] = f"{error_code_of(response.code).name}: {response.remark}"
         if is_unknown:
@@ -120,7 +120,7 @@ class MasterBrokers:
             tried=tried,
         )
 
-    def _learned(self, route: TopicRoute) -> TopicRoute:
+    def _learn(self, route: TopicRoute) -> TopicRoute:
         for broker, (_, addresses) in route.brokers.items():
             self._addresses[broker] = addresses
         return route
@@ -175,17 +175,17 @@ def write_offsets(
     another connection."""
     requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
     requests, later = _firsts(requests)
-    responses = _written(masters, group, requests)
+    responses = _write(masters, group, requests)
     asked = zip(requests, responses, strict=True)
     if strange := [r for r, response in asked if response.code == g.GROUP_NOT_EXIST]:
         # A broker creates an unknown group when a client unregisters from it, without anybody
         # having to join.
         for broker, indexes in _by_broker(strange).items():
             masters.ask(broker, _queue(strange[indexes[0]]).topic, g.unregister(me, group))
-        responses = _written(masters, group, strange)
-    for response in (*responses, *_written(masters, group, later)):
+        responses = _write(masters, group, strange)
+    for response in (*responses, *_write(masters, group, later)):
         if response.code == g.GROUP_NOT_EXIST:
-            raise _not_written(response, group)
+            raise _not_written_error(response, group)
 
 
 def _firsts(
@@ -203,18 +203,18 @@ def _firsts(
     )
 
 
-def _written(
+def _write(
     masters: MasterBrokers, group: str, requests: Sequence[m.RemotingRequest]
 ) -> list[m.RemotingResponse]:
     """The responses: success, or that there is no such group."""
     responses = [response for response, _ in masters.ask_each(requests)]
     for response in responses:
         if response.code not in (SUCCESS, g.GROUP_NOT_EXIST):
-            raise _not_written(response, group)
+            raise _not_written_error(response, group)
     return responses
 
 
-def _not_written(response: m.RemotingResponse, group: str) -> RangelandError:
+def _not_written_error(response: m.RemotingResponse, group: str) -> RangelandError:
     when = f"its offset of {_queue(response.request)} was written"
     return refusal(error_code_of(response.code), response.remark, group, when)
 

@@ -26,7 +26,7 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.errors import Conflict, JobFileError, RangelandError
-from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, fencing_error
+from rangeland.groups.backend import BackendMembership, HeartbeatStatus, JoinRequest
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import job_of
@@ -43,7 +43,6 @@ from rangeland.model import Address, Partition
 
 logger = logging.getLogger(__name__)
 
-BEAT_MS: Final = 3_000
 LOCK_MS: Final = 60_000
 """How long a broker keeps a lock that is not renewed, by default."""
 SLACK_MS: Final = 1_000
@@ -52,18 +51,17 @@ RETRY_MS: Final = 500
 _MISSES: Final = 3
 
 
-class RocketmqMember:
+class RocketmqMember(BackendMembership):
     """A ``Membership``. Holds nothing before its first ``rejoin``."""
 
     def __init__(
         self, masters: MasterBrokers, lock: threading.RLock, joining: JoinRequest, client_id: str
     ) -> None:
+        super().__init__(joining)
         self._masters = masters
         self._lock = lock
-        self._joining = joining
         self._id = client_id
         self._brokers = brokers_of(joining.partitions)
-        self._generation = 0
         self._holds = False
         self._is_known = False  # some broker may list this member
         self._ids: tuple[str, ...] = ()  # all members of the assignment
@@ -77,16 +75,8 @@ class RocketmqMember:
         return self._id
 
     @property
-    def generation(self) -> int:
-        return self._generation
-
-    @property
     def owned(self) -> frozenset[Partition]:
         return self._locked if self._holds else frozenset()
-
-    @property
-    def beat_ms(self) -> int:
-        return max(1, min(BEAT_MS, self._joining.session_ms // 3))
 
     def is_settled(self, view: RocketmqGroupView) -> bool:
         """Whether its assignment still matches the current members."""
@@ -107,17 +97,17 @@ class RocketmqMember:
                 misses = 0 if view.lists_everywhere(self._id) else misses + 1
                 if misses >= _MISSES:
                     self.leave()
-                    raise self._not_taken(view)
-                obstacle = self._unsettled(view) or self._claim(view)
+                    raise self._not_listed_error(view)
+                obstacle = self._unsettled_error(view) or self._claim(view)
                 if obstacle is None:
                     self._generation += 1
                     self._holds = True
-                    logger.info("Joined the group", extra=self._log_fields(self._locked))
+                    logger.info("Joined the group", extra=self._log_fields(len(self._locked)))
                     return
                 if io.now_ms() - began_ms >= self._patience_ms(view):
                     self.leave()
                     raise obstacle
-                logger.debug("Waiting to join: %s", obstacle, extra=self._log_fields(()))
+                logger.debug("Waiting to join: %s", obstacle, extra=self._log_fields(0))
                 io.pause(RETRY_MS)
 
     def _patience_ms(self, view: RocketmqGroupView) -> int:
@@ -169,7 +159,7 @@ class RocketmqMember:
                 self._give_back(dead, missing)
             missing -= self._take(missing, PATIENCE_MS)
         if missing:
-            return self._blocked(missing, view)
+            return self._blocked_error(missing, view)
         self._locked_at_ms = asked_at_ms
         self._ids = view.ids
         return None
@@ -202,15 +192,14 @@ class RocketmqMember:
         with self._lock:
             if not self._holds:
                 raise self._fenced("it is no longer a member")
-            if strange := sorted(offsets.keys() - self._locked):
-                raise self._fenced(f"{strange[0]} is not among its partitions")
+            self._refuse_foreign(offsets, self._locked)
             if not offsets:
                 return
             if why := self._why_lost(offsets):
                 self._mark_lost()
                 raise self._fenced(why)
             write_offsets(self._masters, self._joining.group, offsets, self._id)
-            logger.info("Committed offsets", extra=self._log_fields(offsets))
+            logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
     def _why_lost(self, queues: Collection[Partition]) -> str:
         """Empty if this member has locked all of them."""
@@ -227,7 +216,7 @@ class RocketmqMember:
         return self._masters.io.now_ms() - self._locked_at_ms < LOCK_MS
 
     def _mark_lost(self) -> HeartbeatStatus:
-        logger.warning("Lost the membership", extra=self._log_fields(self._locked))
+        logger.warning("Lost the membership", extra=self._log_fields(len(self._locked)))
         self._holds = False
         return HeartbeatStatus.LOST
 
@@ -245,7 +234,7 @@ class RocketmqMember:
             for broker in self._brokers:
                 self._send_best_effort(broker, request)
             self._send_to_slaves(slaves, request)
-            logger.info("Left the group", extra=self._log_fields(queues))
+            logger.info("Left the group", extra=self._log_fields(len(queues)))
 
     # --- requests ----------------------------------------------------------------------
 
@@ -290,7 +279,7 @@ class RocketmqMember:
 
     # --- errors ------------------------------------------------------------------------
 
-    def _unsettled(self, view: RocketmqGroupView) -> Conflict | None:
+    def _unsettled_error(self, view: RocketmqGroupView) -> Conflict | None:
         if view.is_agreed and view.lists_everywhere(self._id):
             return None
         return Conflict(
@@ -302,7 +291,7 @@ class RocketmqMember:
             members=facts(view.clients),
         )
 
-    def _blocked(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
+    def _blocked_error(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
         queue, group = min(queues), self._joining.group
         others = [client for client in view.clients if client.client_id != self._id]
         who = describe_clients(others) if others else "none"
@@ -316,7 +305,7 @@ class RocketmqMember:
             members=facts(others),
         )
 
-    def _not_taken(self, view: RocketmqGroupView) -> JobFileError:
+    def _not_listed_error(self, view: RocketmqGroupView) -> JobFileError:
         group = self._joining.group
         missing = [
             b for b in self._brokers if not RocketmqGroupView({b: view.seen[b]}).ids.count(self._id)
@@ -329,13 +318,6 @@ class RocketmqMember:
             group=group,
             brokers=missing,
         )
-
-    def _log_fields(self, queues: Collection[Partition]) -> dict[str, object]:
-        fields = {"group": self._joining.group, "member": self._id, "partitions": len(queues)}
-        return {**fields, "generation": self._generation}
-
-    def _fenced(self, why: str) -> Fenced:
-        return fencing_error(self._joining.group, self._id, self._generation, why)
 
 
 def _by_broker(queues: Collection[Partition]) -> Iterator[tuple[str, list[Partition]]]:

@@ -94,10 +94,10 @@ def group_in_use(group: str, there: Sequence[g.GroupClient], what: str) -> Confl
 def describe_clients(clients: Sequence[g.GroupClient]) -> str:
     """``client 10.0.0.7@88#4711 (host 10.0.0.7, JAVA)``, and so on."""
     more = f" and {len(clients) - _SHOWN} more" if len(clients) > _SHOWN else ""
-    return "; ".join(_described(each) for each in clients[:_SHOWN]) + more
+    return "; ".join(_describe(each) for each in clients[:_SHOWN]) + more
 
 
-def _described(client: g.GroupClient) -> str:
+def _describe(client: g.GroupClient) -> str:
     where = ", ".join(filter(None, (client.host and f"host {client.host}", client.language)))
     return f"client {client.client_id}{f' ({where})' if where else ''}"
 

@@ -53,7 +53,7 @@ class ZooKeeperGroups:
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         """Raises RemoteProtocolError for a node without an offset."""
         paths = {p: offset_path(group, p) for p in partitions}
-        nodes = self._connected().read_all(paths.values())
+        nodes = self._connect().read_all(paths.values())
         found: dict[Partition, int | None] = {}
         for partition, path in paths.items():
             node = nodes[path]
@@ -100,18 +100,18 @@ class ZooKeeperGroups:
 
     # --- requests ----------------------------------------------------------------------
 
-    def _connected(self) -> ZooKeeper:
+    def _connect(self) -> ZooKeeper:
         if self._session is None:
             self._session = connect(self._zookeeper, self._access, connect_ms=self._connect_ms)
         return self._session
 
     def _read_group(self, group: str) -> ZooKeeperGroupView | None:
-        return read_group(self._connected(), group, self._job)
+        return read_group(self._connect(), group, self._job)
 
     def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         refused: Refused | None = None
         for _ in range(_TRIES):
-            refused = self._connected().apply(self._committing(group, offsets))
+            refused = self._connect().apply(self._committing(group, offsets))
             if refused is None:
                 return
             if refused.reason is Reason.NOT_EMPTY:
@@ -121,7 +121,7 @@ class ZooKeeperGroups:
     def _committing(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
         """A node with children cannot be deleted: so the transaction itself ensures that nobody
         is registered, and nobody can register meanwhile."""
-        zookeeper, ids = self._connected(), ids_path(group)
+        zookeeper, ids = self._connect(), ids_path(group)
         written = zookeeper.read_all(offset_path(group, p) for p in offsets)
         missing = [parent(path) for path, node in written.items() if node is None]
         zookeeper.make([ids, *missing])

@@ -24,7 +24,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rangeland.errors import Conflict, Unreachable
-from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, fencing_error
+from rangeland.groups.backend import (
+    BEATS_PER_SESSION,
+    BackendMembership,
+    HeartbeatStatus,
+    JoinRequest,
+)
 from rangeland.groups.zookeeper.assignment import assign_ranges
 from rangeland.groups.zookeeper.membership_view import group_in_use, read_group
 from rangeland.groups.zookeeper.offset_commits import (
@@ -49,7 +54,6 @@ from rangeland.zookeeper.zookeeper_client import ZooKeeper
 
 logger = logging.getLogger(__name__)
 
-BEAT_MS = 3_000
 _TRIES = 10
 
 
@@ -64,18 +68,18 @@ class _HeldClaims:
     claims: Mapping[Partition, int] = field(default_factory=dict)
 
 
-class ZooKeeperMember:
-    """A ``Membership``. It is a member only after ``rejoin`` has returned once."""
+class ZooKeeperMember(BackendMembership):
+    """A ``Membership``. It is a member only after ``rejoin`` has returned once. Its session stays
+    alive without heartbeats: they only notice changes early."""
 
     def __init__(self, open_session: Callable[[], ZooKeeper], joining: JoinRequest) -> None:
+        super().__init__(joining)
         self._open = open_session
-        self._joining = joining
         self._zookeeper: ZooKeeper | None = None
         self._registered: _HeldClaims | None = None  # without claims
         self._lease: _HeldClaims | None = None
         self._last_status = HeartbeatStatus.HOLDS
         self._held: frozenset[Partition] = frozenset()  # what may have to be released
-        self._generation = 0
         self._seen: tuple[object, ...] = ()  # what the last heartbeat found to be intact
 
     @property
@@ -84,18 +88,9 @@ class ZooKeeperMember:
         return registered.member_id if registered else ""
 
     @property
-    def generation(self) -> int:
-        return self._generation
-
-    @property
     def owned(self) -> frozenset[Partition]:
         lease = self._lease  # read once: another thread may leave meanwhile
         return frozenset(lease.claims) if lease else frozenset()
-
-    @property
-    def beat_ms(self) -> int:
-        """The session stays alive without heartbeats: they notice changes early."""
-        return max(1, min(BEAT_MS, self._joining.session_ms // 3))
 
     # --- beat --------------------------------------------------------------------------
 
@@ -112,14 +107,14 @@ class ZooKeeperMember:
                 return HeartbeatStatus.LOST
             raise
         if status is HeartbeatStatus.LOST and self._last_status is not status:
-            logger.warning("Lost the membership", extra=self._log_fields())
+            logger.warning("Lost the membership", extra=self._log_fields(len(self.owned)))
         self._last_status = status
         return status
 
     def _status(self, zookeeper: ZooKeeper, lease: _HeldClaims) -> HeartbeatStatus:
         if zookeeper.session != lease.session:
             return HeartbeatStatus.LOST
-        within_ms = max(1_000, self._joining.session_ms // 3)
+        within_ms = max(1_000, self._joining.session_ms // BEATS_PER_SESSION)
         ids = zookeeper.children(ids_path(self._joining.group), within_ms)
         is_whole = self._is_whole(zookeeper, lease, within_ms)
         is_registered = zookeeper.session == lease.session and lease.member_id in (ids or ())
@@ -135,7 +130,7 @@ class ZooKeeperMember:
         changes = zookeeper.last_changes(sorted(folders), within_ms)
         if self._seen != (lease, changes):
             owners = zookeeper.read_all(map(self._owner_path, lease.claims), within_ms)
-            if self._taken(lease, owners):
+            if self._why_taken(lease, owners):
                 return False
             self._seen = (lease, changes)
         return True
@@ -151,12 +146,12 @@ class ZooKeeperMember:
             obstacle = self._try_to_join(self._zookeeper)
             if obstacle is None:
                 self._generation += 1
-                logger.info("Joined the group", extra=self._log_fields())
+                logger.info("Joined the group", extra=self._log_fields(len(self.owned)))
                 return
             if time.monotonic() + wait_s > deadline:
                 self.leave()
                 raise obstacle
-            logger.debug("Waiting to join: %s", obstacle, extra=self._log_fields())
+            logger.debug("Waiting to join: %s", obstacle, extra=self._log_fields(len(self.owned)))
             time.sleep(wait_s)
 
     def _try_to_join(self, zookeeper: ZooKeeper) -> Conflict | Unreachable | None:
@@ -164,18 +159,18 @@ class ZooKeeperMember:
         self._release(zookeeper)
         me = self._register(zookeeper)
         if me is None:
-            return self._unsettled("its own registration did not stay")
+            return self._unsettled_error("its own registration did not stay")
         ids, drivers = self._look(zookeeper)
         if me.member_id not in drivers:
             self._registered = None
-            return self._unsettled("its own registration did not stay")
+            return self._unsettled_error("its own registration did not stay")
         share = assign_ranges(drivers, self._joining.partitions)[me.member_id]
         claims = self._claim(zookeeper, me, share)
         if isinstance(claims, Conflict | Unreachable):
             return claims
         if self._look(zookeeper)[0] != ids or zookeeper.session != me.session:
             self._release(zookeeper)
-            return self._unsettled("members came or went each time")
+            return self._unsettled_error("members came or went each time")
         self._lease = _HeldClaims(me.session, me.member_id, ids, claims)
         self._last_status = HeartbeatStatus.HOLDS
         return None
@@ -229,8 +224,8 @@ class ZooKeeperMember:
         self._release(zookeeper)
         for partition in sorted(share - claims.keys()):
             if (node := nodes[self._owner_path(partition)]) is not None:
-                return self._blocked(partition, read_owner(node.content))
-        return self._unsettled("owners came and went each time")
+                return self._blocked_error(partition, read_owner(node.content))
+        return self._unsettled_error("owners came and went each time")
 
     def _claiming(self, me: _HeldClaims, partitions: Sequence[Partition]) -> list[Operation]:
         operations: list[Operation] = [Check(ids_path(self._joining.group, me.member_id), 0)]
@@ -260,8 +255,7 @@ class ZooKeeperMember:
         zookeeper, lease = self._zookeeper, self._lease
         if zookeeper is None or lease is None or zookeeper.session != lease.session:
             raise self._fenced("its session in ZooKeeper has ended")
-        if strange := sorted(offsets.keys() - lease.claims.keys()):
-            raise self._fenced(f"{strange[0]} is not among its partitions")
+        self._refuse_foreign(offsets, lease.claims.keys())
         for some in transaction_sized(sorted(offsets)):
             self._commit(zookeeper, lease, {p: offsets[p] for p in some})
 
@@ -283,7 +277,7 @@ class ZooKeeperMember:
     ) -> list[Operation]:
         group = self._joining.group
         owners = zookeeper.read_all(map(self._owner_path, offsets))
-        if taken := self._taken(lease, owners, offsets):
+        if taken := self._why_taken(lease, owners, offsets):
             raise self._fenced(taken)
         written = zookeeper.read_all(offset_path(group, p) for p in offsets)
         zookeeper.make(parent(path) for path, node in written.items() if node is None)
@@ -296,7 +290,7 @@ class ZooKeeperMember:
     # --- leave -------------------------------------------------------------------------
 
     def leave(self) -> None:
-        zookeeper, fields = self._zookeeper, self._log_fields()
+        zookeeper, fields = self._zookeeper, self._log_fields(len(self.owned))
         self._zookeeper, self._lease, self._registered = None, None, None
         self._held = frozenset()
         if zookeeper is not None:
@@ -316,7 +310,7 @@ class ZooKeeperMember:
         is_mine = node is not None and node.session == me.session
         return node if node and is_mine and read_owner(node.content) == me.member_id else None
 
-    def _taken(
+    def _why_taken(
         self,
         lease: _HeldClaims,
         nodes: Mapping[str, Znode | None],
@@ -331,15 +325,7 @@ class ZooKeeperMember:
                 return f"{partition} is now owned by {read_owner(node.content)}"
         return ""
 
-    def _log_fields(self, partitions: int | None = None) -> dict[str, object]:
-        count = len(self.owned) if partitions is None else partitions
-        fields = {"group": self._joining.group, "member": self.member_id, "partitions": count}
-        return {**fields, "generation": self._generation}
-
-    def _fenced(self, why: str) -> Fenced:
-        return fencing_error(self._joining.group, self.member_id, self._generation, why)
-
-    def _blocked(self, partition: Partition, owner: str) -> Conflict | Unreachable:
+    def _blocked_error(self, partition: Partition, owner: str) -> Conflict | Unreachable:
         group = self._joining.group
         if group_member(group, self._joining.job, owner, ()).is_ours:
             return Unreachable(
@@ -357,7 +343,7 @@ class ZooKeeperMember:
             owner=owner,
         )
 
-    def _unsettled(self, why: str) -> Unreachable:
+    def _unsettled_error(self, why: str) -> Unreachable:
         group = self._joining.group
         return Unreachable(
             f"group {group} did not settle",

@@ -122,10 +122,10 @@ def _read_owners(zookeeper: ZooKeeper, owners: str, topics: Sequence[str]) -> di
 
 def describe_holders(holders: Sequence[GroupMember]) -> str:
     """``g_host-1795233329683-c81507e9 on host (orders/1-0, orders/1-1)``, and so on."""
-    return "; ".join(_described(each) for each in holders)
+    return "; ".join(_describe(each) for each in holders)
 
 
-def _described(member: GroupMember) -> str:
+def _describe(member: GroupMember) -> str:
     owned = sorted(member.partitions, key=lambda p: (p.topic, p.broker, p.number))
     shown = ", ".join(map(str, owned[:_SHOWN]))
     more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""

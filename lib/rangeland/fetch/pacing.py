@@ -1,9 +1,10 @@
-"""How much is asked of a broker, and when: its quotas, and the job's own limit of bytes.
+"""How much is asked of a broker, and when: sizes of requests, waits between attempts, throttling.
 
-Without a clock: the caller passes the time. A broker that throttles a client says for how long
-it wants no more requests; newer ones do not read any before. A byte rate is a token bucket that
-each response empties: the next request waits until the bytes received are covered by the rate. So
-a single response may come at full speed, and the mean is the configured rate.
+Without a clock: the caller passes the time. A slice waits after a failure, longer each time. A
+broker that throttles a client says for how long it wants no more requests; newer ones do not read
+any before. The job's own byte rate is a token bucket that each response empties: the next request
+waits until the bytes received are covered by the rate. So a single response may come at full
+speed, and the mean is the configured rate.
 """
 
 from __future__ import annotations
@@ -12,10 +13,40 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rangeland.fetch.fetch_steps import FetchLimits
 from rangeland.model import Address, Slice
 
+SHORT_END_PAUSE_MS = 500
+"""Before a log that ends too early is asked again."""
+_MOST_DOUBLINGS = 10
+
 Rates = tuple[tuple[Address, int], ...]
+"""Bytes per second, by broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """``no_progress_ms``: how long a slice may make no progress before the loop gives up; it must
+    be longer than a leader election. Sizes limit one partition's part of one response."""
+
+    no_progress_ms: int = 120_000
+    backoff_ms: int = 100
+    max_backoff_ms: int = 2_000
+    fetch_bytes: int = 8 << 20
+    smallest_fetch_bytes: int = 64 << 10
+    largest_fetch_bytes: int = 1 << 30
+    request_bytes: int = 32 << 20
+
+    @property
+    def most_throttled_ms(self) -> int:
+        """How long a broker may throttle a slice without any records before that counts as no
+        progress."""
+        return 10 * self.no_progress_ms
+
+
+def retry_delay_ms(failures: int, limits: FetchLimits) -> int:
+    """After so many failures in a row, at least one: twice as long each time, up to a maximum."""
+    doubled = limits.backoff_ms << min(failures - 1, _MOST_DOUBLINGS)
+    return min(doubled, limits.max_backoff_ms)
 
 
 def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second: int) -> Rates:

@@ -1,0 +1,195 @@
+"""What brokers are asked beside records: who leads a partition, where its log starts and ends, and
+whether what a response seems to show is really there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rangeland.connection.failures import ConnectionLost
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.cluster_values import ClusterView
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import (
+    FetchContext,
+    FetchedPartition,
+    PartitionFetch,
+    UnconfirmedGap,
+)
+from rangeland.dialects.protocol_session import NoCommonVersion
+from rangeland.errors import BadRecord
+from rangeland.fetch.slice_state import FetchTarget
+from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
+from rangeland.survey.broker_requests import request_offsets, request_records
+from rangeland.survey.leaders import ask_leaders
+
+MAX_WAIT_MS = 500
+MIN_FETCH_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLookup:
+    """``unknown``: partitions that do not exist according to the cluster. ``away``: why the only
+    broker that has a partition cannot be asked for it."""
+
+    leaders: Mapping[Partition, Leader]
+    unknown: frozenset[Partition]
+    away: Mapping[Partition, str]
+
+
+def look_up_leaders(
+    brokers: ConnectionPool,
+    partitions: Sequence[Partition],
+    replicas: tuple[Address, ...],
+    members: Mapping[str, Address],
+) -> LeaderLookup:
+    """Raises Unreachable if no broker answers."""
+    topics = tuple(sorted({p.topic for p in partitions}))
+    # Replicas know their cluster, but not where brokers only know their own partitions.
+    first = () if brokers.dialect.capabilities.numbered_per_broker else replicas
+    view = ask_leaders(brokers, topics, (*first, *brokers.settings.seeds))
+    known = [topic.leaders for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK]
+    leaders = {p: leader for found in known for p, leader in found.items()}
+    away = {p: why for p in partitions if (why := _away(view, p, members))}
+    unnamed = [p for p in partitions if p not in leaders and p not in away]
+    return LeaderLookup(leaders, frozenset(p for p in unnamed if _is_unknown(view, p)), away)
+
+
+def _away(view: ClusterView, partition: Partition, members: Mapping[str, Address]) -> str | None:
+    """Why the one broker that has a partition cannot be asked for it; None if it can."""
+    name = partition.broker
+    if name in view.unreachable:
+        return f"broker {name}: {view.unreachable[name]}"
+    if members and name not in members:
+        return f"broker {name}: no broker of that name is registered"
+    return None
+
+
+def _is_unknown(view: ClusterView, partition: Partition) -> bool:
+    """Whether the cluster reports that the topic, or the partition in it, does not exist."""
+    topic = view.topics.get(partition.topic)
+    return topic is None or topic.meaning is ErrorMeaning.OK or topic.is_unknown
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLeader:
+    """The broker at ``address``, from which ``want`` was requested, and what else it can be asked
+    about that partition. Each question raises ConnectionLost."""
+
+    brokers: ConnectionPool
+    address: Address
+    want: FetchTarget
+
+    def log_edge(
+        self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> int:
+        """Where the log begins, or up to where it can be read. Raises ConnectionLost also if the
+        response has no offset."""
+        partition = self.want.partition
+        leaders = {partition: Leader(self.address, self.want.epoch)}
+        result = request_offsets(self.brokers, self.address, leaders, when, isolation).get(
+            partition
+        )
+        if result is None:
+            what = f"{self.address} left {partition} out of its response about offsets"
+            raise ConnectionLost(what)
+        if result.offset is None:
+            raise ConnectionLost(f"{self.address} answered {result.code} to an offset request")
+        return result.offset
+
+    def log_end(self, leader: Leader, readable_end: int) -> int | None:
+        """Where the log ends with what is not readable yet: a leader's high watermark may lag for a
+        while, the end of its epoch does not. None if the broker cannot report it."""
+        if not self.brokers.dialect.capabilities.has_epochs:
+            return readable_end
+        epoch_end = self._epoch_end(leader)
+        # With a single replica the high watermark does not wait for others.
+        return readable_end if epoch_end is None and leader.copies == 1 else epoch_end
+
+    def _epoch_end(self, leader: Leader) -> int | None:
+        dialect, partition, epoch = self.brokers.dialect, self.want.partition, self.want.epoch
+        if epoch is None:
+            return None
+        questions = dialect.ask_epochs({partition: leader}, {partition: epoch})
+        try:
+            responses = self.brokers.call_all(self.address, questions)
+        except NoCommonVersion:  # the broker is too old for the request
+            return None
+        return dialect.read_epochs(responses).get(partition)
+
+    def is_inside_entry(self, offset: int) -> bool:
+        """Whether one intact entry of the log begins before this offset and ends after it. False
+        also if that cannot be seen."""
+        if self.brokers.dialect.capabilities.offsets_are_bytes:
+            return False  # nothing can be read before the offset
+        part = self._fetch_at(offset - 1, self.want.max_bytes)
+        return part is not None and self._has_entry_across(part, offset)
+
+    def is_still_damaged(self) -> bool:
+        """Whether what follows the entry before the requested offset is damaged, as it was in an
+        earlier response. True also if only that entry was returned."""
+        before = self.want.offset - 1
+        part = self._fetch_at(before, self.want.max_bytes, MAX_WAIT_MS)
+        if part is None or not len(part.records):
+            raise ConnectionLost(
+                f"{self.address} returned no records of {self.want.partition} at {before}"
+            )
+        context = FetchContext(asked_at=before)
+        try:
+            end = self.brokers.dialect.next_offset(part.records, before, context)
+        except BadRecord:
+            return True
+        return end is None or end <= self.want.offset
+
+    def confirmed_until(self, gap: UnconfirmedGap) -> int | None:
+        """How far to read if a gap is shown by the last entry alone: the offset stored in it may be
+        damaged, and the gap full of records that are in the next segment. A broker that is asked
+        for the entry's last offset returns the entry, unless others are there. None if it has to be
+        asked again. Raises BadRecord."""
+        asked_at = self.want.offset
+        is_there = self._is_first_at(gap.last_offset, gap.entry)
+        if is_there is not False:
+            return gap.last_offset + 1 if is_there else None
+        if gap.from_offset > asked_at:
+            return gap.from_offset  # the entry is asked for again, without those before it
+        if not self._is_first_at(asked_at, gap.entry):
+            return None  # the cleaner has taken it meanwhile
+        raise BadRecord(
+            f"the batch at offset {asked_at} cannot be decoded",
+            why=f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are",
+            base_offset=asked_at,
+        )
+
+    def _is_first_at(self, offset: int, entry: memoryview) -> bool | None:
+        """Whether a fetch at this offset begins with the entry; None for a response without
+        records, which proves nothing."""
+        # Remote storage needs some time.
+        part = self._fetch_at(offset, max(len(entry), MIN_FETCH_BYTES), MAX_WAIT_MS)
+        if part is None or not len(part.records):
+            return None
+        return part.records[: len(entry)] == entry
+
+    def _fetch_at(
+        self, offset: int, max_bytes: int, max_wait_ms: int = 0
+    ) -> FetchedPartition | None:
+        """What the broker returns at an offset; None if it answers with an error."""
+        want = self.want
+        asked = [PartitionFetch(want.partition, want.topic_id, want.epoch, offset, max_bytes)]
+        read = request_records(self.brokers, self.address, asked, max_bytes, max_wait_ms)
+        for part in read.parts:
+            if part.partition == want.partition and part.meaning is ErrorMeaning.OK:
+                return part
+        return None
+
+    def _has_entry_across(self, part: FetchedPartition, offset: int) -> bool:
+        dialect, before, context = self.brokers.dialect, offset - 1, part.context
+        isolation = self.brokers.settings.isolation
+        try:
+            stored = dialect.cut_out(part.records, before, before, offset, context)
+            end = dialect.next_offset(stored, 0, context) or offset
+            found = dialect.decode_chunks(stored, before, end, isolation, part.aborted, context)
+            is_first = stored == part.records[: len(stored)]
+            return is_first and end > offset and sum(1 for _ in found) > 0
+        except BadRecord:
+            return False

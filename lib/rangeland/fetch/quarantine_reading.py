@@ -1,0 +1,101 @@
+"""Slices that are read from quarantine instead of from brokers.
+
+Bytes that could not be decoded go through the decoder of the log again; records that were intact,
+and whose keys or values were not, only through that of the payloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.columns import BROKER, OFFSET, PARTITION, RECORDS, TOPIC, with_partition
+from rangeland.decode.payload.row_format import RowFormat
+from rangeland.dialects.dialect import load_dialect
+from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext
+from rangeland.dialects.row_schema import rows_of
+from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.fetch.response_reader import FetchedPiece
+from rangeland.fetch.typed_chunks import entries_of, reason_of, typing_of
+from rangeland.model import Counts, QuarantinedBytes, Range, Slice
+
+
+def quarantined_pieces(
+    slices: Sequence[Slice], settings: ClusterSettings
+) -> Iterator[FetchedPiece]:
+    for s in slices:
+        kept = settings.quarantined_bytes[s.index]
+        records = memoryview(kept.records)
+        spans = (AnsweredSpan(len(records), s.from_offset, s.until_offset),)
+        tags = tuple(tag.encode() for tag in settings.tags)
+        context = FetchContext(
+            spans=spans,
+            has_gaps=True,
+            tags=tags,
+            from_quarantine=True,
+            max_batch_bytes=settings.max_batch_bytes,
+        )
+        bounds = (s.from_offset, s.until_offset)
+        yield FetchedPiece(s.index, *bounds, records, kept.aborted, context=context)
+
+
+def quarantined_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[SliceChunk]:
+    """The chunks of slices whose records are intact in quarantine."""
+    schema = rows_of(settings.dialect)
+    in_bytes = load_dialect(settings.dialect).capabilities.offsets_are_bytes
+    typing = typing_of(slices, settings)
+    for slice_ in slices:
+        rows = _inside(
+            settings.quarantined_bytes[slice_.index], slice_.from_offset, slice_.until_offset
+        )
+        batch = with_partition(rows.select(_records(schema)), slice_.partition)
+        ends = (slice_.from_offset, slice_.until_offset)
+        entry_span = slice_.width if in_bytes else None
+        landed = Counts(landed=batch.num_rows)
+        chunk = SliceChunk(slice_.index, *ends, landed, batch, entry_span=entry_span)
+        yield from [chunk] if typing is None else typing.typed(chunk)
+
+
+def _inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.RecordBatch:
+    """The intact records of these offsets."""
+    rows: pa.RecordBatch = kept.rows
+    offsets = rows.column(OFFSET.name)
+    low = pc.greater_equal(offsets, from_offset)
+    return rows.filter(pc.and_(low, pc.less(offsets, until_offset)))
+
+
+def decodable(
+    kept: QuarantinedBytes, where: Range, dialect: str, row_format: RowFormat | None
+) -> list[tuple[Range, str]]:
+    """The pieces of a range of intact records: those that can be decoded now, and others with the
+    reason why not. They were kept without a gap, so each entry reaches to the next one."""
+    rows = _inside(kept, where.from_offset, where.until_offset)
+    batch = with_partition(rows.select(_records(rows_of(dialect))), where.partition)
+    entries = entries_of(batch, where.until_offset, in_bytes=True)
+    reasons: dict[int, str] = {}
+    if row_format is not None:
+        begin = 0
+        for decoded in row_format.decoder(where.partition.topic).decode(batch):
+            for one in decoded.undecodable:
+                entry = int(entries.of_row[begin + one.row])
+                reasons.setdefault(entry, f"{one.part}: {reason_of(one)}")
+            begin += decoded.batch.num_rows
+    pieces = []
+    for is_bad, group in groupby(range(len(entries.starts)), reasons.__contains__):
+        run = list(group)
+        ends = int(entries.starts[run[0]]), int(entries.ends[run[-1]])
+        piece = replace(where, from_offset=ends[0], until_offset=ends[1])
+        pieces.append((piece, reasons[run[0]] if is_bad else ""))
+    return pieces
+
+
+def _records(rows: pa.Schema) -> list[str]:
+    """The columns of a dialect's rows that are in its records."""
+    partition = (TOPIC.name, PARTITION.name, BROKER.name)
+    own = [f.name for f in rows if f.name not in (*RECORDS.names, *partition)]
+    return [*RECORDS.names, *own]

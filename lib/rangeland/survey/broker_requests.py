@@ -1,0 +1,62 @@
+"""One round of requests to one broker, about some of its partitions: their records, or offsets.
+
+A dialect describes requests and responses as values; here they are sent. All of it raises
+ConnectionLost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.cluster_values import OffsetResult
+from rangeland.dialects.fetch_values import FetchOptions, FetchResult, PartitionFetch
+from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+
+T = TypeVar("T")
+
+
+def by_leader(
+    items: Mapping[Partition, T], leader_of: Callable[[T], Leader]
+) -> dict[Address, dict[Partition, T]]:
+    """Items grouped by leader, for one request each. Items without a leader are left out."""
+    groups: dict[Address, dict[Partition, T]] = {}
+    for partition, item in items.items():
+        address = leader_of(item).address
+        if address is not None:
+            groups.setdefault(address, {})[partition] = item
+    return groups
+
+
+def request_records(
+    brokers: ConnectionPool,
+    address: Address,
+    asked: Sequence[PartitionFetch],
+    max_bytes: int,
+    max_wait_ms: int = 0,
+) -> FetchResult:
+    """``max_bytes``: of the whole response. ``max_wait_ms``: how long the broker may wait for
+    records."""
+    dialect, isolation = brokers.dialect, brokers.settings.isolation
+    options = FetchOptions(isolation, max_wait_ms, max_bytes)
+    responses = brokers.call_all(address, dialect.ask_records(asked, options))
+    return dialect.read_records(responses, asked, isolation)
+
+
+def request_offsets(
+    brokers: ConnectionPool,
+    address: Address,
+    leaders: Mapping[Partition, Leader],
+    when: Earliest | Latest | AtTime,
+    isolation: Isolation,
+    *,
+    by_segment: bool = False,
+) -> dict[Partition, OffsetResult]:
+    """``by_segment``: by the oldest version of the request, which finds the beginnings of segments
+    (``OffsetResult.borders``)."""
+    questions = brokers.dialect.ask_offsets(leaders, when, isolation)
+    if by_segment:
+        questions = [replace(question, max_version=0) for question in questions]
+    return brokers.dialect.read_offsets(brokers.call_all(address, questions))
