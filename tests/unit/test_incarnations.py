@@ -52,11 +52,10 @@ def log(start: int, end: int, epoch: int | None = None, topic_id: str | None = N
 def found(
     now: LogState, mark: LogMark, epoch_end: int | None = None, policy: Policy | None = None
 ) -> ResolvedRange:
-    ends = {} if epoch_end is None else {P: epoch_end}
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )
-    return resolve(request, Survey(0, {P: now}, epoch_ends=ends), {P: mark})
+    return resolve(request, Survey(0, {P: replace(now, epoch_end=epoch_end)}), {P: mark})
 
 
 def lost(

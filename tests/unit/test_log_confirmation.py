@@ -25,8 +25,8 @@ def read(start: int, until: int, **more: object) -> Receipt:
     return replace(Receipt(0, P, start, until, Counts(landed=until - start)), **more)
 
 
-def seen(log: LogState, **more: object) -> Survey:
-    return replace(Survey(0, {P: log}), **more)
+def seen(log: LogState) -> Survey:
+    return Survey(0, {P: log})
 
 
 def log(end: int, epoch: int | None = 7, topic_id: str | None = "id-1", start: int = 0) -> LogState:
@@ -72,8 +72,8 @@ def test_the_same_id_and_epoch_need_no_second_look(leader: Leader, is_in_doubt: 
     ("survey", "found"),
     [
         (seen(log(100)), []),
-        (seen(log(500, epoch=9), epoch_ends={P: 100}), []),  # a clean election
-        (seen(log(500, epoch=9), epoch_ends={P: 60}), [("truncated", 60, 100)]),
+        (seen(replace(log(500, epoch=9), epoch_end=100)), []),  # a clean election
+        (seen(replace(log(500, epoch=9), epoch_end=60)), [("truncated", 60, 100)]),
         (seen(log(500, topic_id="id-2")), [("recreated", 100, 100)]),
         (seen(log(60)), [("truncated", 60, 100)]),
         (seen(log(500, start=50)), []),  # retention has taken what was read

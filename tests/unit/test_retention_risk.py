@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rangeland.dialects.kafka import messages as m
@@ -45,9 +47,9 @@ def log(p: Partition, start: int, end: int, size: int | None = None) -> LogState
 def survey(
     *logs: LogState, retention: Retention, expiring: dict[Partition, int] | None = None
 ) -> Survey:
-    return Survey(
-        0, {x.partition: x for x in logs}, retention={"t": retention}, expiring=expiring or {}
-    )
+    until = expiring or {}
+    known = {x.partition: replace(x, expires_until=until.get(x.partition)) for x in logs}
+    return Survey(0, known, retention={"t": retention})
 
 
 def spans(risks: tuple[RetentionRisk, ...]) -> list[tuple[Partition, int, int]]:

@@ -24,6 +24,7 @@ from rangeland.model import (
     Isolation,
     Leader,
     LogState,
+    OffsetLookups,
     Partition,
     QuarantinedBytes,
     Range,
@@ -70,7 +71,7 @@ class Cluster:
         return Survey(
             1_000,
             logs,
-            group_offsets=self.group_offsets,
+            lookups=OffsetLookups(of_groups=self.group_offsets),
             version_support={leader.address: VersionSupport.SILENT},
         )
 

@@ -22,7 +22,7 @@ from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.plan_survey import FRESH_SECONDS, SurveyOf
-from rangeland.model import AtOffset, Bounds, Partition, Survey
+from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey.cluster_survey import SurveyRequest
 
@@ -148,19 +148,23 @@ def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
     def by_pair(values: Mapping[tuple[Partition, K], T]) -> dict[tuple[Partition, K], T]:
         return {(p, of): value for (p, of), value in values.items() if p.topic in mine}
 
+    lookups, absent = survey.lookups, survey.absent
     return replace(
         survey,
         logs=by_partition(survey.logs),
-        offsets_for_times=by_pair(survey.offsets_for_times),
-        group_offsets=by_pair(survey.group_offsets),
-        excluded_partitions=frozenset(p for p in survey.excluded_partitions if p.topic in mine),
-        inexact=frozenset((p, t) for p, t in survey.inexact if p.topic in mine),
-        entries=by_pair(survey.entries),
-        unreachable=by_partition(survey.unreachable),
-        unseen_topics=survey.unseen_topics & mine,
-        epoch_ends=by_partition(survey.epoch_ends),
-        confirmed_by=by_partition(survey.confirmed_by),
+        lookups=OffsetLookups(
+            for_times=by_pair(lookups.for_times),
+            inexact_times=frozenset((p, t) for p, t in lookups.inexact_times if p.topic in mine),
+            of_groups=by_pair(lookups.of_groups),
+            entries=by_pair(lookups.entries),
+            uncommitted_ends=by_partition(lookups.uncommitted_ends),
+        ),
+        absent=replace(
+            absent,
+            excluded=frozenset(p for p in absent.excluded if p.topic in mine),
+            unreachable=by_partition(absent.unreachable),
+            unseen_topics=absent.unseen_topics & mine,
+        ),
         retention={topic: kept for topic, kept in survey.retention.items() if topic in mine},
-        uncommitted=by_partition(survey.uncommitted),
-        expiring=by_partition(survey.expiring),
+        confirmed_by=by_partition(survey.confirmed_by),
     )

@@ -132,7 +132,7 @@ class Planner:
         """The survey taken earlier, once, if it is fresh; else a new one. A new one, too, if the
         range begins at a group's offsets: they may have moved meanwhile."""
         ahead, self._ahead = self._ahead, None
-        if ahead is None or not ahead.is_fresh or ahead.survey.group_offsets:
+        if ahead is None or not ahead.is_fresh or ahead.survey.lookups.of_groups:
             return self.survey(position)
         self.logs = ahead.survey.logs
         return ahead.survey

@@ -211,11 +211,11 @@ def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
         case AtOffset(offset):
             return offset
         case AtTime(time_ms):
-            found = survey.offsets_for_times.get((log.partition, time_ms))
+            found = survey.lookups.for_times.get((log.partition, time_ms))
             found = log.end_offset if found is None else found
             return max(log.start_offset, min(found, log.end_offset))
         case GroupOffset(group):
-            committed = survey.group_offsets.get((log.partition, group))
+            committed = survey.lookups.of_groups.get((log.partition, group))
             if committed is None:
                 raise JobFileError(
                     f"group {group} has no committed offset for {log.partition}",
@@ -235,12 +235,12 @@ def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
 def _refuse_inside(bound: Bound, survey: Survey, log: LogState) -> None:
     """Raises JobFileError for an offset inside an entry: no range can begin or end there."""
     if isinstance(bound, GroupOffset):
-        offset = survey.group_offsets.get((log.partition, bound.group))
+        offset = survey.lookups.of_groups.get((log.partition, bound.group))
     else:
         offset = bound.offset if isinstance(bound, AtOffset) else None
-    if offset is None or (log.partition, offset) not in survey.entries:
+    if offset is None or (log.partition, offset) not in survey.lookups.entries:
         return
-    start, end = survey.entries[log.partition, offset]
+    start, end = survey.lookups.entries[log.partition, offset]
     if start != offset:
         raise JobFileError(
             f"{log.partition}: no entry begins at {describe(bound)}",
@@ -300,7 +300,10 @@ def _inexact(
     notes = []
     for r in ranges:
         for word, bound in (("begins", begins[r.partition]), ("ends", until.of(r.partition))):
-            if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in survey.inexact:
+            if (
+                isinstance(bound, AtTime)
+                and (r.partition, bound.time_ms) in survey.lookups.inexact_times
+            ):
                 at = r.from_offset if word == "begins" else r.until_offset
                 notes.append(
                     f"{r.partition} {word} at {at}, which is at or before the time that was asked "

@@ -117,9 +117,9 @@ def without_id(loss: Loss, log: LogState, landed: Coverage) -> str:
     return ""
 
 
-def cut_short(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
+def cut_short(mark: LogMark, log: LogState) -> Loss | None:
     """Landed offsets that were truncated from a log that has grown past the mark again."""
-    end = survey.epoch_ends.get(log.partition)
+    end = log.epoch_end
     if end is None or end >= mark.until_offset or mark.epoch is None:
         return None
     evidence = (
@@ -144,7 +144,9 @@ def without_known(found: Loss, losses: Iterable[Loss]) -> list[Loss]:
 def rewritten_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
     """Where offsets are bytes: the part after the mark of an entry that the mark is inside of. An
     entry ended there when it was landed, so the log was truncated and rewritten."""
-    start, end = survey.entries.get((log.partition, mark.until_offset), (mark.until_offset, 0))
+    start, end = survey.lookups.entries.get(
+        (log.partition, mark.until_offset), (mark.until_offset, 0)
+    )
     if start == mark.until_offset:
         return None
     evidence = (
@@ -160,7 +162,7 @@ def since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark, list[L
         fresh = LogMark(log.start_offset, log.leader.topic_id, log.leader.epoch)
         return fresh, [recreation(mark, log)]
     losses = []
-    gone = cut_short(mark, survey, log)
+    gone = cut_short(mark, log)
     if gone is not None and (mark.until_offset <= log.end_offset or not log.leader.is_replica):
         losses.append(gone)
     other = rewritten_loss(mark, survey, log)

@@ -80,10 +80,10 @@ def _reach_one(
         is_there = end >= bound.offset
         state: ReachState = "reached" if is_there else "waiting"
         return PartitionReach(log.partition, state, end, bound.offset if is_there else None)
-    found = survey.offsets_for_times.get((log.partition, bound.time_ms))
+    found = survey.lookups.for_times.get((log.partition, bound.time_ms))
     # A record after an open transaction cannot be read yet, and what is before it may
     # still be committed: the range would end before it.
-    is_guess = (log.partition, bound.time_ms) in survey.inexact
+    is_guess = (log.partition, bound.time_ms) in survey.lookups.inexact_times
     if found is not None and found < end and (not is_guess or _has_border(log, found)):
         return PartitionReach(log.partition, "reached", end, found)
     is_silent = found is None or is_guess

@@ -50,7 +50,7 @@ def find_overwritten(
         log = survey.logs.get(partition)
         if log is None or log.leader.is_replica or is_recreated(mark, log):
             continue
-        if (gone := cut_short(mark, survey, log)) is None:
+        if (gone := cut_short(mark, log)) is None:
             continue
         first = min(one.range.from_offset for one in landed if one.range.partition == partition)
         span = (max(first, gone.from_offset), gone.until_offset)

@@ -212,7 +212,7 @@ def draft_exact_ranges(
     where the log no longer has them and the policy is to fail; what a policy skips is recorded as
     lost. Of what is ``overwritten`` the log has other records now, which are landed then. Leaves
     out partitions that are not in the survey. Applies no limits."""
-    here = [r for r in wanted if r.partition not in survey.excluded_partitions]
+    here = [r for r in wanted if r.partition not in survey.absent.excluded]
     others = _losses_inside(here, overwritten, (LossKind.TRUNCATED,))
     losses = [loss for r in here for loss in _gone(r, survey)]
     resolved = judge(terms.request.policy, here, [*losses, *others])
@@ -319,7 +319,7 @@ def rebuild_draft(
 def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
     """Raises RangeLost for permanent losses in the logs of these ranges that the policy does not
     allow. A log that is too short may grow again, and is ignored here."""
-    here = [r for r in ranges if r.partition not in survey.excluded_partitions]
+    here = [r for r in ranges if r.partition not in survey.absent.excluded]
     gone = [loss for r in here for loss in _gone(r, survey)]
     failing = [
         loss

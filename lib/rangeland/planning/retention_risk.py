@@ -87,14 +87,15 @@ def _risk(r: Range, survey: Survey) -> RetentionRisk | None:
     retention = survey.retention.get(r.partition.topic)
     if retention is None:
         return None
-    until = min(survey.expiring.get(r.partition, r.from_offset), r.until_offset)
+    log = survey.logs[r.partition]
+    until = min(log.expires_until or 0, r.until_offset)
     if until > r.from_offset and retention.ms is not None:
         why = (
             f"these records are older than retention.ms = {retention.ms} allows, or will be "
             f"when they are read"
         )
         return RetentionRisk(r.partition, r.from_offset, until, why)
-    return _too_large(r, survey.logs[r.partition], retention)
+    return _too_large(r, log, retention)
 
 
 def _too_large(r: Range, log: LogState, retention: Retention) -> RetentionRisk | None:
