@@ -144,9 +144,9 @@ def test_a_mark_is_named_only_where_no_entry_begins(
     settings, partition = settings_of(jafka), Partition(topic, 0, "1")
     size = len(message_set(values[:40], packed=True)) if packed else len(message(values[0]))
     for offset in (0, size, end, end + 9):
-        assert look(settings, topics=(topic,), marks=((partition, offset),)).entries == {}
+        assert look(settings, topics=(topic,), marks=((partition, offset),)).lookups.entries == {}
     place = (partition, size + 3)
-    (found,) = look(settings, topics=(topic,), marks=(place,)).entries.items()
+    (found,) = look(settings, topics=(topic,), marks=(place,)).lookups.entries.items()
     assert (found[0], found[1][0]) == (place, size)
 
 
@@ -204,8 +204,8 @@ def test_the_entry_that_an_offset_is_in_is_found_from_the_nearest_segment(
     wanted = ((partition, starts[450]), (partition, starts[450] + 5))
     bounds = tuple(Bounds(Latest(), {p: AtOffset(at)}) for p, at in wanted)
     survey = look(settings_of(jafka), topics=(topic,), bounds=bounds)
-    assert survey.entries[wanted[0]] == (starts[450], starts[451])
-    assert survey.entries[wanted[1]] == (starts[450], starts[451])
+    assert survey.lookups.entries[wanted[0]] == (starts[450], starts[451])
+    assert survey.lookups.entries[wanted[1]] == (starts[450], starts[451])
 
 
 def test_a_range_that_begins_inside_an_entry_is_reported_as_such(

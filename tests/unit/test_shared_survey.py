@@ -10,7 +10,7 @@ from rangeland.errors import Unreachable
 from rangeland.fleet.shared_survey import SharedSurveys, merge_requests, part_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.landing.plan_survey import FRESH_SECONDS
+from rangeland.landing.plan_surveys import FRESH_SECONDS
 from rangeland.model import (
     Absences,
     Address,

@@ -18,10 +18,8 @@ from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
 from rangeland.fleet.shared_survey import SharedSurveys
 from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_positions
-from rangeland.groups.offset_mirror import positions
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.topic_tables import TableJob
-from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
@@ -212,7 +210,7 @@ class OpenedJob:
         self._position = self.runner.target.history.position(job.job.application)
         if job.template is not None:
             _refuse_other_topics(job, self._position.topics)
-        self.request = self.runner.planner.request_for_plan(self._position)
+        self.request = self.runner.surveys.request_for_plan(self._position)
 
     def offsets_to_read(self, surveys: SharedSurveys) -> int:
         """About how much the job has to do, for the order of the jobs."""
@@ -224,13 +222,6 @@ class OpenedJob:
             max(0, log.end_offset - max(log.start_offset, begins.get(p, 0)))
             for p, log in survey.logs.items()
         )
-
-    def positions(self) -> dict[Partition, int]:
-        """What has landed so far, as offsets to commit."""
-        target = self.runner.target
-        target.refresh()
-        position = target.history.position(self.job.job.application)
-        return positions(position.checkpoint, self.runner.planner.logs)
 
 
 def _refuse_other_topics(job: TableJob, landed: Iterable[str]) -> None:
@@ -266,7 +257,9 @@ def mirror_outcomes(
         of_template = [one for one in ready if id(one.job.template) == key]
         progress.step(f"mirroring the checkpoint to the group {template.group.id}")
         try:
-            checkpoint = {p: at for one in of_template for p, at in one.positions().items()}
+            checkpoint = {
+                p: at for one in of_template for p, at in one.runner.landed_positions().items()
+            }
             push_positions(template, cluster_settings(template), checkpoint)
         except Exception as error:  # what has landed is reported, whatever this is
             text = f"the checkpoint is not mirrored: {_ours(error)}"

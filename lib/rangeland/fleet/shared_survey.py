@@ -21,7 +21,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
-from rangeland.landing.plan_survey import FRESH_SECONDS, SurveyOf
+from rangeland.landing.plan_surveys import FRESH_SECONDS, SurveyOf
 from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey.cluster_survey import SurveyRequest

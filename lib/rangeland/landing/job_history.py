@@ -186,6 +186,11 @@ class JobHistory:
             found.append(UnfinishedPlan(_plan_of(entry), entry.table_version, outcome))
         return found
 
+    def entered_plan(self, plan: Plan) -> UnfinishedPlan | None:
+        """The same plan, if it is in the ledger, finished or not."""
+        same = next((u for u in self.unfinished() if u.plan.hash == plan.hash), None)
+        return same or self.landed_plan(plan)
+
     def landed_plan(self, plan: Plan) -> UnfinishedPlan | None:
         """The same plan with its outcome, if it was entered earlier and has one."""
         if self._ledger.found is None:

@@ -29,7 +29,7 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.loss_records import of_whole_logs
 from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
 from rangeland.landing.shared_reader import PlanToRead, SharedOutcome, SharedReader
-from rangeland.model import Partition, Range, Slice, Survey
+from rangeland.model import Partition, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
@@ -69,13 +69,11 @@ class SparkPlanReader:
         self, context: LandingContext, rows: pa.Schema, transform: Transform | None
     ) -> None:
         self.spark, self.job, self.target = context.spark, context.job, context.target
-        self.progress, self._warn = context.progress, context.warn
+        self._surveys, self.progress, self._warn = context.surveys, context.progress, context.warn
         self._row_format = context.row_format
         self.rows = rows
         self.transform = transform
         self.log_check = FinalLogCheck(self.job, lambda: self.target.history.clusters())
-        self.survey: Survey | None = None
-        """The last survey of the cluster, if there was one."""
         self.shared_reader: SharedReader | None = None
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
 
@@ -193,8 +191,7 @@ class SparkPlanReader:
             rows=self._rows_of(plan),
         )
         cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
-        if self.survey is not None:
-            cluster = cluster.knowing(self.survey)
+        cluster = cluster.knowing(self._surveys.last)
         return replace(cluster, policy=HOLD_ALL) if plan.kind is PlanKind.REREAD else cluster
 
     def _rows_of(self, plan: Plan) -> RowFormat | None:

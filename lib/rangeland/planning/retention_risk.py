@@ -83,6 +83,15 @@ def at_risk(ranges: Sequence[Range], survey: Survey) -> tuple[RetentionRisk, ...
     return tuple(risk for risk in found if risk is not None)
 
 
+def risk_warnings(risks: Sequence[RetentionRisk], speed: ReadSpeed) -> tuple[str, ...]:
+    if not risks:
+        return ()
+    more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""
+    return (
+        f"retention may take {risks[0]}{more}, before all is read at {speed}; they are read first",
+    )
+
+
 def _risk(r: Range, survey: Survey) -> RetentionRisk | None:
     retention = survey.retention.get(r.partition.topic)
     if retention is None:

@@ -109,8 +109,8 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
 
 def _plan(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
-    found, survey = runner.draft()
-    runner.refuse_draft(found, survey)
+    found = runner.draft()
+    runner.refuse_draft(found)
     if found.is_empty:
         return "there is nothing to land now"
     plan = found.plan
