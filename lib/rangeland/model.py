@@ -286,6 +286,10 @@ class Range:
     estimated_bytes: int = 0
 
     @property
+    def interval(self) -> tuple[int, int]:
+        return self.from_offset, self.until_offset
+
+    @property
     def width(self) -> int:
         return self.until_offset - self.from_offset
 
@@ -308,6 +312,10 @@ class Slice:
     topic_id: str | None = None
     leader: Address | None = None
     is_urgent: bool = False
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        return self.from_offset, self.until_offset
 
     @property
     def width(self) -> int:

@@ -86,7 +86,7 @@ def _land_snappy(ground: Ground, out: Path) -> None:
 def _land_in_one_process(ground: Ground, out: Path) -> None:
     """Survey, read, decode, count and write in this process; no Spark, no table."""
     out.mkdir(parents=True)
-    found, cluster, _ = freeze(job(ground, out))
+    found, cluster = freeze(job(ground, out))
     layout = new_table(row_schema()).layout
     read_and_write(
         found.slices, cluster, WriterSettings(str(out), layout, "snappy", 1, 256 << 20, "b")

@@ -251,5 +251,5 @@ def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "survey_of", cluster.survey)
-    _, settings, _ = reader.freeze(drivers.job)
+    _, settings = reader.freeze(drivers.job)
     assert dict(settings.version_support) == {Address("b", 1): VersionSupport.SILENT}

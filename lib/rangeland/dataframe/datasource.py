@@ -30,6 +30,7 @@ from rangeland.errors import UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
+from rangeland.planning.task_packing import pack
 from rangeland.spark.plan_frames import frame_batches
 from rangeland.spark.task_logging import configure_task
 from rangeland.untrusted import MAX_INT32, Unreadable, decimal, parse_json
@@ -113,8 +114,6 @@ class _Reader(DataSourceReader):
         self._logging = logging
 
     def partitions(self) -> Sequence[InputPartition]:
-        from rangeland.planning.task_packing import pack
-
         tasks = pack(self._plan.slices, 128 << 20, self._pieces)
         # Spark asks for at least one partition, and an empty one reads nothing.
         return [_Task(task) for task in tasks] or [_Task(())]
@@ -137,7 +136,7 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ClusterSettings, int]:
     job = job_of_options(options)
     pieces = _number("minPartitions", options.get("minpartitions", "1"))
     given: Any = options.get("plan")
-    return freeze(job, _given_plan(given) if given else None, pieces)
+    return *freeze(job, _given_plan(given) if given else None, pieces), pieces
 
 
 def _log_settings(options: Mapping[str, str]) -> LogSettings:

@@ -121,22 +121,18 @@ class JobHistory:
     def _coverage(self) -> Coverage:
         if self._ledger.found is None:
             return Coverage()
-        spans = self._ledger.found.coverage()
-        landed: dict[tuple[Partition, str | None], list[tuple[int, int]]] = {}
-        for partition, found in spans.items():
-            for span in found:
-                key = (partition, span.topic_id)
-                landed.setdefault(key, []).append((span.from_offset, span.until_offset))
-        return Coverage(landed)
+        return coverage_of(
+            Range(partition, span.from_offset, span.until_offset, span.topic_id)
+            for partition, spans in self._ledger.found.coverage().items()
+            for span in spans
+        )
 
     def landed_as(self, ranges: Sequence[Range], make_options: MakeReadOptions) -> list[LandedRead]:
         """The read options with which each of these ranges was landed last. Reads the whole
         ledger. ``make_options`` drops the isolation where it makes no difference."""
         found: list[LandedRead] = []
         left = list(ranges)
-        for entry, outcome in reversed(
-            [] if self._ledger.found is None else self._ledger.found.prepared()
-        ):
+        for entry, outcome in reversed(self._ledger.prepared()):
             if not left:
                 break
             covered = coverage_of(one.range for one in outcome.ranges)
@@ -164,9 +160,7 @@ class JobHistory:
 
     def clusters(self) -> set[Cluster]:
         """All clusters from which this table is known to have been landed."""
-        if self._ledger.found is None:
-            return set()
-        plans = (_plan_of(entry) for entry, _ in self._ledger.found.prepared())
+        plans = (_plan_of(entry) for entry, _ in self._ledger.prepared())
         return {plan.cluster for plan in plans if plan.cluster is not None}
 
     def unfinished(self) -> list[UnfinishedPlan]:
@@ -292,12 +286,7 @@ class JobHistory:
         """The newest outcomes of an application, newest first."""
         if self._ledger.found is None:
             return []
-        found = []
-        for outcome in self._ledger.found.outcomes(application):
-            found.append(outcome)
-            if len(found) == limit:
-                break
-        return found
+        return list(islice(self._ledger.found.outcomes(application), limit))
 
     def pace(self, application: str, limit: int = 2) -> list[tuple[int, float]]:
         """(bytes of the log, seconds from plan to outcome) of the newest outcomes, newest first."""

@@ -163,7 +163,7 @@ def _why_not(
     job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
 ) -> str:
     where = batch.range
-    piece = Slice(0, where.partition, where.from_offset, where.until_offset)
+    piece = Slice(0, where.partition, *where.interval)
     settings = _decode_settings(job, row_format, {0: batch.quarantined_bytes}, isolation)
     reached = where.from_offset
     try:
@@ -212,8 +212,7 @@ def draft_from_quarantine(
 
 
 def _slice(index: int, r: Range) -> Slice:
-    ends = (r.from_offset, r.until_offset)
-    return Slice(index, r.partition, *ends, r.estimated_bytes, r.topic_id)
+    return Slice(index, r.partition, *r.interval, r.estimated_bytes, r.topic_id)
 
 
 def draft_from_log(

@@ -291,9 +291,7 @@ def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
     entries = []
     for result in results:
         only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
-        where = None
-        if only is not None:
-            where = Range(only.partition, only.from_offset, only.until_offset, only.topic_id)
+        where = Range(only.partition, *only.interval, only.topic_id) if only else None
         entries += [FileEntry(file, where) for file in result.files]
     return entries
 

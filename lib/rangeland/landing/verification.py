@@ -7,7 +7,7 @@ offsets that have rows. No broker is asked and nothing is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, RangeEntry
@@ -19,6 +19,7 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.table_rows import TableRows, table_rows
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage import common, coverage_of
+from rangeland.planning.grouping import group_by
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss
 from rangeland.planning.table_audit import (
@@ -51,11 +52,11 @@ class Verification:
     ``gone_files`` are those that the table names and its store no longer has. ``found`` are the
     runs of offsets that have rows, except where offsets are bytes."""
 
-    landings: int
-    pieces: tuple[LandedPiece, ...]
-    audit: Audit
-    gone_files: tuple[str, ...]
-    found: Mapping[Partition, Runs]
+    landings: int = 0
+    pieces: tuple[LandedPiece, ...] = ()
+    audit: Audit = field(default_factory=Audit)
+    gone_files: tuple[str, ...] = ()
+    found: Mapping[Partition, Runs] = field(default_factory=dict)
 
 
 def examine(spark: Any, target: LandingTarget) -> Verification:
@@ -83,13 +84,11 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
 def pieces_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[LandedPiece]:
     """The ranges of all landings, in order, with all losses in the ledger. A range without recorded
     gaps ends where its log ended: its rows could not be counted once a later landing had cut it."""
-    lost: dict[tuple[str, int], list[Loss]] = {}
-    for event in losses:
-        if event.plan_hash:
-            lost.setdefault((event.application, event.sequence), []).append(event.loss)
+    of_plans = (event for event in losses if event.plan_hash)
+    lost = group_by(of_plans, lambda event: (event.application, event.sequence))
     found = []
     for _, outcome in landings:
-        ends = lost.get((outcome.application, outcome.sequence), ())
+        ends = [event.loss for event in lost.get((outcome.application, outcome.sequence), ())]
         for entry in outcome.ranges:
             if entry.counts is None:
                 continue
@@ -124,7 +123,7 @@ def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> Non
         LandedPiece(landed, None)
         for plan, outcome in target.history.landings()
         for s in Plan.parse(plan.document).slices
-        for whole in (Range(s.partition, s.from_offset, s.until_offset, s.topic_id),)
+        for whole in (Range(s.partition, *s.interval, s.topic_id),)
         for landed in common([whole], coverage_of(entry.range for entry in outcome.ranges))
     ]
     asked_for, here = list(ranges), in_force(slices)

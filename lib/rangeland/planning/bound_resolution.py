@@ -196,8 +196,7 @@ def _not_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> l
         if loss.kind is not LossKind.EXPIRED:
             left.append(loss)
             continue
-        whole = (loss.from_offset, loss.until_offset)
-        for start, end in subtract(whole, landed.of(loss.partition, topic_id)):
+        for start, end in subtract(loss.interval, landed.of(loss.partition, topic_id)):
             left.append(replace(loss, from_offset=start, until_offset=end))
     return left
 
@@ -297,13 +296,10 @@ def _inexact(
     begins: Mapping[Partition, Bound | None], until: Bounds, survey: Survey, ranges: list[Range]
 ) -> list[str]:
     """Notes for bounds by time in logs that know only roughly when offsets were written."""
-    notes = []
+    notes, inexact = [], survey.lookups.inexact_times
     for r in ranges:
         for word, bound in (("begins", begins[r.partition]), ("ends", until.of(r.partition))):
-            if (
-                isinstance(bound, AtTime)
-                and (r.partition, bound.time_ms) in survey.lookups.inexact_times
-            ):
+            if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in inexact:
                 at = r.from_offset if word == "begins" else r.until_offset
                 notes.append(
                     f"{r.partition} {word} at {at}, which is at or before the time that was asked "

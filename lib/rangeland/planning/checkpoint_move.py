@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from rangeland.model import FromCheckpoint, LogState, Partition, Range
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
-from rangeland.planning.incarnation import LogMark
+from rangeland.planning.grouping import by_partition
+from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import Interval, subtract
-from rangeland.planning.partition_groups import by_partition
 from rangeland.wording import count_noun
 
 
@@ -38,11 +38,7 @@ def _is_ahead(r: Range, log: LogState, mark: LogMark | None) -> bool:
         return False
     if mark is None:  # the log has nothing before its start
         return r.from_offset > log.start_offset
-    return _same_life(mark, r.topic_id) and r.from_offset > mark.until_offset
-
-
-def _same_life(mark: LogMark, topic_id: str | None) -> bool:
-    return mark.topic_id is None or topic_id is None or mark.topic_id == topic_id
+    return may_be_same(mark.topic_id, r.topic_id) and r.from_offset > mark.until_offset
 
 
 def ranges_passed_over(
@@ -57,9 +53,9 @@ def ranges_passed_over(
     planned = by_partition(ranges)
     for partition, mark in sorted(before.items()):
         new = after.get(partition, mark)
-        if not _same_life(mark, new.topic_id) or new.until_offset <= mark.until_offset:
+        if not may_be_same(mark.topic_id, new.topic_id) or new.until_offset <= mark.until_offset:
             continue
-        mine = [(r.from_offset, r.until_offset) for r in planned.get(partition, ())]
+        mine = [r.interval for r in planned.get(partition, ())]
         there = sorted([*mine, *landed.of(partition, new.topic_id)])
         found += [
             Range(partition, start, end, new.topic_id)

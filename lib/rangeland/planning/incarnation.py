@@ -30,6 +30,11 @@ class LogMark:
     epoch_is_later: bool = False
 
 
+def may_be_same(topic_id: str | None, other: str | None) -> bool:
+    """Whether two incarnations of a topic may be one. An unknown id matches every incarnation."""
+    return topic_id is None or other is None or topic_id == other
+
+
 def stopped_at(
     checkpoint: Mapping[Partition, LogMark], losses: Iterable[Loss]
 ) -> dict[Partition, LogMark]:

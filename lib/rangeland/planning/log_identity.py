@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.model import Leader, Partition, Range, Survey
+from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import LogMark, is_recreated, recreation, since, without_known
 from rangeland.planning.intervals import subtract
-from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
@@ -24,10 +24,10 @@ def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark
     epoch it was planned. What was lost or held was not read."""
     ends: dict[Partition, int] = {}
     for receipt in receipts:
-        gone = [(x.from_offset, x.until_offset) for x in receipt.losses_by(Action.SKIP)]
+        gone = [x.interval for x in receipt.losses_by(Action.SKIP)]
         if receipt.held is not None:
             gone.append((receipt.held.from_offset, receipt.until_offset))
-        left = subtract((receipt.from_offset, receipt.until_offset), sorted(gone))
+        left = subtract(receipt.interval, sorted(gone))
         for _, until in left:
             ends[receipt.partition] = max(until, ends.get(receipt.partition, until))
     ranges = by_partition(plan.ranges)

@@ -23,11 +23,11 @@ from rangeland.model import (
 from rangeland.planning.bound_resolution import RangeRequest, judge, resolve
 from rangeland.planning.checkpoint_move import moved_to, ranges_passed_over, skip_ahead_warnings
 from rangeland.planning.coverage import Coverage, common, leave_out
+from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.missing_partitions import not_believed, why_unreachable
-from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.retention_risk import RetentionRisk, at_risk
@@ -144,11 +144,7 @@ def draft_new(
     plan = _plan(terms, survey, position.sequence, ranges, slices, losses, checkpoint)
     already = common(asked, position.landed)
     skipped = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
-    passed_over: tuple[Range, ...] = ()
-    if terms.moves_checkpoint:
-        passed_over = ranges_passed_over(
-            position.checkpoint, plan.checkpoint, ranges, position.landed
-        )
+    passed_over = _passed_over(plan, position) if terms.moves_checkpoint else ()
     notes = (
         *skip_ahead_warnings(passed_over),
         *resolved.notes,
@@ -299,11 +295,7 @@ def rebuild_draft(
     are the losses that are not part of it."""
     held = tuple(one for one in beside if one.action is Action.HOLD)
     skipped = tuple(one for one in beside if one.action is Action.SKIP)
-    passed_over: tuple[Range, ...] = ()
-    if moves_checkpoint:
-        passed_over = ranges_passed_over(
-            position.checkpoint, plan.checkpoint, plan.ranges, position.landed
-        )
+    passed_over = _passed_over(plan, position) if moves_checkpoint else ()
     notes = (*skip_ahead_warnings(passed_over), *skipped_loss_warnings(skipped), *notes)
     return PlanDraft(
         plan=plan,
@@ -314,6 +306,11 @@ def rebuild_draft(
         begins=plan.checkpoint != position.checkpoint,
         passed_over=passed_over,
     )
+
+
+def _passed_over(plan: Plan, position: JobPosition) -> tuple[Range, ...]:
+    before = position.checkpoint
+    return ranges_passed_over(before, plan.checkpoint, plan.ranges, position.landed)
 
 
 def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
@@ -354,13 +351,12 @@ def _losses_inside(
 
 
 def _readable(ranges: list[Range], losses: list[Loss]) -> list[Range]:
-    left: list[Range] = []
     at = by_partition(losses)
-    for r in ranges:
-        gone = [(x.from_offset, x.until_offset) for x in at.get(r.partition, ())]
-        for start, end in subtract((r.from_offset, r.until_offset), gone):
-            left.append(Range(r.partition, start, end, r.topic_id, share_of(r, start, end)))
-    return left
+    return [
+        Range(r.partition, start, end, r.topic_id, share_of(r, start, end))
+        for r in ranges
+        for start, end in subtract(r.interval, [x.interval for x in at.get(r.partition, ())])
+    ]
 
 
 ASSUMED_RECORD_BYTES = 1024

@@ -59,16 +59,15 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
     not_read: dict[Partition, list[Interval]] = {}
     for piece in plan.slices:
         receipt = receipts[piece.index]
-        ends = (receipt.from_offset, receipt.until_offset)
         if receipt.held is not None:
             rest = (receipt.until_offset, piece.until_offset)
             not_read.setdefault(piece.partition, []).append(rest)
-        entry = (*ends, receipt.counts, receipt.gaps, receipt.offsets)
+        entry = (*receipt.interval, receipt.counts, receipt.gaps, receipt.offsets)
         pieces.setdefault(piece.partition, []).append(entry)
         if receipt.leader:
             served.setdefault(piece.partition, []).append((piece.from_offset, receipt.leader))
     for loss in plan.losses:
-        gone = (loss.from_offset, loss.until_offset)
+        gone = loss.interval
         entry = (*gone, Counts(lost=loss.width), (gone,), loss.width)
         pieces.setdefault(loss.partition, []).append(entry)
     _refuse_slices_outside(plan, receipts)
@@ -92,7 +91,7 @@ def _without_held(r: Range, not_read: list[Interval]) -> list[Range]:
         replace(
             r, from_offset=a, until_offset=b, estimated_bytes=r.estimated_bytes * (b - a) // r.width
         )
-        for a, b in subtract((r.from_offset, r.until_offset), not_read)
+        for a, b in subtract(r.interval, not_read)
     ]
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import ceil
 
 from rangeland.model import LogState, Partition, Range, Slice
-from rangeland.planning.partition_groups import by_partition
+from rangeland.planning.grouping import by_partition
 from rangeland.planning.retention_risk import RetentionRisk
 
 SMALLEST_SLICE_BYTES = 8 << 20

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapreplace
 
-from rangeland.model import Address, Slice
+from rangeland.model import Slice
+from rangeland.planning.grouping import group_by
 
 
 def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list[list[Slice]]:
@@ -18,10 +19,7 @@ def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list
     what its bytes fill, but at least ``min_tasks`` over all leaders while there are slices
     for them. Tasks come largest first, so that the last to start is the shortest; but first
     of all come those with urgent slices, which are spread and read before others."""
-    by_leader: dict[Address | None, list[Slice]] = {}
-    for piece in slices:
-        by_leader.setdefault(piece.leader, []).append(piece)
-    groups = list(by_leader.values())
+    groups = list(group_by(slices, lambda piece: piece.leader).values())
     sizes = [sum(s.estimated_bytes for s in group) for group in groups]
     counts = [
         min(len(group), max(1, round(size / target_bytes)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rangeland.cluster_access.job_survey import survey_of
+from rangeland.cluster_access.job_survey import request_for_topics, survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.ledger.events import OutcomeEvent
@@ -20,7 +20,6 @@ from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.progress_events import Progress
 from rangeland.results import GroupStatus, PartitionStatus, RecentLanding, Status
-from rangeland.survey.cluster_survey import SurveyRequest
 from rangeland.survey.transaction_delays import FirstRecord, LogEnds, first_times, log_ends
 
 RECENT = 5
@@ -38,12 +37,9 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     except Conflict as error:  # what has landed is unknown, so the ledger alone says it
         position, unfinished = target.history.last_known(job.application), []
         disagreement = disagreement or error
-    source = job.source
-    progress.step(f"asking {source.where} for leaders and offsets")
-    known = position.topics
-    wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
+    progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = cluster_settings(job)
-    survey = survey_of(job, wanted, settings=cluster)
+    survey = survey_of(job, request_for_topics(job, position.topics), settings=cluster)
     cluster = cluster.knowing(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
