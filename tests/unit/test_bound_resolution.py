@@ -30,7 +30,7 @@ from rangeland.model import (
 from rangeland.planning.bound_resolution import (
     RangeRequest,
     ResolvedRange,
-    describe,
+    describe_bound,
     groups_asked,
     resolve,
     times_asked,
@@ -485,7 +485,7 @@ def test_the_survey_looks_up_every_time_and_group_once() -> None:
     ],
 )
 def test_a_bound_is_described_in_the_words_of_a_job_file(bound: Bound, words: str) -> None:
-    assert describe(bound) == words
+    assert describe_bound(bound) == words
 
 
 def test_a_partition_that_the_job_leaves_out_has_not_vanished() -> None:

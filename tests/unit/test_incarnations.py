@@ -29,10 +29,10 @@ from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, res
 from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import (
     LogMark,
+    checkpoint_after,
     is_recreated,
+    is_still_lost,
     may_be_behind,
-    still_holds,
-    stopped_at,
 )
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
@@ -304,7 +304,7 @@ def test_a_held_loss_counts_until_the_log_no_longer_shows_it(
     kind: LossKind, start: int, end: int, topic_id: str, holds: bool
 ) -> None:
     mark = LogMark(10, "a")
-    assert still_holds(kind, mark, log(start, end, topic_id=topic_id)) is holds
+    assert is_still_lost(kind, mark, log(start, end, topic_id=topic_id)) is holds
 
 
 @pytest.mark.parametrize(
@@ -334,5 +334,5 @@ def test_a_checkpoint_stays_where_a_partition_was_held_or_its_log_ended(
     losses: list[tuple[int, int, LossKind, Action]], until_offset: int
 ) -> None:
     found = [Loss(P, start, end, kind, "", action) for start, end, kind, action in losses]
-    after = stopped_at({P: LogMark(10, "id", 3)}, found)
+    after = checkpoint_after({P: LogMark(10, "id", 3)}, found)
     assert after == {P: LogMark(until_offset, "id", 3, epoch_is_later=until_offset < 10)}

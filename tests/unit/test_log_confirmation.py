@@ -8,7 +8,7 @@ import pytest
 
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.log_identity import doubtful, find_changes, marks_of
+from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
@@ -64,8 +64,8 @@ def test_a_mark_has_the_topic_id_of_the_range_that_was_read() -> None:
 )
 def test_the_same_id_and_epoch_need_no_second_look(leader: Leader, is_in_doubt: bool) -> None:
     marks = marks_of(PLAN, [read(0, 100)])
-    assert doubtful(marks, {P: leader}) == ({P} if is_in_doubt else set())
-    assert doubtful(marks, {}) == {P}
+    assert unconfirmed_partitions(marks, {P: leader}) == ({P} if is_in_doubt else set())
+    assert unconfirmed_partitions(marks, {}) == {P}
 
 
 @pytest.mark.parametrize(

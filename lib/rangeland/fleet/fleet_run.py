@@ -135,11 +135,11 @@ def _outcome(job: TableJob, work: Callable[[TableJob], A]) -> JobOutcome[A]:
         result = work(job)
         return JobOutcome(*names, result, None, result.exit_code, time.monotonic() - started)
     except Exception as error:  # one job's failure is its own, whatever it is
-        ours = _ours(error)
+        ours = _as_own_error(error)
         return JobOutcome(*names, None, ours, ours.exit_code, time.monotonic() - started)
 
 
-def _ours(error: Exception) -> RangelandError:
+def _as_own_error(error: Exception) -> RangelandError:
     return error if isinstance(error, RangelandError) else unexpected_error(error)
 
 
@@ -237,7 +237,7 @@ def _refuse_other_topics(job: TableJob, landed: Iterable[str]) -> None:
 def _in_order(
     outcomes: Sequence[JobOutcome[A]], jobs: Sequence[TableJob]
 ) -> tuple[JobOutcome[A], ...]:
-    """As the files and topics are named, and not as they were landed."""
+    """The outcomes in the order of the files and topics, not in that of the landings."""
     place = {(one.job.job, one.job.sink.table): index for index, one in enumerate(jobs)}
     return tuple(sorted(outcomes, key=lambda o: place.get((o.job, o.table or ""), -1)))
 
@@ -262,14 +262,16 @@ def mirror_outcomes(
             }
             push_positions(template, cluster_settings(template), checkpoint)
         except Exception as error:  # what has landed is reported, whatever this is
-            text = f"the checkpoint is not mirrored: {_ours(error)}"
+            text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
             progress.warn(text)
             tables = {one.job.job.sink.table for one in of_template}
-            outcomes = tuple(_warned(one, text) if one.table in tables else one for one in outcomes)
+            outcomes = tuple(
+                _add_warning(one, text) if one.table in tables else one for one in outcomes
+            )
     return outcomes
 
 
-def _warned(outcome: JobOutcome[RunResult], text: str) -> JobOutcome[RunResult]:
+def _add_warning(outcome: JobOutcome[RunResult], text: str) -> JobOutcome[RunResult]:
     if outcome.result is None:
         return outcome
     warnings = (*outcome.result.warnings, text)

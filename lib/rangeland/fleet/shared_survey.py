@@ -55,7 +55,7 @@ class SharedSurveys:
         self._cluster_of: dict[int, _WaitingJobs] = {}
 
     def announce(self, wanted: Iterable[tuple[Job, SurveyRequest]]) -> None:
-        """Jobs that will ask for exactly these surveys."""
+        """Names jobs, each with the one survey that it will ask for first."""
         for job, request in wanted:
             if not may_share(job, request):
                 continue
@@ -86,7 +86,7 @@ class SharedSurveys:
             return None if cluster.survey is None else part_of(cluster.survey, job.source.topics)
 
     def survey_of(self, job: Job, wanted: SurveyRequest) -> Survey:
-        """In place of ``job_survey.survey_of``; raises what that raises."""
+        """Takes the place of ``job_survey.survey_of``, and raises what that raises."""
         survey = self.ahead(job)
         with self._lock:
             cluster = self._cluster_of.pop(id(job), None)

@@ -267,8 +267,8 @@ class PlanCommitter:
 
 
 def _may_be_given_up(plan: Plan, error: RangelandError) -> bool:
-    """Nothing is missing from the table then: the rows to replace are there, and records on which a
-    transform fails are in quarantine."""
+    """True where nothing is missing from the table without the plan: the rows to replace are still
+    there, and the records on which a transform fails are still in quarantine."""
     is_redrive = plan.kind is PlanKind.REDRIVE and isinstance(error, TransformFailed)
     return plan.replaces or is_redrive
 
@@ -305,7 +305,8 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
 
 
 def _unreadable(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
-    """Left open, the plan would block the one that lands the missing rows again."""
+    """For a replacement that is given up: left unfinished, it would block the plan that lands the
+    missing rows again."""
     return TableRefused(
         f"rows of {plan.ranges[0]} cannot be replaced",
         why=f"the table's file {gone[0].path} is gone: {error.why or error.what}",

@@ -19,8 +19,8 @@ from rangeland.landing.identity_check import IdentityCheck
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Cluster, Isolation, Partition, Range
-from rangeland.planning.coverage import Coverage, common, coverage_of, leave_out
-from rangeland.planning.incarnation import LogMark, read_in, stopped_at
+from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
+from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import Action
@@ -90,8 +90,12 @@ class JobHistory:
         """A job's checkpoint after a landed plan: held partitions stay where they were, and those
         whose log ended earlier than planned go on at that end."""
         found = self.losses(landed.application, landed.sequence)
-        marks = stopped_at(_plan_of(landed).checkpoint, [x.loss for x in found if x.plan_hash])
-        return read_in(marks, [(x.loss.partition, x.epoch) for x in found if x.epoch is not None])
+        marks = checkpoint_after(
+            _plan_of(landed).checkpoint, [x.loss for x in found if x.plan_hash]
+        )
+        return with_later_epochs(
+            marks, [(x.loss.partition, x.epoch) for x in found if x.epoch is not None]
+        )
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""
@@ -136,7 +140,7 @@ class JobHistory:
             if not left:
                 break
             covered = coverage_of(one.range for one in outcome.ranges)
-            if parts := common(left, covered):
+            if parts := covered_parts(left, covered):
                 plan = _plan_of(entry)
                 options = make_options(plan.isolation, plan.tags, plan.cluster)
                 marks = self._marks_reached(entry, plan)

@@ -105,7 +105,7 @@ def losses_in(error: RangelandError) -> list[Loss]:
     return [Loss(partition, first, until, kind, evidence, Action.FAIL)]
 
 
-def of_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
+def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
     """The error with all that a plan would have read of the logs that are gone: a task knows only
     its own slices of them."""
     found = losses_in(error)

@@ -52,10 +52,10 @@ from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
-    known_as,
     refuse_changed_options,
     refuse_other_cluster,
     refuse_other_options,
+    with_known_addresses,
 )
 from rangeland.spark.deferred_session import parallelism_of
 
@@ -254,7 +254,7 @@ class Planner:
         ``then``. Reads all landings only in that case."""
         if now is None or not any(one is not None and now.is_other(one) for one in then):
             return now
-        return known_as(now, self.target.history.clusters())
+        return with_known_addresses(now, self.target.history.clusters())
 
     def _refuse_replace(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""

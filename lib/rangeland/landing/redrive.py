@@ -270,12 +270,12 @@ def settings_of(
 ) -> ClusterSettings:
     """The settings with which tasks decode kept bytes. Of offsets that were kept more than once,
     the bytes kept last."""
-    pieces = sorted(plan.slices, key=_place_of)
+    slices = sorted(plan.slices, key=_place_of)
 
     def inside(where: Range) -> list[Slice]:
-        first = bisect_left(pieces, _place_of(where), key=_place_of)
-        last = bisect_left(pieces, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
-        return [s for s in pieces[first:last] if s.until_offset <= where.until_offset]
+        first = bisect_left(slices, _place_of(where), key=_place_of)
+        last = bisect_left(slices, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
+        return [s for s in slices[first:last] if s.until_offset <= where.until_offset]
 
     wanted = target.table.quarantined_batches(
         lambda _application, _sequence, where: bool(inside(where))
@@ -283,7 +283,7 @@ def settings_of(
     kept: dict[int, QuarantinedBytes] = {}
     for batch in sorted(wanted, key=lambda batch: batch.quarantined_at_ms):
         kept |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
-    for s in pieces:
+    for s in slices:
         if s.index not in kept:
             raise Conflict(
                 f"the quarantine has no bytes of {s}",

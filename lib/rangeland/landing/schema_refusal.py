@@ -27,7 +27,7 @@ def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Itera
     except TableRefused as error:
         values = None if row_format is None else row_format.value
         new = values.latest if isinstance(values, SubjectFormats) else {}
-        old = _landed_last(target) if new else ()
+        old = _last_schema_ids(target) if new else ()
         if not old or set(old) == set(new.values()):
             raise
         ours = ", ".join(f"schema {number}, the latest of {name}" for name, number in new.items())
@@ -39,7 +39,7 @@ def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Itera
         ) from error
 
 
-def _landed_last(target: LandingTarget) -> tuple[int, ...]:
+def _last_schema_ids(target: LandingTarget) -> tuple[int, ...]:
     """The ids of the newest landing that has any."""
     for _, outcome in reversed(target.history.landings()):
         if outcome.schema_ids:

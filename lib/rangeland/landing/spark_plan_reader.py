@@ -26,7 +26,7 @@ from rangeland.job.connection_settings import cluster_settings, login_packages, 
 from rangeland.landing.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.loss_records import of_whole_logs
+from rangeland.landing.loss_records import widen_to_whole_logs
 from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
 from rangeland.landing.shared_reader import PlanToRead, SharedOutcome, SharedReader
 from rangeland.model import Partition, Range, Slice
@@ -35,7 +35,7 @@ from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.slice_receipt import Receipt, TaskResult
-from rangeland.planning.task_packing import pack
+from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.python_workers import start_workers
@@ -143,7 +143,7 @@ class SparkPlanReader:
                 receipts, files = run_transformed(plan, tasks, self.transform)
                 entries = [FileEntry(file) for file in files]
         except RangeLost as lost:
-            raise of_whole_logs(plan, lost) from lost
+            raise widen_to_whole_logs(plan, lost) from lost
         finally:
             self.progress.done()
         refuse_unseen(self.spark, self.target, entries)
@@ -241,12 +241,12 @@ class SparkPlanReader:
         except TasksStopped:
             results = []
         except RangeLost as lost:
-            raise of_whole_logs(plan, lost) from lost
+            raise widen_to_whole_logs(plan, lost) from lost
         finally:
             self.progress.done()
         refuse_unseen(self.spark, self.target, self._entries(plan, results))
         if isinstance(error, RangeLost):
-            error = of_whole_logs(plan, error)
+            error = widen_to_whole_logs(plan, error)
         return results, error
 
     def _entries(self, plan: Plan, results: Sequence[TaskResult]) -> list[FileEntry]:
@@ -282,7 +282,7 @@ class SparkPlanReader:
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
         """Slices packed by leader: enough tasks for every core, and no more than the bytes need."""
-        return pack(slices, self.job.slices.target_bytes, parallelism_of(self.spark))
+        return pack_tasks(slices, self.job.slices.target_bytes, parallelism_of(self.spark))
 
 
 def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:

@@ -56,7 +56,7 @@ class TargetLedger:
         }
 
     def look(self) -> Ledger | None:
-        """The ledger as it is now, without keeping it."""
+        """The ledger as it is now; ``found`` stays what it was."""
         if self._table.path is None:
             return None
         ledger = Ledger(self._table.kernel, self._table.path)

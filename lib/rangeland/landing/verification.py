@@ -18,7 +18,7 @@ from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.table_rows import TableRows, table_rows
 from rangeland.model import Partition, Range
-from rangeland.planning.coverage import common, coverage_of
+from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.grouping import group_by
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss
@@ -124,7 +124,7 @@ def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> Non
         for plan, outcome in target.history.landings()
         for s in Plan.parse(plan.document).slices
         for whole in (Range(s.partition, *s.interval, s.topic_id),)
-        for landed in common([whole], coverage_of(entry.range for entry in outcome.ranges))
+        for landed in covered_parts([whole], coverage_of(entry.range for entry in outcome.ranges))
     ]
     asked_for, here = list(ranges), in_force(slices)
     for r in asked_for:
@@ -196,7 +196,7 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
     """Which landing an offset came from, and where its row is. Raises UsageError where several
     brokers have that partition."""
     landed = target.history.landings()
-    partition = _the_one(landed, partition)
+    partition = _landed_partition(landed, partition)
     landings = [pair for pair in landed if _holds(pair[1], partition, offset)]
     rows = _rows(spark, target)
     files = rows.files_with(partition, offset)
@@ -259,8 +259,8 @@ def _loss_of(
     )
 
 
-def _the_one(landings: Landings, partition: Partition) -> Partition:
-    """The landed partition that a number without a broker means."""
+def _landed_partition(landings: Landings, partition: Partition) -> Partition:
+    """The landed partition that is meant: a partition without a broker may be that of any."""
     ranges = (entry.range for _, outcome in landings for entry in outcome.ranges)
     same = {r.partition for r in ranges if r.partition.of_any_broker == partition}
     if len(same) > 1:

@@ -17,7 +17,7 @@ from rangeland.planning.intervals import Interval, subtract
 from rangeland.wording import count_noun
 
 
-def moved_to(
+def new_beginnings(
     request: RangeRequest,
     ranges: Iterable[Range],
     logs: Mapping[Partition, LogState],
@@ -65,7 +65,7 @@ def ranges_passed_over(
 
 
 def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[Interval, ...]:
-    """What earlier runs passed over: between the first landed offset and the checkpoint."""
+    """What earlier runs passed over between the first landed offset and the checkpoint."""
     if checkpoint is None or not landed:
         return ()
     first = landed[0][0]
@@ -73,17 +73,17 @@ def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[In
 
 
 def skip_ahead_warnings(gaps: Sequence[Range]) -> list[str]:
-    """The warnings about it, given before the plan is entered."""
+    """One warning for each range that is passed over, given before the plan is entered."""
     return [
         f"{gap} is passed over: the run begins after it, the checkpoint moves past it, and no "
         f"later run lands these {count_noun(gap.width, 'offset')}. A backfill does: "
-        f"{backfill_of(gap)}"
+        f"{backfill_command(gap)}"
         for gap in gaps
     ]
 
 
-def backfill_of(gap: Range) -> str:
-    """The command that lands it."""
+def backfill_command(gap: Range) -> str:
+    """The command that lands a range that was passed over."""
     p = gap.partition
     which = f"{p.broker}-{p.number}" if p.broker else f"{p.number}"
     sides = ((word, f'{{"{p.topic}": {{"{which}": {at}}}}}') for word, at in _ends(gap))

@@ -51,7 +51,7 @@ def leave_out(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
     ]
 
 
-def common(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
+def covered_parts(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
     """The parts of the ranges that are covered."""
     return [
         replace(r, from_offset=start, until_offset=end)

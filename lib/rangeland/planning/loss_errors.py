@@ -28,7 +28,7 @@ REMEDY = {
 }
 
 
-def unreachable(losses: list[Loss]) -> Unreachable:
+def unreachable_error(losses: list[Loss]) -> Unreachable:
     """One error for all partitions without a leader, or whose transactions have to end."""
     more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
     return Unreachable(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rangeland.planning.bound_resolution import RangeRequest
 
 
-def vanished_from(
+def vanished_partitions(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
     """Partitions that were landed, are asked for, and no longer exist."""
@@ -60,7 +60,7 @@ def _or_hidden(partition: Partition, survey: Survey) -> str:
     )
 
 
-def out_of_reach_of(
+def unreachable_partitions(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
     """Partitions without a leader now: from metadata, or from the checkpoint where a broker with
@@ -98,14 +98,16 @@ def matches(pattern: str, topic: str) -> bool:
     return bool(pattern) and patterns.matches(pattern, topic)
 
 
-def not_believed(loss: Loss) -> Loss:
-    """A replica may lag: what it does not have is not lost until the leader says so."""
+def as_lagging_replica(loss: Loss) -> Loss:
+    """The loss as unreachable: a replica may lag, so what it lacks is not lost until the leader
+    says so."""
     evidence = f"{loss.evidence}, a replica that may lag; its leader is down"
     return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
 
 
-def not_committed(loss: Loss, survey: Survey) -> Loss:
-    """What an open transaction holds back is not lost if the log has it."""
+def as_open_transaction(loss: Loss, survey: Survey) -> Loss:
+    """The loss as unreachable if the log has these offsets and an open transaction holds them back;
+    otherwise the same loss."""
     end = survey.lookups.uncommitted_ends.get(loss.partition, 0)
     if loss.kind is not LossKind.TRUNCATED or loss.until_offset > end:
         return loss
@@ -114,7 +116,7 @@ def not_committed(loss: Loss, survey: Survey) -> Loss:
     return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
 
 
-def agreed_on(loss: Loss, survey: Survey) -> Loss:
-    """The loss, with the brokers that confirmed it when asked twice."""
+def with_confirmation(loss: Loss, survey: Survey) -> Loss:
+    """The loss, with the brokers that confirmed it in a second survey as part of its evidence."""
     brokers = survey.confirmed_by.get(loss.partition)
     return loss if brokers is None else replace(loss, evidence=f"{loss.evidence}; {brokers}")

@@ -84,6 +84,7 @@ def at_risk(ranges: Sequence[Range], survey: Survey) -> tuple[RetentionRisk, ...
 
 
 def risk_warnings(risks: Sequence[RetentionRisk], speed: ReadSpeed) -> tuple[str, ...]:
+    """One warning for all of them, given before the plan is entered."""
     if not risks:
         return ()
     more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""

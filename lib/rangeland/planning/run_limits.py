@@ -91,7 +91,7 @@ def _at_borders(
     later = [b for b in log.borders if b > last.until_offset]
     end = before[-1] if before else last.from_offset
     if not before and len(group) == 1:
-        # At least one piece, or a piece larger than the limit would never be landed.
+        # At least one segment, or one larger than the limit would never be landed.
         end = min(later[0], whole.until_offset) if later else whole.until_offset
     return [*group[:-1], truncate(whole, end - last.from_offset)]
 

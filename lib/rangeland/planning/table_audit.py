@@ -127,10 +127,10 @@ def audit(
     offsets are bytes, every piece against the rows that were ``counted``."""
     in_bytes = [_audit_counted(pieces, p, c) for p, c in sorted((counted or {}).items())]
     whole = _audit_runs([piece for piece in pieces if not piece.in_bytes], found)
-    return reduce(_both, in_bytes, whole)
+    return reduce(_join_audits, in_bytes, whole)
 
 
-def _both(one: Audit, other: Audit) -> Audit:
+def _join_audits(one: Audit, other: Audit) -> Audit:
     return Audit(
         *(tuple(sorted((*getattr(one, f.name), *getattr(other, f.name)))) for f in fields(Audit))
     )

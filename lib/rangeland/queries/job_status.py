@@ -14,7 +14,7 @@ from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
-from rangeland.landing.held_partitions import held_now
+from rangeland.landing.held_partitions import find_hold
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
@@ -60,7 +60,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
                 leader=str(log.leader.address),
                 landed=tuple(position.landed.of(partition, log.leader.topic_id)),
                 owner=owners.get(partition),
-                held=held_now(losses, position.checkpoint.get(partition), log),
+                held=find_hold(losses, position.checkpoint.get(partition), log),
                 **_readable(ends.get(partition), survey.taken_at_ms),
             )
         )
