@@ -285,6 +285,9 @@ class Range:
     topic_id: str | None = None
     estimated_bytes: int = 0
 
+    def has(self, partition: Partition, offset: int) -> bool:
+        return self.partition == partition and self.from_offset <= offset < self.until_offset
+
     @property
     def interval(self) -> tuple[int, int]:
         return self.from_offset, self.until_offset

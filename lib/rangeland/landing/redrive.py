@@ -246,8 +246,7 @@ def _draft_with(
     settings = replace(settings, isolation=read_filter[0], tags=read_filter[1])
     damaged = _still_damaged(found.plan.slices, settings)
     if damaged:
-        at = [(loss.partition, loss.from_offset) for loss in damaged]
-        whole = [r for r in ranges if not any(_is_in(r, *where) for where in at)]
+        whole = [r for r in ranges if not any(r.has(x.partition, x.from_offset) for x in damaged)]
         again = draft_ranges(whole, read_filter)
         found = replace(again, held=(*found.held, *damaged))
     notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in found.held]
@@ -259,10 +258,6 @@ def _still_damaged(slices: Sequence[Slice], settings: ClusterSettings) -> list[L
         return []
     with closing(read_slices(slices, replace(settings, policy=HOLD_ALL))) as chunks:
         return [chunk.loss for chunk in chunks if chunk.loss is not None]
-
-
-def _is_in(r: Range, partition: Partition, offset: int) -> bool:
-    return r.partition == partition and r.from_offset <= offset < r.until_offset
 
 
 def settings_of(

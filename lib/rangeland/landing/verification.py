@@ -197,7 +197,11 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
     brokers have that partition."""
     landed = target.history.landings()
     partition = _landed_partition(landed, partition)
-    landings = [pair for pair in landed if _holds(pair[1], partition, offset)]
+    landings = [
+        (plan, outcome)
+        for plan, outcome in landed
+        if any(entry.range.has(partition, offset) for entry in outcome.ranges)
+    ]
     rows = _rows(spark, target)
     files = rows.files_with(partition, offset)
     if not landings:
@@ -205,7 +209,7 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
         why = "" if files else _why_not(landed, partition, offset)
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
-    entry = next(e for e in outcome.ranges if _inside(e.range, partition, offset))
+    entry = next(e for e in outcome.ranges if e.range.has(partition, offset))
     why = ""
     if files:
         state = "landed"
@@ -248,13 +252,7 @@ def _loss_of(
     """What a plan has skipped or quarantined at an offset."""
     losses = (event.loss for event in target.history.losses(plan.application, plan.sequence))
     return next(
-        (
-            loss
-            for loss in losses
-            if loss.action in _LEFT_OUT
-            and loss.partition == partition
-            and loss.from_offset <= offset < loss.until_offset
-        ),
+        (loss for loss in losses if loss.action in _LEFT_OUT and loss.range.has(partition, offset)),
         None,
     )
 
@@ -290,14 +288,6 @@ def _is_whole(rows: TableRows, entry: RangeEntry) -> bool:
     piece = LandedPiece(entry.range, entry.counts.landed, in_bytes=True)
     counted = rows.entries({entry.range.partition: [piece]})
     return counted[entry.range.partition].rows[0] >= entry.counts.landed
-
-
-def _holds(outcome: OutcomeEvent, partition: Partition, offset: int) -> bool:
-    return any(_inside(entry.range, partition, offset) for entry in outcome.ranges)
-
-
-def _inside(r: Range, partition: Partition, offset: int) -> bool:
-    return r.partition == partition and r.from_offset <= offset < r.until_offset
 
 
 def _rows(spark: Any, target: LandingTarget) -> TableRows:

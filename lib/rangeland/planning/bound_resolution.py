@@ -315,23 +315,32 @@ def _inexact_notes(
 
 
 def _refuse_unknown_partitions(request: RangeRequest, survey: Survey, gone: Set[Partition]) -> None:
-    there_are = named_in({*survey.logs, *gone})
     for side in (request.from_bounds, request.until_bounds):
-        for partition in side.listed:
-            if partition not in there_are:
-                numbers = [_short(p) for p in sorted(survey.logs) if p.topic == partition.topic]
-                there = ", ".join(numbers)
-                raise JobFileError(
-                    f"the range names {partition}, which does not exist",
-                    why=f"topic {partition.topic} has partitions {there}"
-                    if there
-                    else f"topic {partition.topic} is not among this job's topics",
-                    do="correct the range in the job file or on the command line",
-                    partition=str(partition),
-                )
+        do = "correct the range in the job file or on the command line"
+        refuse_unknown(side, survey, "the range", do, gone)
     if not survey.logs and not gone:
         raise JobFileError(
             "there is no partition to read", do="name at least one topic that exists"
+        )
+
+
+def refuse_unknown(
+    side: Bounds, survey: Survey, name: str, do: str, gone: Set[Partition] = frozenset()
+) -> None:
+    """Raises JobFileError for a listed partition that is neither in the survey nor ``gone``."""
+    there_are = named_in({*survey.logs, *gone})
+    for partition in side.listed:
+        if partition in there_are:
+            continue
+        numbers = [_short(p) for p in sorted(survey.logs) if p.topic == partition.topic]
+        there = ", ".join(numbers)
+        raise JobFileError(
+            f"{name} names {partition}, which does not exist",
+            why=f"topic {partition.topic} has partitions {there}"
+            if there
+            else f"topic {partition.topic} is not among this job's topics",
+            do=do,
+            partition=str(partition),
         )
 
 
