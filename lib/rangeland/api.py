@@ -17,6 +17,7 @@ from rangeland.job.command_line_overrides import load_job
 from rangeland.job.connection_settings import cluster_settings, with_cleanup
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.task_packing import pack_tasks
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.queries import verify_and_find
 from rangeland.results import PlanPreview, RunResult, VerifyResult
@@ -54,9 +55,7 @@ class FrozenPlan:
     def read(self, spark: Any) -> Any:
         """A data frame with the columns of the contract. Lands nothing."""
         parallelism = int(spark.sparkContext.defaultParallelism)
-        from rangeland.planning.task_packing import pack
-
-        tasks = pack(self.plan.slices, self.job.slices.target_bytes, parallelism)
+        tasks = pack_tasks(self.plan.slices, self.job.slices.target_bytes, parallelism)
         topics = {s.partition.topic for s in self.plan.slices}
         settings = replace(cluster_settings(self.job), rows=self.preview.row_format)
         cluster = with_cleanup(self.job, settings, topics)

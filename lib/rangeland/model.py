@@ -176,7 +176,10 @@ class LogState:
     ``end_offset`` is already the one for the requested isolation. ``size_bytes`` is the size on
     the leader's disk, None if unknown. ``borders``: the offsets at which the log may be cut,
     sorted; None if it may be cut at any offset. ``epoch_is_read``: the leader's epoch was taken
-    from the last batch, since the broker does not report it; it may be older than the leader."""
+    from the last batch, since the broker does not report it; it may be older than the leader.
+    ``epoch_end``: where the checkpoint's leader epoch ended, if the leader has changed since.
+    ``expires_until``: the first offset that retention will still have left when everything is
+    expected to have been read; None if unknown."""
 
     partition: Partition
     leader: Leader
@@ -185,6 +188,8 @@ class LogState:
     size_bytes: int | None = None
     borders: tuple[int, ...] | None = None
     epoch_is_read: bool = False
+    epoch_end: int | None = None
+    expires_until: int | None = None
 
     def to_slice(self, index: int = 0, from_offset: int | None = None) -> Slice:
         """The log, or what it has from an offset on, as one slice."""
@@ -215,48 +220,56 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetLookups:
+    """What the cluster answered about the bounds of a job, for the partitions that have logs."""
+
+    for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
+    """By (partition, time_ms); None if no record is that late."""
+    inexact_times: frozenset[tuple[Partition, int]] = frozenset()
+    """Those of ``for_times`` whose offset may be before the exact one."""
+    of_groups: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
+    """By (partition, group); None if the group has committed none there."""
+    entries: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
+    """For requested offsets that may be inside an entry: where that entry begins and ends."""
+    uncommitted_ends: dict[Partition, int] = field(default_factory=dict)
+    """How far logs go that an open transaction holds back before an offset that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absences:
+    """Why a survey may have no log for a partition."""
+
+    excluded: frozenset[Partition] = frozenset()
+    """Existing partitions that the job leaves out."""
+    unreachable: dict[Partition, str] = field(default_factory=dict)
+    """Partitions without a leader, and why."""
+    unseen_topics: frozenset[str] = frozenset()
+    """Topics that do not exist or are not visible to this client."""
+    answered_brokers: frozenset[str] = frozenset()
+    """Where brokers have names, those that answered; nothing is known about the partitions of the
+    others."""
+    unanswered_brokers: dict[str, str] = field(default_factory=dict)
+    """Where brokers have names, those that did not answer, and why."""
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """All partitions of all topics of a job at one moment."""
 
     taken_at_ms: int
     logs: dict[Partition, LogState]
-    offsets_for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
-    """By (partition, time_ms); None if no record is that late."""
-    group_offsets: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
-    """By (partition, group); None if the group has committed none there."""
-    requests: int = 0
-    """How many requests the survey has sent."""
-    excluded_partitions: frozenset[Partition] = frozenset()
-    """Existing partitions that the job leaves out."""
-    inexact: frozenset[tuple[Partition, int]] = frozenset()
-    """Those of ``offsets_for_times`` that may be before the exact one."""
-    entries: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
-    """For requested offsets that may be inside an entry: where that entry begins and ends."""
-    unreachable: dict[Partition, str] = field(default_factory=dict)
-    """Partitions without a leader, and why."""
-    brokers: frozenset[str] = frozenset()
-    """Where brokers have names, those that answered; nothing is known about the partitions of the
-    others."""
-    unanswered_brokers: dict[str, str] = field(default_factory=dict)
-    """Where brokers have names, those that did not answer, and why."""
-    unseen_topics: frozenset[str] = frozenset()
-    """Topics that do not exist or are not visible to this client."""
-    epoch_ends: dict[Partition, int] = field(default_factory=dict)
-    """The end offset of the checkpoint's leader epoch, for partitions whose leader has changed
-    since."""
-    confirmed_by: dict[Partition, str] = field(default_factory=dict)
-    """Which brokers have confirmed an unexpected response about a partition."""
+    lookups: OffsetLookups = field(default_factory=OffsetLookups)
+    absent: Absences = field(default_factory=Absences)
     retention: dict[str, Retention] = field(default_factory=dict)
     """By topic, where it is known."""
-    uncommitted: dict[Partition, int] = field(default_factory=dict)
-    """How far logs go that an open transaction holds back before an offset that was asked for."""
-    expiring: dict[Partition, int] = field(default_factory=dict)
-    """The first offset that retention will still have left when everything is expected to have been
-    read."""
-    version_support: dict[Address, VersionSupport] = field(default_factory=dict)
-    """Of the brokers that were connected to."""
+    confirmed_by: dict[Partition, str] = field(default_factory=dict)
+    """Which brokers have confirmed an unexpected response about a partition."""
     cluster: Cluster | None = None
     """None if no broker was asked."""
+    version_support: dict[Address, VersionSupport] = field(default_factory=dict)
+    """Of the brokers that were connected to."""
+    requests: int = 0
+    """How many requests the survey has sent."""
 
 
 # --- the plan: what will be read --------------------------------------------------------
@@ -271,6 +284,13 @@ class Range:
     until_offset: int
     topic_id: str | None = None
     estimated_bytes: int = 0
+
+    def has(self, partition: Partition, offset: int) -> bool:
+        return self.partition == partition and self.from_offset <= offset < self.until_offset
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        return self.from_offset, self.until_offset
 
     @property
     def width(self) -> int:
@@ -295,6 +315,10 @@ class Slice:
     topic_id: str | None = None
     leader: Address | None = None
     is_urgent: bool = False
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        return self.from_offset, self.until_offset
 
     @property
     def width(self) -> int:

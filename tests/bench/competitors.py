@@ -27,7 +27,7 @@ from rangeland.dataframe.reader import freeze
 from rangeland.decode.columns import row_schema
 from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.job import Job
-from rangeland.planning.task_packing import pack
+from rangeland.planning.task_packing import pack_tasks
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.spark.executor_tasks import WriterSettings, read_and_write
 from tests.bench.cpu_time import cpu_seconds
@@ -86,7 +86,7 @@ def _land_snappy(ground: Ground, out: Path) -> None:
 def _land_in_one_process(ground: Ground, out: Path) -> None:
     """Survey, read, decode, count and write in this process; no Spark, no table."""
     out.mkdir(parents=True)
-    found, cluster, _ = freeze(job(ground, out))
+    found, cluster = freeze(job(ground, out))
     layout = new_table(row_schema()).layout
     read_and_write(
         found.slices, cluster, WriterSettings(str(out), layout, "snappy", 1, 256 << 20, "b")
@@ -269,5 +269,5 @@ def tasks_of(ground: Ground, out: Path) -> list[list[int]]:
     described = job(ground, out)
     found = plan(described, ground.spark)
     parallelism = int(ground.spark.sparkContext.defaultParallelism)
-    tasks = pack(found.slices, described.slices.target_bytes, parallelism)
+    tasks = pack_tasks(found.slices, described.slices.target_bytes, parallelism)
     return [[piece.estimated_bytes for piece in task] for task in tasks]

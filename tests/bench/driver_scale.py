@@ -46,7 +46,7 @@ from rangeland.planning.proof import prove
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.slices import Slicing
-from rangeland.planning.task_packing import pack
+from rangeland.planning.task_packing import pack_tasks
 
 APPLICATION, TOPIC_ID = "rangeland/orders", "AAAAAAAAAAAAAAAAAAAAAA"
 SLICE_BYTES = 1 << 20
@@ -104,7 +104,7 @@ def go_through(partitions: int, slices: int, steps: Steps) -> None:
     ranges = tuple(RangeEntry(r) for r in plan.ranges)
     about = (APPLICATION, "orders", 1, plan.hash, ranges)
     entered = steps.measure("plan as a row", lambda: _row(PlanEvent(*about, document, 1)))
-    tasks = steps.measure("tasks", lambda: pack(plan.slices, 128 << 20, 2))
+    tasks = steps.measure("tasks", lambda: pack_tasks(plan.slices, 128 << 20, 2))
     results = [result_of(task) for task in tasks]
     receipts = {r.slice_index: r for result in results for r in result.receipts}
     proved = steps.measure("proof", lambda: prove(plan, receipts))

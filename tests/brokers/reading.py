@@ -26,7 +26,7 @@ from rangeland.groups.backend_choice import BrokerGroupIO
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Counts, Isolation, LogState, Range, Slice, Survey
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.planning.slices import Slicing, cut
+from rangeland.planning.slices import Slicing, cut_slices
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.consumer import Consumed
 from rangeland.testing.processes import PATIENCE_S
@@ -61,7 +61,7 @@ def slices_of(survey: Survey, target_bytes: int = 128 << 20) -> list[Slice]:
         Range(x.partition, x.start_offset, x.end_offset, x.leader.topic_id, x.size_bytes or 0)
         for x in logs
     ]
-    return cut(ranges, Slicing(target_bytes), survey.logs)
+    return cut_slices(ranges, Slicing(target_bytes), survey.logs)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def test_a_time_before_the_first_record_that_is_left_is_that_record(
     partition = make(lazy, topic, [now_ms - 9_000, now_ms - 6_000, now_ms - 3_000])
     asked = (now_ms - 10_000, now_ms - 9_000, now_ms - 5_000, now_ms)
     assert offset_by_broker(settings, topic, asked[0]) is None  # and it has two such records
-    found = look(settings, topics=(topic,), times_ms=asked).offsets_for_times
+    found = look(settings, topics=(topic,), times_ms=asked).lookups.for_times
     assert [found[partition, time_ms] for time_ms in asked] == [1, 1, 2, None]
 
 

@@ -103,11 +103,11 @@ def test_a_time_is_looked_up_at_or_before_it(jafka: JafkaCluster, topic: str) ->
     times = (1_000, now_ms, now_ms + 3_600_000)
     survey = look(settings_of(jafka), topics=(topic,), times_ms=times)
     partition = Partition(topic, 0, "1")
-    found = [survey.offsets_for_times[partition, t] for t in times]
+    found = [survey.lookups.for_times[partition, t] for t in times]
     borders = survey.logs[partition].borders or ()
     assert found[0] == 0
     assert all(offset in borders and offset < end for offset in found)
-    assert {(partition, t) for t in times} <= survey.inexact
+    assert {(partition, t) for t in times} <= survey.lookups.inexact_times
 
 
 def test_a_silent_broker_is_named(harmed: JafkaCluster, topic: str) -> None:
@@ -129,7 +129,7 @@ def test_a_broker_whose_partitions_nobody_asks_for_may_be_away(
     settings = replace(base, members=(*base.members, away))
     survey = look(settings, topics=(topic,), partitions={topic: ["1-0", "1-1"]})
     assert {p.number for p in survey.logs} == {0, 1}
-    assert "3" not in survey.brokers
+    assert "3" not in survey.absent.answered_brokers
     for partitions in ({topic: ["1-0", "3-0"]}, {topic: [0]}, {}):
         with pytest.raises(Unreachable, match="broker 3"):
             look(settings, topics=(topic,), partitions=partitions)
@@ -144,9 +144,9 @@ def test_a_mark_is_named_only_where_no_entry_begins(
     settings, partition = settings_of(jafka), Partition(topic, 0, "1")
     size = len(message_set(values[:40], packed=True)) if packed else len(message(values[0]))
     for offset in (0, size, end, end + 9):
-        assert look(settings, topics=(topic,), marks=((partition, offset),)).entries == {}
+        assert look(settings, topics=(topic,), marks=((partition, offset),)).lookups.entries == {}
     place = (partition, size + 3)
-    (found,) = look(settings, topics=(topic,), marks=(place,)).entries.items()
+    (found,) = look(settings, topics=(topic,), marks=(place,)).lookups.entries.items()
     assert (found[0], found[1][0]) == (place, size)
 
 
@@ -204,8 +204,8 @@ def test_the_entry_that_an_offset_is_in_is_found_from_the_nearest_segment(
     wanted = ((partition, starts[450]), (partition, starts[450] + 5))
     bounds = tuple(Bounds(Latest(), {p: AtOffset(at)}) for p, at in wanted)
     survey = look(settings_of(jafka), topics=(topic,), bounds=bounds)
-    assert survey.entries[wanted[0]] == (starts[450], starts[451])
-    assert survey.entries[wanted[1]] == (starts[450], starts[451])
+    assert survey.lookups.entries[wanted[0]] == (starts[450], starts[451])
+    assert survey.lookups.entries[wanted[1]] == (starts[450], starts[451])
 
 
 def test_a_range_that_begins_inside_an_entry_is_reported_as_such(

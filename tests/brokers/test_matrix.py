@@ -236,12 +236,12 @@ def test_times_and_group_offsets_are_found(cluster: Cluster, topic: str) -> None
         groups=("nobody",),
     )
     partition = Partition(topic, 0)
-    assert found.offsets_for_times == {
+    assert found.lookups.for_times == {
         (partition, start + 1): 1,
         (partition, start + 10_000): None,
     }
-    assert found.inexact == frozenset()
-    assert found.group_offsets == {(partition, "nobody"): None}
+    assert found.lookups.inexact_times == frozenset()
+    assert found.lookups.of_groups == {(partition, "nobody"): None}
 
 
 @pytest.mark.parametrize("cluster", of(SEGMENTS_ONLY), indirect=True)
@@ -261,11 +261,11 @@ def test_times_are_about_right_where_only_segments_have_them(cluster: Cluster, t
     asked = (before, between, after)
     survey = look(settings_of(cluster.bootstrap), topics=(topic,), times_ms=asked)
     partition = Partition(topic, 0)
-    found = {t: survey.offsets_for_times[partition, t] for t in asked}
+    found = {t: survey.lookups.for_times[partition, t] for t in asked}
     assert found[before] == 0
     assert found[after] == 100
     assert 0 < (found[between] or 0) <= 50, "the beginning of a segment that is older"
-    assert survey.inexact == {(partition, t) for t in asked}
+    assert survey.lookups.inexact_times == {(partition, t) for t in asked}
     policy = Policy()
     request = RangeRequest(Bounds(AtTime(between)), Bounds(Latest()), Earliest(), policy)
     resolved = resolve(request, survey, {})

@@ -65,7 +65,7 @@ def test_queues_of_all_brokers_are_found_where_the_topic_is(
         (topic, "broker-b", 1): 7,
         **{(only_second, "broker-b", n): 0 for n in range(3)},
     }
-    assert survey.brokers == {"broker-a", "broker-b"}
+    assert survey.absent.answered_brokers == {"broker-a", "broker-b"}
 
 
 def test_a_topic_that_is_not_there_is_refused_and_not_made(
@@ -101,8 +101,8 @@ def test_a_time_is_when_messages_were_stored_not_when_they_were_made(
     assert survey.logs[queue].end_offset == 10
     queues = {p for p in survey.logs if p.broker == "broker-a"}
     assert queues == {queue}
-    assert [survey.offsets_for_times[queue, t] for t in times] == [0, 0, 5, 10]
-    assert not survey.inexact
+    assert [survey.lookups.for_times[queue, t] for t in times] == [0, 0, 5, 10]
+    assert not survey.lookups.inexact_times
 
 
 def test_a_time_of_a_queue_without_messages_is_its_end(
@@ -110,7 +110,7 @@ def test_a_time_of_a_queue_without_messages_is_its_end(
 ) -> None:
     rocketmq.create_topic(topic, 1, ["broker-a"])
     survey = look(settings_of(rocketmq), topics=(topic,), times_ms=(5, 1 << 45))
-    assert set(survey.offsets_for_times.values()) == {0}
+    assert set(survey.lookups.for_times.values()) == {0}
 
 
 # --- what is read -----------------------------------------------------------------------

@@ -68,7 +68,7 @@ def test_a_time_is_the_first_offset_at_or_after_it(
     records = [Record(b"%d" % i, timestamp_ms=first + 1000 * i) for i in range(10)]
     produce(kafka.bootstrap, topic, records, batch_records=4)
     asked = (0, first, first + 1, first + 5000, first + 9000, first + 9001)
-    found = look(settings, topics=(topic,), times_ms=asked).offsets_for_times
+    found = look(settings, topics=(topic,), times_ms=asked).lookups.for_times
     partition = Partition(topic, 0)
     assert [found[partition, time_ms] for time_ms in asked] == [0, 0, 1, 5, 9, None]
 
@@ -80,7 +80,7 @@ def test_offsets_that_a_group_has_committed_are_found(
     produce(kafka.bootstrap, topic, numbered_records(10), partition=1)
     commit(kafka, f"readers of {topic}", topic, 1, 7)
     group, other = f"readers of {topic}", f"nobody of {topic}"
-    found = look(settings, topics=(topic,), groups=(group, other)).group_offsets
+    found = look(settings, topics=(topic,), groups=(group, other)).lookups.of_groups
     assert found == {
         (Partition(topic, 0), group): None,
         (Partition(topic, 1), group): 7,

@@ -178,7 +178,7 @@ def test_latest_is_the_last_stable_offset_or_the_high_watermark(
         for offset, uncommitted_until in ((3, {}), (4, {stable.partition: 10})):
             bounds = (Bounds(Earliest()), Bounds(AtOffset(offset)))
             seen = look(committed, topics=(topic,), bounds=bounds)
-            assert seen.uncommitted == uncommitted_until
+            assert seen.lookups.uncommitted_ends == uncommitted_until
         assert log_of(uncommitted, topic).end_offset == 10
         assert read([slice_of(stable)], committed).counts == Counts(landed=3)
         assert read_topic(topic, uncommitted).counts == Counts(landed=10)

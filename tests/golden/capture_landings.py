@@ -85,9 +85,8 @@ def land_all(kafka: KafkaCluster, spark: Any, table: Path, plan_file: Path) -> l
 def share(job: Job, spark: Any) -> None:
     """Enters a plan and hands in a part of it, as a driver does that dies after it."""
     runner = Runner(job, spark, NoProgress())
-    found, _ = runner.draft()
-    plan = runner._enter(found.plan, [], ())
-    assert plan is not None
+    plan = runner.draft().plan
+    assert runner._enter(plan, [], ())
     units = run_tasks(runner.reader._tasks_to_run(plan, plan.slices[:1], {}))
     files = runner.reader._entries(plan, units)
     assert runner.target.append_part(plan, "member-1", 1, units, files)

@@ -29,8 +29,8 @@ from rangeland.planning.intervals import Interval, merge, overlap, subtract, wid
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
 from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits, share_out
-from rangeland.planning.slices import Slicing, cut
-from rangeland.planning.task_packing import pack
+from rangeland.planning.slices import Slicing, cut_slices
+from rangeland.planning.task_packing import pack_tasks
 from tests.examples import tried
 
 QUICK = tried(40)
@@ -94,7 +94,7 @@ def test_a_higher_limit_never_gives_anyone_less(total: int, wants: list[int]) ->
 def test_slices_tile_ranges_exactly_whatever_the_slicing(
     asked: list[Range], target_bytes: int, min_slices: int
 ) -> None:
-    slices = cut(asked, Slicing(target_bytes, min_slices), {})
+    slices = cut_slices(asked, Slicing(target_bytes, min_slices), {})
     assert [s.index for s in slices] == list(range(len(slices)))
     left = iter(slices)
     for r in asked:
@@ -125,7 +125,7 @@ pieces = st.lists(
 def test_packing_keeps_every_slice_once_and_never_mixes_leaders(
     slices: list[Slice], target_bytes: int, min_tasks: int
 ) -> None:
-    tasks = pack(slices, target_bytes, min_tasks)
+    tasks = pack_tasks(slices, target_bytes, min_tasks)
     assert Counter(s.index for task in tasks for s in task) == Counter(s.index for s in slices)
     assert all(len({s.leader for s in task}) == 1 for task in tasks)
     assert len(tasks) >= min(min_tasks, len(slices))

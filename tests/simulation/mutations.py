@@ -17,7 +17,7 @@ PLANS_AND_LEDGER = (
         "plans may overlap",
         Change(
             "landing.plan_conflicts:find_overlap",
-            "if common(plan.ranges, coverage_of(other.plan.ranges)):",
+            "if covered_parts(plan.ranges, coverage_of(other.plan.ranges)):",
             "if False:",
         ),
     ),
@@ -91,7 +91,7 @@ PLANS_AND_LEDGER = (
         "a reviewed plan is applied whatever has landed since",
         Change(
             "landing.plan_conflicts:refuse_outdated",
-            "if covered := common(plan.ranges, now.landed):",
+            "if covered := covered_parts(plan.ranges, now.landed):",
             "if covered := None:",
         ),
         Change(
@@ -172,7 +172,7 @@ LOSSES = (
     Mutation(
         "a held partition moves on",
         Change(
-            "planning.incarnation:stopped_at",
+            "planning.incarnation:checkpoint_after",
             "if loss.action is Action.HOLD or loss.kind in STILL_TO_COME:",
             "if loss.kind in STILL_TO_COME:",
         ),
@@ -180,7 +180,7 @@ LOSSES = (
     Mutation(
         "the checkpoint passes the end of a log that was cut",
         Change(
-            "planning.incarnation:stopped_at",
+            "planning.incarnation:checkpoint_after",
             "if loss.action is Action.HOLD or loss.kind in STILL_TO_COME:",
             "if loss.action is Action.HOLD:",
         ),
@@ -204,7 +204,7 @@ LOSSES = (
     Mutation(
         "a log that was cut and has grown again is whole",
         Change(
-            "planning.incarnation:cut_short",
+            "planning.incarnation:truncation_loss",
             "if end is None or end >= mark.until_offset or mark.epoch is None:",
             "if True:",
         ),
@@ -323,7 +323,7 @@ GROUPS = (
         "a part is handed in without knowing the others",
         Change(
             "groups.shared_plan:SharedRead._hand_in",
-            "kept = not_done(results, done)",
+            "kept = leave_out_done(results, done)",
             "kept = list(results)",
         ),
     ),

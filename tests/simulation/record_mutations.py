@@ -49,7 +49,7 @@ TRANSACTIONS = (
     Mutation(
         "what an open transaction holds back is truncated",
         Change(
-            "planning.missing_partitions:not_committed",
+            "planning.missing_partitions:as_open_transaction",
             "loss.until_offset > end",
             "True",
         ),

@@ -15,7 +15,7 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.target_table import TargetTable
-from rangeland.model import Counts, Partition
+from rangeland.model import Counts, Partition, Survey
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
@@ -56,9 +56,10 @@ class Driving(run.Runner):
         self.spark = self.rows = cast(Any, None)
         self.row_format = None
         self.warnings, self.started = [], 0.0
-        self.planner = cast(
-            Any, SimpleNamespace(logs={}, forget=lambda: None, survey_for_apply=lambda plan: None)
+        self.surveys = cast(
+            Any, SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
         )
+        self.planner = cast(Any, SimpleNamespace(refuse_gone=lambda plan: None))
         self.drawn = seen
         self.reader = reading_of(target)
         self.reader.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
@@ -77,7 +78,7 @@ class Driving(run.Runner):
         )
         held = tuple(one for one in self.drawn if one.action is Action.HOLD)
         skipped = tuple(one for one in self.drawn if one.action is Action.SKIP)
-        return PlanDraft(plan=plan, asked=plan.ranges, held=held, skipped_losses=skipped), None
+        return PlanDraft(plan=plan, asked=plan.ranges, held=held, skipped_losses=skipped)
 
 
 @pytest.fixture(autouse=True)

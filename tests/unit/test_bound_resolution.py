@@ -10,6 +10,7 @@ import pytest
 
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.model import (
+    Absences,
     Address,
     AtOffset,
     AtTime,
@@ -21,6 +22,7 @@ from rangeland.model import (
     Latest,
     Leader,
     LogState,
+    OffsetLookups,
     Partition,
     Range,
     Survey,
@@ -28,7 +30,7 @@ from rangeland.model import (
 from rangeland.planning.bound_resolution import (
     RangeRequest,
     ResolvedRange,
-    describe,
+    describe_bound,
     groups_asked,
     resolve,
     times_asked,
@@ -51,7 +53,8 @@ def survey(
     times: dict[tuple[Partition, int], int | None] | None = None,
     groups: dict[tuple[Partition, str], int | None] | None = None,
 ) -> Survey:
-    return Survey(0, {one.partition: one for one in logs}, times or {}, groups or {})
+    lookups = OffsetLookups(times or {}, of_groups=groups or {})
+    return Survey(0, {one.partition: one for one in logs}, lookups)
 
 
 def request(
@@ -297,23 +300,27 @@ def test_a_loss_under_skip_is_reported_beside_the_range(case: Case) -> None:
     assert result.held == ()
 
 
+def up_to(uncommitted_end: int) -> OffsetLookups:
+    return OffsetLookups(uncommitted_ends={P0: uncommitted_end})
+
+
 @pytest.mark.parametrize("name", ["until-beyond", "all-beyond", "from-beyond"])
 @pytest.mark.parametrize("action", [Action.FAIL, Action.SKIP])
 def test_what_an_open_transaction_holds_back_is_waited_for(name: str, action: Action) -> None:
     """Committed records end at 100. The log ends at 130, or before what was asked for."""
     case = LOSSES[name]
     asked = replace(case.asked, policy=Policy(truncated=action))
-    reached = replace(survey(log()), uncommitted={P0: case.loss[1]})
+    reached = replace(survey(log()), lookups=up_to(case.loss[1]))
     with pytest.raises(Unreachable, match="t/0 cannot be read now: a transaction is open"):
         resolve(asked, reached, {})
-    short = replace(survey(log()), uncommitted={P0: case.loss[1] - 1})
+    short = replace(survey(log()), lookups=up_to(case.loss[1] - 1))
     found = resolve(replace(asked, policy=Policy(truncated=Action.SKIP)), short, {})
     assert lost(found.losses) == [(0, *case.loss)]
 
 
 def test_a_partition_that_waits_for_a_transaction_may_be_held() -> None:
     asked = request(Earliest(), Bounds(Latest(), {P0: AtOffset(130)}), unreachable=Action.HOLD)
-    seen = replace(survey(log(P0), log(P1)), uncommitted={P0: 130})
+    seen = replace(survey(log(P0), log(P1)), lookups=up_to(130))
     found = resolve(asked, seen, {})
     assert offsets(found) == [(1, 10, 100)]
     assert lost(found.held) == [(0, 100, 130, LossKind.UNREACHABLE)]
@@ -385,7 +392,8 @@ def test_a_gone_partition_that_a_range_names_has_vanished_where_it_has_a_checkpo
 
 
 def test_a_first_run_by_time_says_where_that_is_not_exact() -> None:
-    seen = replace(survey(log(P0), times={(P0, 5): 10}), inexact=frozenset({(P0, 5)}))
+    about = OffsetLookups({(P0, 5): 10}, inexact_times=frozenset({(P0, 5)}))
+    seen = replace(survey(log(P0)), lookups=about)
     first = request(FromCheckpoint(), Latest(), first_run=AtTime(5))
     notes = resolve(first, seen, {}).notes
     assert len(notes) == 2
@@ -477,10 +485,10 @@ def test_the_survey_looks_up_every_time_and_group_once() -> None:
     ],
 )
 def test_a_bound_is_described_in_the_words_of_a_job_file(bound: Bound, words: str) -> None:
-    assert describe(bound) == words
+    assert describe_bound(bound) == words
 
 
 def test_a_partition_that_the_job_leaves_out_has_not_vanished() -> None:
     checkpoint = {P0: LogMark(60, "A"), P1: LogMark(5, "A")}
-    survey = Survey(1, {P0: log(P0)}, excluded_partitions=frozenset({P1}))
+    survey = Survey(1, {P0: log(P0)}, absent=Absences(frozenset({P1})))
     assert resolve(CHECKPOINTED, survey, checkpoint).losses == ()

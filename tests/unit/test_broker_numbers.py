@@ -21,7 +21,7 @@ from rangeland.fetch.fetch_steps import SendFetch, WaitUntil
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Address, Leader, LogState, Partition, Range
 from rangeland.planning.plan_builder import MOST_BYTES, with_estimate
-from rangeland.planning.slices import MAX_SLICES, Slicing, cut
+from rangeland.planning.slices import MAX_SLICES, Slicing, cut_slices
 from rangeland.untrusted import MAX_INT64
 from rangeland.zookeeper.broker_registry import (
     IDS,
@@ -163,7 +163,7 @@ def test_an_end_that_cannot_be_makes_no_more_slices_than_a_plan_may_have(
     log = LogState(P0, Leader(B1), 0, end, size_bytes)
     asked = with_estimate(Range(P0, 0, end), log)
     assert 0 <= asked.estimated_bytes <= MOST_BYTES
-    slices = cut([asked], Slicing(1, 0), {P0: log})
+    slices = cut_slices([asked], Slicing(1, 0), {P0: log})
     assert 1 <= len(slices) <= MAX_SLICES
     assert (slices[0].from_offset, slices[-1].until_offset) == (0, end)
     assert all(a.until_offset == b.from_offset for a, b in pairwise(slices))
@@ -171,7 +171,7 @@ def test_an_end_that_cannot_be_makes_no_more_slices_than_a_plan_may_have(
 
 def test_many_ranges_share_the_slices_of_a_plan() -> None:
     ranges = [Range(Partition("t", n), 0, 1 << 40, None, 1 << 50) for n in range(10)]
-    assert 90_000 < len(cut(ranges, Slicing(1, 0), {})) <= MAX_SLICES
+    assert 90_000 < len(cut_slices(ranges, Slicing(1, 0), {})) <= MAX_SLICES
 
 
 # --- waiting ------------------------------------------------------------------------------

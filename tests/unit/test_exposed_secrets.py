@@ -13,6 +13,7 @@ from rangeland.errors import EngineFailed, JobFileError, Unreachable
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings, tls_files
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.landing.planner import Planner
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.progress_events import NoProgress
@@ -114,8 +115,9 @@ def runner(job: Job) -> run.Runner:
             history=SimpleNamespace(pace=lambda _application: []),
         ),
     )
-    context = LandingContext(None, job, made.target, made.progress, made._warn)
-    made.planner = Planner(context, run.PlanKind.RUN, cast(Any, None), run.survey_of)
+    surveys = PlanSurveys(job, made.target.history, made.progress, run.survey_of)
+    context = LandingContext(None, job, made.target, surveys, made.progress, made._warn)
+    made.planner = Planner(context, run.PlanKind.RUN)
     return made
 
 

@@ -46,7 +46,7 @@ class Reading(SparkPlanReader):
         nothing = cast(Any, None)
         warn = self.warnings.append
         super().__init__(
-            LandingContext(None, job(policy), target, NoProgress(), warn), nothing, None
+            LandingContext(None, job(policy), target, nothing, NoProgress(), warn), nothing, None
         )
         self.log_check = cast(FinalLogCheck, self)
         self.refuse_changes = FinalLogCheck(self.job, lambda: []).refuse_changes

@@ -33,7 +33,7 @@ def test_a_topic_that_an_old_broker_may_hide_is_never_skipped() -> None:
         survey = take_survey(
             brokers, SurveyRequest(("gone",), known=frozenset({"gone"}), checkpoint=CHECKPOINT)
         )
-    assert survey.unseen_topics == {"gone"}
+    assert survey.absent.unseen_topics == {"gone"}
     for action in (Action.SKIP, Action.FAIL):
         with pytest.raises(RangeLost) as caught:
             resolve(asked(action), survey, CHECKPOINT)

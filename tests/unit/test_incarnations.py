@@ -29,10 +29,10 @@ from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, res
 from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import (
     LogMark,
+    checkpoint_after,
     is_recreated,
+    is_still_lost,
     may_be_behind,
-    still_holds,
-    stopped_at,
 )
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
@@ -52,11 +52,10 @@ def log(start: int, end: int, epoch: int | None = None, topic_id: str | None = N
 def found(
     now: LogState, mark: LogMark, epoch_end: int | None = None, policy: Policy | None = None
 ) -> ResolvedRange:
-    ends = {} if epoch_end is None else {P: epoch_end}
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )
-    return resolve(request, Survey(0, {P: now}, epoch_ends=ends), {P: mark})
+    return resolve(request, Survey(0, {P: replace(now, epoch_end=epoch_end)}), {P: mark})
 
 
 def lost(
@@ -305,7 +304,7 @@ def test_a_held_loss_counts_until_the_log_no_longer_shows_it(
     kind: LossKind, start: int, end: int, topic_id: str, holds: bool
 ) -> None:
     mark = LogMark(10, "a")
-    assert still_holds(kind, mark, log(start, end, topic_id=topic_id)) is holds
+    assert is_still_lost(kind, mark, log(start, end, topic_id=topic_id)) is holds
 
 
 @pytest.mark.parametrize(
@@ -335,5 +334,5 @@ def test_a_checkpoint_stays_where_a_partition_was_held_or_its_log_ended(
     losses: list[tuple[int, int, LossKind, Action]], until_offset: int
 ) -> None:
     found = [Loss(P, start, end, kind, "", action) for start, end, kind, action in losses]
-    after = stopped_at({P: LogMark(10, "id", 3)}, found)
+    after = checkpoint_after({P: LogMark(10, "id", 3)}, found)
     assert after == {P: LogMark(until_offset, "id", 3, epoch_is_later=until_offset < 10)}

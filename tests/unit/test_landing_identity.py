@@ -12,10 +12,10 @@ from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
-    known_as,
     refuse_changed_options,
     refuse_other_cluster,
     refuse_other_options,
+    with_known_addresses,
 )
 
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
@@ -45,11 +45,11 @@ def test_clusters_are_distinguished(then: Cluster, now: Cluster, is_other: bool)
 
 def test_a_cluster_whose_brokers_moved_one_by_one_is_the_same() -> None:
     before = [at("a"), at("a", "b"), at("b", "c")]
-    assert known_as(at("c", "d"), before).is_other(at("a")) is False
-    assert known_as(at("d"), before).is_other(at("a")) is True
+    assert with_known_addresses(at("c", "d"), before).is_other(at("a")) is False
+    assert with_known_addresses(at("d"), before).is_other(at("a")) is True
     # An address that two clusters with ids have had makes them no one cluster.
     shared = [at("a", id="x"), at("a", id="y"), at("b", id="y")]
-    assert known_as(at("a", id="x"), shared).is_other(at("b", id="y")) is True
+    assert with_known_addresses(at("a", id="x"), shared).is_other(at("b", id="y")) is True
 
 
 @pytest.mark.parametrize(

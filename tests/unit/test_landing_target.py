@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
 from rangeland.delta.ledger.events import FileEntry
 from rangeland.delta.table_metadata import CommitMetadata
@@ -26,6 +27,7 @@ from rangeland.landing import target_table as table_module
 from rangeland.landing.committer import PlanCommitter
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
@@ -195,14 +197,19 @@ class Failing(SparkPlanReader):
     def wait_for_workers(self) -> None: ...
 
 
+def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
+    job = target._job
+    surveys = PlanSurveys(job, target.history, progress, survey_of)
+    return LandingContext(None, job, target, surveys, progress, lambda text: None)
+
+
 def reading_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
     said = progress or NoProgress()
-    return Failing(LandingContext(None, target._job, target, said, lambda text: None), None, None)
+    return Failing(context_of(target, said), None, None)
 
 
 def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
-    context = LandingContext(None, reading.job, reading.target, reading.progress, lambda text: None)
-    return PlanCommitter(context, reading)
+    return PlanCommitter(context_of(reading.target, reading.progress), reading)
 
 
 DAMAGED = BadRecord("bad", why="its checksum is wrong", topic="orders", partition=0, base_offset=40)

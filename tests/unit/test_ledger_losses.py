@@ -14,7 +14,12 @@ from rangeland.errors import BadRecord
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.slice_failures import add_partition, unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState
-from rangeland.landing.loss_records import losses_in, losses_of, of_whole_logs, seen_losses
+from rangeland.landing.loss_records import (
+    losses_in,
+    losses_of,
+    seen_losses,
+    widen_to_whole_logs,
+)
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
@@ -176,7 +181,7 @@ READ = Plan(
 @pytest.mark.parametrize("kind", [LossKind.RECREATED, LossKind.VANISHED])
 def test_a_log_that_is_gone_has_lost_all_that_was_to_be_read_of_it(kind: LossKind) -> None:
     error = range_lost([Loss(P0, 13, 30, kind, "its topic id was id when planned")])
-    whole = of_whole_logs(READ, error)
+    whole = widen_to_whole_logs(READ, error)
     found = [(x.partition, x.from_offset, x.until_offset) for x in losses_in(whole)]
     assert found == [(P0, 0, 30), (P0, 40, 50)]
     assert f"orders/0 [0, 30) {kind}, and 1 more range" in str(whole)
@@ -185,7 +190,7 @@ def test_a_log_that_is_gone_has_lost_all_that_was_to_be_read_of_it(kind: LossKin
 
 def test_an_error_about_a_part_of_a_log_stays_as_it_is() -> None:
     error = range_lost([Loss(P0, 13, 15, LossKind.MISSING, "there is a gap")])
-    assert of_whole_logs(READ, error) is error
+    assert widen_to_whole_logs(READ, error) is error
 
 
 def test_each_loss_of_a_plan_is_of_its_own_incarnation_of_the_topic() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.log_identity import doubtful, find_changes, marks_of
+from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
@@ -25,8 +25,8 @@ def read(start: int, until: int, **more: object) -> Receipt:
     return replace(Receipt(0, P, start, until, Counts(landed=until - start)), **more)
 
 
-def seen(log: LogState, **more: object) -> Survey:
-    return replace(Survey(0, {P: log}), **more)
+def seen(log: LogState) -> Survey:
+    return Survey(0, {P: log})
 
 
 def log(end: int, epoch: int | None = 7, topic_id: str | None = "id-1", start: int = 0) -> LogState:
@@ -64,16 +64,16 @@ def test_a_mark_has_the_topic_id_of_the_range_that_was_read() -> None:
 )
 def test_the_same_id_and_epoch_need_no_second_look(leader: Leader, is_in_doubt: bool) -> None:
     marks = marks_of(PLAN, [read(0, 100)])
-    assert doubtful(marks, {P: leader}) == ({P} if is_in_doubt else set())
-    assert doubtful(marks, {}) == {P}
+    assert unconfirmed_partitions(marks, {P: leader}) == ({P} if is_in_doubt else set())
+    assert unconfirmed_partitions(marks, {}) == {P}
 
 
 @pytest.mark.parametrize(
     ("survey", "found"),
     [
         (seen(log(100)), []),
-        (seen(log(500, epoch=9), epoch_ends={P: 100}), []),  # a clean election
-        (seen(log(500, epoch=9), epoch_ends={P: 60}), [("truncated", 60, 100)]),
+        (seen(replace(log(500, epoch=9), epoch_end=100)), []),  # a clean election
+        (seen(replace(log(500, epoch=9), epoch_end=60)), [("truncated", 60, 100)]),
         (seen(log(500, topic_id="id-2")), [("recreated", 100, 100)]),
         (seen(log(60)), [("truncated", 60, 100)]),
         (seen(log(500, start=50)), []),  # retention has taken what was read

@@ -131,7 +131,7 @@ def test_jobs_whose_cluster_answers_go_on_without_the_others(
     jobs = [load_job(write(tmp_path, name))[0] for name in "abc"]
     living = ["source.servers=['127.0.0.1:2']"]
     jobs[1:1] = [load_job(write(tmp_path, "d"), living)[0]]
-    found = broker_check.unreachable(jobs)
+    found = broker_check.find_unreachable(jobs)
     assert [error is None for error in found] == [False, True, False, False]
     assert sorted(asked) == ["127.0.0.1:1", "127.0.0.1:2"]
 

@@ -19,7 +19,7 @@ from rangeland.errors import UsageError
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
-from rangeland.queries.payload_sample import SampleResult, newest, shown_rows
+from rangeland.queries.payload_sample import SampleResult, newest_records, shown_rows
 from rangeland.render.sample_view import sample_picture
 from tests.unit.test_render import drawn
 
@@ -75,13 +75,13 @@ def test_logs_are_read_together_unless_their_newest_records_cannot_be_found(
     whole = [LogState(Partition("t", n), leader, n, 10 * n) for n in range(3)]
     cut = [replace(log, borders=(log.start_offset,)) for log in whole]
     settings = ClusterSettings("kafka", (Address("b", 1),))
-    assert values_of(newest(whole, settings, 4)) == [
+    assert values_of(newest_records(whole, settings, 4)) == [
         *(b"6", b"7", b"8", b"9"),
         *(b"16", b"17", b"18", b"19"),
     ]
     assert asked == [[(6, 10), (16, 20)]]
     asked.clear()
-    assert values_of(newest(cut, settings, 2)) == [b"1", b"2", b"2", b"3"]
+    assert values_of(newest_records(cut, settings, 2)) == [b"1", b"2", b"2", b"3"]
     assert asked == [[(1, 10)], [(2, 20)]]
 
 

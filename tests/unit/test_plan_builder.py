@@ -8,6 +8,7 @@ import pytest
 
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.model import (
+    Absences,
     Address,
     AtOffset,
     AtTime,
@@ -20,6 +21,7 @@ from rangeland.model import (
     Latest,
     Leader,
     LogState,
+    OffsetLookups,
     Partition,
     Range,
     Survey,
@@ -238,7 +240,9 @@ def test_what_the_first_run_held_back_begins_where_that_run_would_have_begun(
     first_run: Bound, span: list[tuple[int, int, int]]
 ) -> None:
     asked = replace(terms(), request=replace(terms().request, first_run=first_run))
-    seen = Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, {(P0, 5): 15, (P1, 5): 15})
+    seen = Survey(
+        777, {p: log(p, 10, 20) for p in (P0, P1)}, OffsetLookups({(P0, 5): 15, (P1, 5): 15})
+    )
     here = position({P0: LogMark(20, "A")})
     held = replace(here, held_at_first=frozenset({P1}))
     assert spans(draft_new(asked, seen, held)) == span
@@ -251,7 +255,7 @@ def test_where_a_first_run_begins_is_settled_once_though_nothing_is_there_to_lan
 ) -> None:
     """The end of a log, or the first record of a time, is another in the next run."""
     asked = replace(terms(), request=replace(terms().request, first_run=first_run))
-    ends = {(P0, 5): None, (P1, 5): None}
+    ends = OffsetLookups({(P0, 5): None, (P1, 5): None})
     first = draft_new(asked, Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, ends), position())
     assert (first.is_empty, first.begins) == (True, True)
     assert {p: m.until_offset for p, m in first.plan.checkpoint.items()} == {P0: 20, P1: 20}
@@ -263,7 +267,9 @@ def test_where_a_first_run_begins_is_settled_once_though_nothing_is_there_to_lan
 
 def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beginning() -> None:
     asked = replace(terms(), request=replace(terms().request, first_run=AtTime(5)))
-    seen = Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, {(P0, 5): 15, (P1, 5): None})
+    seen = Survey(
+        777, {p: log(p, 10, 20) for p in (P0, P1)}, OffsetLookups({(P0, 5): 15, (P1, 5): None})
+    )
     first = draft_new(asked, seen, position())
     assert (spans(first), first.begins) == ([(0, 15, 20)], True)
     assert draft_new(asked, seen, position(dict(first.plan.checkpoint))).is_empty
@@ -297,11 +303,13 @@ def test_a_whole_topic_that_is_gone_has_vanished_where_a_pattern_asks_for_it() -
 
 def test_a_time_that_the_log_does_not_reach_back_to_is_noted() -> None:
     asked = terms(AtTime(5))
-    seen = Survey(777, {P0: log(P0, 10, 30), P1: log(P1, 0, 9)}, {(P0, 5): 10, (P1, 5): 0})
+    seen = Survey(
+        777, {P0: log(P0, 10, 30), P1: log(P1, 0, 9)}, OffsetLookups({(P0, 5): 10, (P1, 5): 0})
+    )
     (note,) = draft_new(asked, seen, position()).notes
     assert note.startswith("t/0 begins at 10")
     assert draft_new(asked, seen, position({}, Range(P0, 4, 10, "A"))).notes == (), "it was landed"
-    later = Survey(777, {P0: log(P0, 10, 30)}, {(P0, 5): 11})
+    later = Survey(777, {P0: log(P0, 10, 30)}, OffsetLookups({(P0, 5): 11}))
     assert draft_new(asked, later, position()).notes == ()
     assert draft_new(terms(AtOffset(10)), later, position()).notes == ()
 
@@ -391,7 +399,7 @@ def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
 
 
 def test_ranges_of_partitions_that_the_job_leaves_out_are_left_out() -> None:
-    seen = Survey(777, {P0: log(P0, 0, 9)}, excluded_partitions=frozenset({P1}))
+    seen = Survey(777, {P0: log(P0, 0, 9)}, absent=Absences(frozenset({P1})))
     assert spans(draft_exact_ranges(terms(), seen, position(), [Range(P1, 0, 3, "A")])) == []
 
 
@@ -401,10 +409,14 @@ FAR = Partition("t", 0, "2")
 @pytest.mark.parametrize(
     ("hole", "seen", "why"),
     [
-        (Range(P1, 0, 3), Survey(7, {P0: log(P0, 0, 9)}, unreachable={P1: "no leader"}), "no lead"),
+        (
+            Range(P1, 0, 3),
+            Survey(7, {P0: log(P0, 0, 9)}, absent=Absences(unreachable={P1: "no leader"})),
+            "no lead",
+        ),
         (
             Range(FAR, 0, 3),
-            Survey(7, {P0: log(P0, 0, 9)}, unanswered_brokers={"2": "refused"}),
+            Survey(7, {P0: log(P0, 0, 9)}, absent=Absences(unanswered_brokers={"2": "refused"})),
             "broker 2: r",
         ),
         (Range(FAR, 0, 3), Survey(7, {P0: log(P0, 0, 9)}), "no broker of that name"),

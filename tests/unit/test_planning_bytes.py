@@ -8,6 +8,7 @@ import pytest
 
 from rangeland.errors import JobFileError, ProofFailed, RangeLost, Unreachable
 from rangeland.model import (
+    Absences,
     Address,
     AtOffset,
     AtTime,
@@ -21,6 +22,7 @@ from rangeland.model import (
     Latest,
     Leader,
     LogState,
+    OffsetLookups,
     Partition,
     Range,
     Slice,
@@ -54,17 +56,23 @@ HOLD = request(FromCheckpoint(), Latest(), unreachable=Action.HOLD)
 BOTH = {ONE: LogMark(300), TWO: LogMark(500)}
 
 
+def absent_but(answered: set[str], unanswered: dict[str, str] | None = None) -> Absences:
+    return Absences(answered_brokers=frozenset(answered), unanswered_brokers=unanswered or {})
+
+
+def in_entry(offset: int, start: int, end: int) -> OffsetLookups:
+    return OffsetLookups(entries={(ONE, offset): (start, end)})
+
+
 def only_one_answers() -> Survey:
-    return Survey(
-        1, {ONE: log()}, brokers=frozenset({"1"}), unanswered_brokers={"2": "connection refused"}
-    )
+    return Survey(1, {ONE: log()}, absent=absent_but({"1"}, {"2": "connection refused"}))
 
 
 # --- a log that was written again --------------------------------------------------------
 
 
 def test_a_mark_inside_an_entry_shows_that_the_log_was_written_again() -> None:
-    survey = Survey(1, {ONE: log()}, entries={(ONE, 310): (300, 340)}, brokers=frozenset({"1"}))
+    survey = Survey(1, {ONE: log()}, in_entry(310, 300, 340), absent_but({"1"}))
     checkpoint = {ONE: LogMark(310)}
     with pytest.raises(RangeLost, match=r"\[310, 340\) truncated.*rewritten"):
         resolve(RUN, survey, checkpoint)
@@ -74,7 +82,7 @@ def test_a_mark_inside_an_entry_shows_that_the_log_was_written_again() -> None:
     assert [(x.kind, x.width) for x in skipped.losses] == [(LossKind.TRUNCATED, 30)]
     held = resolve(request(FromCheckpoint(), Latest(), truncated=Action.HOLD), survey, checkpoint)
     assert (held.ranges, len(held.held)) == ((), 1)
-    sound = Survey(1, {ONE: log()}, entries={(ONE, 310): (310, 340)}, brokers=frozenset({"1"}))
+    sound = Survey(1, {ONE: log()}, in_entry(310, 310, 340), absent_but({"1"}))
     assert resolve(RUN, sound, checkpoint).ranges[0].from_offset == 310
 
 
@@ -85,7 +93,7 @@ def test_a_mark_inside_an_entry_shows_that_the_log_was_written_again() -> None:
 def test_an_offset_inside_an_entry_is_refused_with_the_nearest_valid_ones(side: str) -> None:
     listed = Bounds(Earliest(), {ONE: AtOffset(310)}, only_listed=True)
     asked = request(listed, Latest()) if side == "from" else request(Earliest(), listed)
-    survey = Survey(1, {ONE: log()}, entries={(ONE, 310): (300, 340)}, brokers=frozenset({"1"}))
+    survey = Survey(1, {ONE: log()}, in_entry(310, 300, 340), absent_but({"1"}))
     with pytest.raises(JobFileError, match="no entry begins at offset 310") as caught:
         resolve(asked, survey, {})
     assert caught.value.do == "use 300 or 340"
@@ -96,9 +104,8 @@ def test_a_groups_offset_inside_an_entry_is_refused_too() -> None:
     survey = Survey(
         1,
         {ONE: log()},
-        group_offsets={(ONE, "g"): 310},
-        entries={(ONE, 310): (300, 340)},
-        brokers=frozenset({"1"}),
+        replace(in_entry(310, 300, 340), of_groups={(ONE, "g"): 310}),
+        absent_but({"1"}),
     )
     with pytest.raises(JobFileError, match="group:g"):
         resolve(request(GroupOffset("g"), Latest()), survey, {})
@@ -106,7 +113,7 @@ def test_a_groups_offset_inside_an_entry_is_refused_too() -> None:
 
 def test_an_offset_at_which_an_entry_begins_is_fine() -> None:
     listed = Bounds(Earliest(), {ONE: AtOffset(310)}, only_listed=True)
-    survey = Survey(1, {ONE: log()}, entries={(ONE, 310): (310, 340)}, brokers=frozenset({"1"}))
+    survey = Survey(1, {ONE: log()}, in_entry(310, 310, 340), absent_but({"1"}))
     (found,) = resolve(request(listed, Latest()), survey, {}).ranges
     assert (found.from_offset, found.until_offset) == (310, 1000)
 
@@ -115,13 +122,12 @@ def test_a_time_that_a_broker_knows_only_about_is_said_to_be_so() -> None:
     survey = Survey(
         1,
         {ONE: log()},
-        {(ONE, 5): 300},
-        inexact=frozenset({(ONE, 5)}),
-        brokers=frozenset({"1"}),
+        OffsetLookups({(ONE, 5): 300}, inexact_times=frozenset({(ONE, 5)})),
+        absent_but({"1"}),
     )
     found = resolve(request(AtTime(5), Latest()), survey, {})
     assert "begins at 300, which is at or before the time" in found.notes[0]
-    exact = replace(survey, inexact=frozenset())
+    exact = replace(survey, lookups=OffsetLookups({(ONE, 5): 300}))
     assert resolve(request(AtTime(5), Latest()), exact, {}).notes == ()
 
 
@@ -134,7 +140,7 @@ def test_a_broker_that_is_gone_takes_its_partitions_out_of_reach_and_they_are_no
 
 
 def test_a_broker_that_is_not_registered_any_more_is_unreachable_too() -> None:
-    survey = replace(only_one_answers(), unanswered_brokers={})
+    survey = Survey(1, {ONE: log()}, absent=absent_but({"1"}))
     with pytest.raises(Unreachable, match="no broker of that name is registered"):
         resolve(RUN, survey, BOTH)
 
@@ -146,14 +152,15 @@ def test_a_policy_holds_what_is_unreachable_and_lands_the_others() -> None:
 
 
 def test_a_partition_without_a_leader_is_held_as_well() -> None:
-    survey = Survey(1, {ONE: log()}, unreachable={TWO: "it has no leader"}, brokers=frozenset("12"))
+    absent = replace(absent_but({"1", "2"}), unreachable={TWO: "it has no leader"})
+    survey = Survey(1, {ONE: log()}, absent=absent)
     assert [loss.partition for loss in resolve(HOLD, survey, {}).held] == [TWO]
     with pytest.raises(Unreachable, match="it has no leader"):
         resolve(RUN, survey, {})
 
 
 def test_a_partition_that_a_living_broker_no_longer_has_has_vanished() -> None:
-    survey = Survey(1, {ONE: log()}, brokers=frozenset({"1", "2"}))
+    survey = Survey(1, {ONE: log()}, absent=absent_but({"1", "2"}))
     skip = request(FromCheckpoint(), Latest(), vanished=Action.SKIP)
     (loss,) = resolve(skip, survey, BOTH).losses
     assert (loss.partition, loss.kind) == (TWO, LossKind.VANISHED)

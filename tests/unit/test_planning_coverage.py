@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.model import Partition, Range
-from rangeland.planning.coverage import Coverage, common, coverage_of, leave_out
+from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -67,13 +67,13 @@ def test_what_is_landed_is_left_out_and_a_middle_makes_two() -> None:
         Range(P0, 30, 40, "A"),
         Range(P1, 0, 40, "A"),
     ]
-    assert common(asked, landed) == [Range(P0, 10, 30, "A"), Range(P0, 12, 28, "A")]
+    assert covered_parts(asked, landed) == [Range(P0, 10, 30, "A"), Range(P0, 12, 28, "A")]
 
 
 def test_another_incarnation_of_the_topic_has_other_offsets_under_the_same_numbers() -> None:
     landed = coverage_of([Range(P0, 0, 50, "A")])
     assert leave_out([Range(P0, 0, 50, "B")], landed) == [Range(P0, 0, 50, "B")]
-    assert common([Range(P0, 0, 50, "B")], landed) == []
+    assert covered_parts([Range(P0, 0, 50, "B")], landed) == []
 
 
 def test_an_unknown_incarnation_matches_every_incarnation() -> None:

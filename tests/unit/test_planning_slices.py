@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from rangeland.model import Address, Leader, LogState, Partition, Range, Slice
-from rangeland.planning.slices import SMALLEST_SLICE_BYTES, Slicing, cut
-from rangeland.planning.task_packing import pack
+from rangeland.planning.slices import SMALLEST_SLICE_BYTES, Slicing, cut_slices
+from rangeland.planning.task_packing import pack_tasks
 
 UNIT = 10 * SMALLEST_SLICE_BYTES
 T0, T1 = Partition("t", 0), Partition("t", 1)
@@ -24,7 +24,7 @@ def r(number: int, start: int, end: int, units: float | None = None) -> Range:
 
 
 def cuts(ranges: list[Range], slicing: Slicing) -> list[tuple[int, int, int]]:
-    pieces = cut(ranges, slicing, {})
+    pieces = cut_slices(ranges, slicing, {})
     return [(s.partition.number, s.from_offset, s.until_offset) for s in pieces]
 
 
@@ -102,7 +102,7 @@ def test_min_slices_cuts_no_finer_than_is_worth_a_start() -> None:
 
 def test_slices_carry_the_leader_the_topic_id_and_their_share_of_bytes() -> None:
     logs = {p: LogState(p, Leader(at), 0, 9) for p, at in ((T0, B1), (T1, None))}
-    slices = cut([r(0, 0, 2), r(1, 5, 6)], Slicing(UNIT), logs)
+    slices = cut_slices([r(0, 0, 2), r(1, 5, 6)], Slicing(UNIT), logs)
     assert slices == [
         Slice(0, Partition("t", 0), 0, 1, UNIT, "A", B1),
         Slice(1, Partition("t", 0), 1, 2, UNIT, "A", B1),
@@ -113,12 +113,12 @@ def test_slices_carry_the_leader_the_topic_id_and_their_share_of_bytes() -> None
 def test_a_log_is_only_cut_at_its_borders() -> None:
     log = LogState(T0, Leader(B1), 0, 1000, 1000, borders=(0, 90, 480, 1000))
     asked = Range(T0, 90, 1000, None, 910)
-    slices = cut([asked], Slicing(300), {T0: log})
+    slices = cut_slices([asked], Slicing(300), {T0: log})
     assert [(s.from_offset, s.until_offset) for s in slices] == [(90, 480), (480, 1000)]
     bare = LogState(T0, Leader(B1), 0, 1000, 1000, borders=(0, 1000))
-    assert [(s.from_offset, s.until_offset) for s in cut([asked], Slicing(300), {T0: bare})] == [
-        (90, 1000)
-    ]
+    assert [
+        (s.from_offset, s.until_offset) for s in cut_slices([asked], Slicing(300), {T0: bare})
+    ] == [(90, 1000)]
 
 
 # --- packing ----------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def s(index: int, size: int, leader: Address | None = B1) -> Slice:
 
 
 def packed(slices: list[Slice], target: int, min_tasks: int = 1) -> list[list[int]]:
-    return [[piece.index for piece in task] for task in pack(slices, target, min_tasks)]
+    return [[piece.index for piece in task] for task in pack_tasks(slices, target, min_tasks)]
 
 
 def test_small_slices_of_one_leader_share_a_task() -> None:
@@ -162,11 +162,11 @@ def test_a_leader_with_one_big_slice_does_not_eat_the_others_tasks() -> None:
 
 
 def test_nothing_packs_into_no_task() -> None:
-    assert pack([], 100, 4) == []
+    assert pack_tasks([], 100, 4) == []
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 7, 100, 1001])
 def test_the_bytes_of_slices_add_up_to_those_of_their_range(size_bytes: int) -> None:
     whole = Range(Partition("t", 1), 3, 40, None, size_bytes)
-    slices = cut([whole], Slicing(HUGE, 7), {})
+    slices = cut_slices([whole], Slicing(HUGE, 7), {})
     assert sum(s.estimated_bytes for s in slices) == size_bytes

@@ -65,7 +65,7 @@ def test_the_quarantine_is_told_of_every_later_attempt(
     outcome = OutcomeEvent("rangeland/j", "j", 1, plan.hash, (), (), 1, attempt, kept)
     target = Target(landed)
     nothing = cast(Any, None)
-    context = LandingContext(None, nothing, cast(Any, target), NoProgress(), print)
+    context = LandingContext(None, nothing, cast(Any, target), nothing, NoProgress(), print)
     finisher = PlanCommitter(context, nothing)
     finisher._land(plan, outcome, None)
     assert target.asked == asked

@@ -14,7 +14,7 @@ from rangeland.cli import command_line
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.job.value_parsers import parse_bounds
-from rangeland.model import Address, Leader, LogState, Partition, Survey
+from rangeland.model import Address, Leader, LogState, OffsetLookups, Partition, Survey
 from rangeland.planning.log_reach import can_be_awaited, reach, times_awaited
 from rangeland.progress_events import NoProgress
 from rangeland.queries import reached_check
@@ -30,7 +30,7 @@ def survey(ends: dict[Partition, int], found: dict[Partition, int | None]) -> Su
     return Survey(
         taken_at_ms=T,
         logs={p: LogState(p, LEADER, 0, end) for p, end in ends.items()},
-        offsets_for_times={(p, T): offset for p, offset in found.items()},
+        lookups=OffsetLookups({(p, T): offset for p, offset in found.items()}),
     )
 
 
@@ -62,7 +62,8 @@ def by_segments(*borders: int, found: int) -> Survey:
     """A log of 9 whose broker only knows when its segments were written."""
     seen = survey({P0: 9}, {P0: found})
     logs = {P0: replace(seen.logs[P0], borders=borders or None)}
-    return replace(seen, logs=logs, inexact=frozenset({(P0, T)}))
+    about = replace(seen.lookups, inexact_times=frozenset({(P0, T)}))
+    return replace(seen, logs=logs, lookups=about)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_only_times_and_offsets_can_be_awaited() -> None:
 
 def test_an_end_that_is_always_there_is_refused_before_anybody_is_asked() -> None:
     with pytest.raises(UsageError, match="nothing to wait for"):
-        reached_check.reached(Job.parse(YAML), NoProgress())
+        reached_check.check_reached(Job.parse(YAML), NoProgress())
 
 
 @pytest.mark.parametrize(("found", "code"), [(8, 0), (None, 75)])

@@ -24,7 +24,16 @@ from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing import redrive
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.model import Counts, DataFile, Isolation, Partition, QuarantinedBytes, Range, Slice
+from rangeland.model import (
+    Counts,
+    DataFile,
+    Isolation,
+    Partition,
+    QuarantinedBytes,
+    Range,
+    Slice,
+    Survey,
+)
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition, PlanDraft
@@ -312,7 +321,9 @@ class Turning(run.Runner):
         self.target = cast(LandingTarget, _Still())
         self.progress = NoProgress()
         self.warnings: list[str] = []
-        self.planner = cast(Any, SimpleNamespace(logs={}, forget=lambda: None))
+        self.surveys = cast(
+            Any, SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
+        )
         self.left, self.outrun = plans, outrun
         self.committer = cast(Any, SimpleNamespace(finish=self._finish, place=None))
 
@@ -324,11 +335,11 @@ class Turning(run.Runner):
 
     def draft(self) -> Any:
         found = plan(ten(self.left * 10)) if self.left else plan()
-        return PlanDraft(plan=found, asked=(), leaves_more=True), None
+        return PlanDraft(plan=found, asked=(), leaves_more=True)
 
-    def _enter(self, plan: Plan, *about: object) -> Plan | None:
+    def _enter(self, plan: Plan, *about: object) -> bool:
         self.outrun -= 1
-        return plan if self.outrun < 0 else None
+        return self.outrun < 0
 
 
 class _Still:
@@ -360,8 +371,7 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
     make = driver.draft
 
     def draft() -> Any:
-        found, survey = make()
-        return replace(found, leaves_more=next(drafts)), survey
+        return replace(make(), leaves_more=next(drafts))
 
     driver.draft = draft  # type: ignore[method-assign]
     assert len(driver._land([])[0]) == 3

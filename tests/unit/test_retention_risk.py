@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rangeland.dialects.kafka import messages as m
@@ -22,8 +24,8 @@ from rangeland.planning.retention_risk import (
     reading_ms,
     speed_of,
 )
-from rangeland.planning.slices import Slicing, cut
-from rangeland.planning.task_packing import pack
+from rangeland.planning.slices import Slicing, cut_slices
+from rangeland.planning.task_packing import pack_tasks
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 B1 = Address("b1", 1)
@@ -37,9 +39,9 @@ def log(p: Partition, start: int, end: int, size: int | None = None) -> LogState
 def survey(
     *logs: LogState, retention: Retention, expiring: dict[Partition, int] | None = None
 ) -> Survey:
-    return Survey(
-        0, {x.partition: x for x in logs}, retention={"t": retention}, expiring=expiring or {}
-    )
+    until = expiring or {}
+    known = {x.partition: replace(x, expires_until=until.get(x.partition)) for x in logs}
+    return Survey(0, known, retention={"t": retention})
 
 
 def spans(risks: tuple[RetentionRisk, ...]) -> list[tuple[Partition, int, int]]:
@@ -99,11 +101,11 @@ def test_slices_at_risk_are_urgent_and_their_tasks_come_first() -> None:
     mib = 1 << 20
     ranges = [Range(P0, 0, 100, None, 900 * mib), Range(P1, 0, 100, None, 300 * mib)]
     logs = {P0: log(P0, 0, 100), P1: log(P1, 0, 100)}
-    slices = cut(ranges, Slicing(100 * mib), logs, [RetentionRisk(P1, 0, 40, "old")])
+    slices = cut_slices(ranges, Slicing(100 * mib), logs, [RetentionRisk(P1, 0, 40, "old")])
     urgent = [s for s in slices if s.is_urgent]
     assert [(s.partition, s.from_offset) for s in urgent] == [(P1, 0), (P1, 33)]
     assert [s.index for s in slices] == list(range(12))
-    tasks = pack(slices, 400 * mib)
+    tasks = pack_tasks(slices, 400 * mib)
     assert [task[0] for task in tasks[:2]] == urgent, "spread over the tasks, first in each"
     assert sorted(s.index for task in tasks for s in task) == list(range(12))
 

@@ -10,8 +10,9 @@ from rangeland.errors import Unreachable
 from rangeland.fleet.shared_survey import SharedSurveys, merge_requests, part_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.landing.plan_survey import FRESH_SECONDS
+from rangeland.landing.plan_surveys import FRESH_SECONDS
 from rangeland.model import (
+    Absences,
     Address,
     AtOffset,
     Bounds,
@@ -19,6 +20,7 @@ from rangeland.model import (
     Latest,
     Leader,
     LogState,
+    OffsetLookups,
     Partition,
     Survey,
 )
@@ -37,9 +39,11 @@ def survey_for(wanted: SurveyRequest) -> Survey:
     return Survey(
         taken_at_ms=0,
         logs={p: LogState(p, leader, 0, 10, None) for p in places},
-        offsets_for_times={(p, t): 5 for p in places for t in wanted.times_ms},
-        unreachable={Partition(topic, 1): "no leader" for topic in wanted.topics},
-        unseen_topics=frozenset(wanted.topics),
+        lookups=OffsetLookups({(p, t): 5 for p in places for t in wanted.times_ms}),
+        absent=Absences(
+            unreachable={Partition(topic, 1): "no leader" for topic in wanted.topics},
+            unseen_topics=frozenset(wanted.topics),
+        ),
     )
 
 

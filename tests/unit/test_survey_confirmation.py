@@ -22,6 +22,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.model import (
+    Absences,
     Address,
     AtOffset,
     Bounds,
@@ -266,9 +267,12 @@ GONE = Survey(0, {P0: LogState(P0, Leader(B1), 5, 20)})
 @pytest.mark.parametrize(
     "first",
     [
-        pytest.param(replace(GONE, unreachable={P1: "it has no leader"}), id="without a leader"),
         pytest.param(
-            replace(GONE, excluded_partitions=frozenset({P1})), id="known, and not asked for"
+            replace(GONE, absent=Absences(unreachable={P1: "it has no leader"})),
+            id="without a leader",
+        ),
+        pytest.param(
+            replace(GONE, absent=Absences(frozenset({P1}))), id="known, and not asked for"
         ),
     ],
 )
@@ -281,7 +285,7 @@ def test_what_only_the_second_look_finds_odd_is_not_a_loss_though_nobody_served_
     again = suspicions(second, MARKS, ["t"])
     assert P1 in again
     found = settle_survey(first, second, suspicions(first, MARKS, ["t"]), again, "both")
-    if first.unreachable:
+    if first.absent.unreachable:
         held = resolved(found, Policy(unreachable=Action.HOLD))
         assert [(loss.partition, loss.kind) for loss in held.held] == [(P1, LossKind.UNREACHABLE)]
     elif P1 not in second.logs:
@@ -290,7 +294,7 @@ def test_what_only_the_second_look_finds_odd_is_not_a_loss_though_nobody_served_
 
 BEFORE_21 = LogState(P0, Leader(B1, epoch=1), 5, 20, epoch_is_read=True)
 """The log of a broker that reports the epoch with its last batch alone."""
-CUT = Survey(0, {P0: BEFORE_21}, epoch_ends={P0: LIED})
+CUT = Survey(0, {P0: replace(BEFORE_21, epoch_end=LIED)})
 MUTE = Survey(0, {P0: replace(BEFORE_21, leader=Leader(B1), epoch_is_read=False)})
 IN_EPOCH = {P0: LogMark(10, epoch=0)}
 
@@ -302,14 +306,14 @@ def test_a_survey_that_cannot_read_the_leader_epoch_neither_confirms_nor_refutes
     one, two = (suspicions(survey, IN_EPOCH, ["t"]) for survey in (first, second))
     found = settle_survey(first, second, one, two, "both")
     assert P0 not in found.logs
-    assert "could not be read" in found.unreachable[P0]
+    assert "could not be read" in found.absent.unreachable[P0]
 
 
 def test_a_leader_epoch_that_can_be_read_when_asked_again_is_believed() -> None:
     whole = Survey(0, {P0: BEFORE_21})
     found = settle_survey(MUTE, whole, suspicions(MUTE, IN_EPOCH, ["t"]), {}, "both")
     assert found.logs == whole.logs
-    assert not found.unreachable
+    assert not found.absent.unreachable
 
 
 def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:
@@ -332,5 +336,5 @@ def test_how_far_a_log_goes_is_asked_where_committed_records_end_before_a_named_
     cluster = Cluster(lambda _, __, ___: None)
     bounds = (Bounds(Earliest()), Bounds(Latest(), {P1: AtOffset(offset)}))
     survey = take_survey(cast(ConnectionPool, cluster), SurveyRequest(("t",), bounds=bounds))
-    assert survey.uncommitted == ({P1: 30} if asked else {})
+    assert survey.lookups.uncommitted_ends == ({P1: 30} if asked else {})
     assert ((B1, "all") in cluster.asked) is asked

@@ -15,7 +15,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dataframe import reader
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.job import Job
-from rangeland.landing import plan_survey, planner, redrive
+from rangeland.landing import plan_surveys, planner, redrive
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
@@ -24,6 +24,7 @@ from rangeland.model import (
     Isolation,
     Leader,
     LogState,
+    OffsetLookups,
     Partition,
     QuarantinedBytes,
     Range,
@@ -59,7 +60,7 @@ class Cluster:
         self.known: object = None
         self.clock = Clock()
         monkeypatch.setattr(planner, "time", self.clock)
-        monkeypatch.setattr(plan_survey, "time", self.clock)
+        monkeypatch.setattr(plan_surveys, "time", self.clock)
         monkeypatch.setattr(run, "survey_of", self.survey)
         monkeypatch.setattr(run, "hold_lease", self.join)
 
@@ -70,7 +71,7 @@ class Cluster:
         return Survey(
             1_000,
             logs,
-            group_offsets=self.group_offsets,
+            lookups=OffsetLookups(of_groups=self.group_offsets),
             version_support={leader.address: VersionSupport.SILENT},
         )
 
@@ -103,9 +104,12 @@ class Grouped(run.Runner):
         self.spark = cast(Any, None)
         self.warnings: list[str] = []
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
-        nothing = cast(Any, None)
-        context = LandingContext(spark, self.job, target, self.progress, self.warnings.append)
-        self.planner = planner.Planner(context, kind, nothing, run.survey_of)
+        history = target.history
+        self.surveys = plan_surveys.PlanSurveys(self.job, history, self.progress, run.survey_of)
+        context = LandingContext(
+            spark, self.job, target, self.surveys, self.progress, self.warnings.append
+        )
+        self.planner = planner.Planner(context, kind)
         self.outrun = outrun
         self.landed: list[Plan] = []
         self.reader = test_landing_target.reading_of(target)
@@ -120,9 +124,9 @@ class Grouped(run.Runner):
 
     def refuse_disagreement(self) -> None: ...
 
-    def _enter(self, plan: Plan, *about: object) -> Plan | None:
+    def _enter(self, plan: Plan, *about: object) -> bool:
         self.outrun -= 1
-        return plan if self.outrun < 0 else None
+        return self.outrun < 0
 
     def _result(self, *about: object) -> Any: ...
 
@@ -149,19 +153,18 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
     reading = test_landing_target.reading_of(driver.target)
     (entered,) = driver.landed
     assert reading.cluster(entered).version_support == ()
-    reading.survey = driver.reader.survey
+    reading._surveys = driver.surveys
     assert reading.cluster(entered).version_support == known
     # Without a group the tasks know it, too.
     alone = Grouped(drivers.another())
     alone.draft()
-    assert alone.reader.survey is not None
-    assert alone.reader.survey.version_support == dict(known)
+    assert alone.surveys.last.version_support == dict(known)
 
 
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
     drivers: Drivers, cluster: Cluster
 ) -> None:
-    cluster.joining_s = plan_survey.FRESH_SECONDS + 1.0
+    cluster.joining_s = plan_surveys.FRESH_SECONDS + 1.0
     driver = Grouped(drivers.another())
     driver.run()
     assert (cluster.looks, driver.ends) == (2, [20])
@@ -220,7 +223,7 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
         return []
 
     monkeypatch.setattr(redrive, "_still_damaged", whole)
-    made, _ = Grouped(drivers.another(), kind=PlanKind.REREAD).draft()
+    made = Grouped(drivers.another(), kind=PlanKind.REREAD).draft()
     assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
     assert (made.plan.isolation, made.plan.tags) == left.read_filter
     assert [(s.isolation, s.tags) for s in read] == [left.read_filter]
@@ -238,11 +241,8 @@ def test_the_look_that_shows_schema_ids_makes_the_first_plan(
     decode = {"value": {"format": "avro"}, "registry": {"url": "http://r"}}
     text = {**json.loads(drivers.job.model_dump_json(exclude_defaults=True)), "decode": decode}
     driver.job = Job.parse(json.dumps(text))
-    row_format, ahead = driver._row_format(run.survey_of)
-    assert (row_format, cluster.looks) == (None, 1)
-    assert ahead is not None
-    assert seen == [ahead.survey]
-    driver.planner._ahead = ahead
+    assert (driver._row_format(), cluster.looks) == (None, 1)
+    assert seen == [driver.surveys.last]
     driver.run()
     assert (cluster.looks, driver.ends) == (1, [10])
 
@@ -251,5 +251,5 @@ def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "survey_of", cluster.survey)
-    _, settings, _ = reader.freeze(drivers.job)
+    _, settings = reader.freeze(drivers.job)
     assert dict(settings.version_support) == {Address("b", 1): VersionSupport.SILENT}

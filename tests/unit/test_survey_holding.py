@@ -98,7 +98,7 @@ def test_a_partition_whose_time_could_not_be_looked_up_is_held_and_not_taken_for
 ) -> None:
     survey = look(Action.HOLD, no_times)
     assert set(survey.logs) == {P0}
-    assert "REQUEST_TIMED_OUT" in survey.unreachable[P1]
+    assert "REQUEST_TIMED_OUT" in survey.absent.unreachable[P1]
     request = RangeRequest(
         Bounds(lower), Bounds(upper), Earliest(), Policy(unreachable=Action.HOLD), topics=("t",)
     )
@@ -114,8 +114,8 @@ def test_a_time_that_cannot_be_looked_up_fails_the_survey_where_nothing_is_held(
 
 def test_a_partition_that_all_is_known_of_is_in_the_survey() -> None:
     survey = look(Action.HOLD, lambda partition, when: False)
-    assert (set(survey.logs), survey.unreachable) == ({P0, P1}, {})
-    assert survey.offsets_for_times == {(P0, 5): 15, (P1, 5): 15}
+    assert (set(survey.logs), survey.absent.unreachable) == ({P0, P1}, {})
+    assert survey.lookups.for_times == {(P0, 5): 15, (P1, 5): 15}
 
 
 class WithoutBrokers(Cluster):

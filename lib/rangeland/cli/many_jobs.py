@@ -152,14 +152,14 @@ def _each(
 def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     """Without the files whose clusters cannot be reached; those of a pattern were asked for its
     topics."""
-    from rangeland.cluster_access.broker_check import unreachable
+    from rangeland.cluster_access.broker_check import find_unreachable
     from rangeland.fleet.table_jobs import FailedFile
 
     output.progress().step("asking for leaders")
     asked = [file for file in many.files if not (file.job.source.topic_pattern and file.topics)]
     failed = {
         id(file): FailedFile(file.text.name, error, file.job.job)
-        for file, error in zip(asked, unreachable([file.job for file in asked]), strict=True)
+        for file, error in zip(asked, find_unreachable([file.job for file in asked]), strict=True)
         if error is not None
     }
     left = [file for file in many.files if id(file) not in failed]

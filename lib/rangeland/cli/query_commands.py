@@ -189,11 +189,11 @@ def reached(
 
     job, _ = load_job(job_file, settings or (), None, until_bound)
 
-    from rangeland.queries.reached_check import reached as has_reached
+    from rangeland.queries.reached_check import check_reached
     from rangeland.render.status_view import reach_picture
 
     idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)
-    result = has_reached(job, output.progress(), idle_after_ms)
+    result = check_reached(job, output.progress(), idle_after_ms)
     answer_result(output, result, reach_picture(result))
 
 

@@ -26,7 +26,7 @@ def refuse_unreachable(job: Job) -> None:
     _ask(job, cluster_settings(job), refuse_unknown=is_surely_new(job))
 
 
-def unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
+def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
     """For each job why its cluster cannot be used, or None. Each cluster is asked once."""
     found: list[tuple[ClusterSettings | None, RangelandError | None]] = []
     asked: list[tuple[ClusterSettings, Job]] = []

@@ -7,7 +7,7 @@ wanted. Where a registry knows the topics, a pattern is matched against its list
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
@@ -49,18 +49,25 @@ def survey_of(
             backend.close()
 
 
+def request_for_topics(
+    job: Job, known: Iterable[str] = (), times_ms: Sequence[int] = ()
+) -> SurveyRequest:
+    """What a survey must ask for to know the logs of the job, whatever its range. ``known`` are
+    topics that may be missing."""
+    source = job.source
+    topics = source.topics, source.topic_pattern, source.partitions
+    return SurveyRequest(*topics, times_ms=tuple(times_ms), known=frozenset(known))
+
+
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:
     """Which schemas the oldest and the newest records of the job's topics name. Others may occur
     between them. Nothing for a job without a schema registry. ``survey``: one that was taken just
     now; without it there is a new one. Raises what a survey raises."""
     if not job.decode.registered:
         return {}
-    source = job.source
-    known = frozenset(source.topics)
     if survey is None:
-        wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
-        survey = survey_of(job, wanted)
-    topics = sorted({*known, *(partition.topic for partition in survey.logs)})
+        survey = survey_of(job, request_for_topics(job, job.source.topics))
+    topics = sorted({*job.source.topics, *(partition.topic for partition in survey.logs)})
     slices = [
         log.to_slice(index)
         for index, log in enumerate(survey.logs.values())

@@ -30,6 +30,7 @@ from rangeland.errors import UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
+from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.plan_frames import frame_batches
 from rangeland.spark.task_logging import configure_task
 from rangeland.untrusted import MAX_INT32, Unreadable, decimal, parse_json
@@ -81,8 +82,8 @@ class RangelandSource(DataSource):
         return from_arrow_schema(typed_rows(plan.dialect, cluster.rows))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        plan, cluster, pieces = self._freeze()
-        return _Reader(plan, cluster, pieces, self._logging)
+        plan, cluster, min_tasks = self._freeze()
+        return _Reader(plan, cluster, min_tasks, self._logging)
 
     def _freeze(self) -> tuple[Plan, ClusterSettings, int]:
         if self._frozen is None:
@@ -105,17 +106,15 @@ class _Task(InputPartition):
 
 class _Reader(DataSourceReader):
     def __init__(
-        self, plan: Plan, cluster: ClusterSettings, pieces: int, logging: LogSettings
+        self, plan: Plan, cluster: ClusterSettings, min_tasks: int, logging: LogSettings
     ) -> None:
         self._plan = plan
         self._cluster = cluster
-        self._pieces = pieces
+        self._min_tasks = min_tasks
         self._logging = logging
 
     def partitions(self) -> Sequence[InputPartition]:
-        from rangeland.planning.task_packing import pack
-
-        tasks = pack(self._plan.slices, 128 << 20, self._pieces)
+        tasks = pack_tasks(self._plan.slices, 128 << 20, self._min_tasks)
         # Spark asks for at least one partition, and an empty one reads nothing.
         return [_Task(task) for task in tasks] or [_Task(())]
 
@@ -135,9 +134,9 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ClusterSettings, int]:
             do=f"use one of {', '.join(sorted(KNOWN))}",
         )
     job = job_of_options(options)
-    pieces = _number("minPartitions", options.get("minpartitions", "1"))
+    min_tasks = _number("minPartitions", options.get("minpartitions", "1"))
     given: Any = options.get("plan")
-    return freeze(job, _given_plan(given) if given else None, pieces)
+    return *freeze(job, _given_plan(given) if given else None, min_tasks), min_tasks
 
 
 def _log_settings(options: Mapping[str, str]) -> LogSettings:

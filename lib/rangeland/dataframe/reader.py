@@ -53,13 +53,8 @@ def job_of_options(options: Mapping[str, str]) -> Job:
             "format rangeland does not know where to read",
             do="give the options servers and topics, or job with the path of a job file",
         )
-    source: dict[str, Any] = {}
-    if "servers" in options:
-        source["servers"] = _listed(options["servers"])
-    if "topics" in options:
-        source["topics"] = _listed(options["topics"])
-    if "compacted" in options:
-        source["compacted"] = _listed(options["compacted"])
+    lists = ("servers", "topics", "compacted")
+    source: dict[str, Any] = {name: _listed(options[name]) for name in lists if name in options}
     if "tags" in options:
         source["tags"] = _tags_of_text(options["tags"])
     renamed = {"topicpattern": "topic_pattern"}
@@ -109,15 +104,13 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def freeze(
-    job: Job, plan: Plan | None = None, min_slices: int = 1
-) -> tuple[Plan, ClusterSettings, int]:
+def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Plan, ClusterSettings]:
     """A new plan of the job's range, or the given one, and the settings to read it."""
     if plan is not None:
         settings = _settings(job, None)
         settings = replace(settings, isolation=plan.isolation, tags=plan.tags)
         settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))
-        return plan, _with_rates(job, settings, plan, min_slices), min_slices
+        return plan, _with_rates(job, settings, plan, min_slices)
     survey = survey_of(job, request_for_range(job))
     settings = _settings(job, survey)
     terms = PlanTerms(
@@ -132,7 +125,7 @@ def freeze(
     )
     found = draft_new(terms, survey, JobPosition({}, Coverage(), 1))
     settings = with_cleanup(job, settings.knowing(survey), {p.topic for p in survey.logs})
-    return found.plan, _with_rates(job, settings, found.plan, min_slices), min_slices
+    return found.plan, _with_rates(job, settings, found.plan, min_slices)
 
 
 def _settings(job: Job, survey: Survey | None) -> ClusterSettings:

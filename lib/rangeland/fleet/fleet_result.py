@@ -19,7 +19,8 @@ from rangeland.errors import (
 )
 
 BY_SEVERITY = (Bug, JobFileError, UsageError, RangeLost, BadRecord, Conflict, Unreachable)
-"""The worst first: what somebody has to repair, then what is decided, then what passes."""
+"""The worst first: what somebody has to repair, then what somebody has to decide, then what may
+pass by itself."""
 
 
 class Answer(Protocol):
@@ -55,7 +56,7 @@ class JobOutcome(Generic[A]):
 
 @dataclass(frozen=True)
 class FleetResult(Generic[A]):
-    """All of them, in the order of their files and tables."""
+    """The outcomes of all jobs of one command, in the order of their files and tables."""
 
     outcomes: tuple[JobOutcome[A], ...]
     seconds: float

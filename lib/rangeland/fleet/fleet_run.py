@@ -18,10 +18,8 @@ from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
 from rangeland.fleet.shared_survey import SharedSurveys
 from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_positions
-from rangeland.groups.offset_mirror import positions
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.topic_tables import TableJob
-from rangeland.model import Partition
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
@@ -137,11 +135,11 @@ def _outcome(job: TableJob, work: Callable[[TableJob], A]) -> JobOutcome[A]:
         result = work(job)
         return JobOutcome(*names, result, None, result.exit_code, time.monotonic() - started)
     except Exception as error:  # one job's failure is its own, whatever it is
-        ours = _ours(error)
+        ours = _as_own_error(error)
         return JobOutcome(*names, None, ours, ours.exit_code, time.monotonic() - started)
 
 
-def _ours(error: Exception) -> RangelandError:
+def _as_own_error(error: Exception) -> RangelandError:
     return error if isinstance(error, RangelandError) else unexpected_error(error)
 
 
@@ -212,7 +210,7 @@ class OpenedJob:
         self._position = self.runner.target.history.position(job.job.application)
         if job.template is not None:
             _refuse_other_topics(job, self._position.topics)
-        self.request = self.runner.planner.request_for_plan(self._position)
+        self.request = self.runner.surveys.request_for_plan(self._position)
 
     def offsets_to_read(self, surveys: SharedSurveys) -> int:
         """About how much the job has to do, for the order of the jobs."""
@@ -224,13 +222,6 @@ class OpenedJob:
             max(0, log.end_offset - max(log.start_offset, begins.get(p, 0)))
             for p, log in survey.logs.items()
         )
-
-    def positions(self) -> dict[Partition, int]:
-        """What has landed so far, as offsets to commit."""
-        target = self.runner.target
-        target.refresh()
-        position = target.history.position(self.job.job.application)
-        return positions(position.checkpoint, self.runner.planner.logs)
 
 
 def _refuse_other_topics(job: TableJob, landed: Iterable[str]) -> None:
@@ -246,7 +237,7 @@ def _refuse_other_topics(job: TableJob, landed: Iterable[str]) -> None:
 def _in_order(
     outcomes: Sequence[JobOutcome[A]], jobs: Sequence[TableJob]
 ) -> tuple[JobOutcome[A], ...]:
-    """As the files and topics are named, and not as they were landed."""
+    """The outcomes in the order of the files and topics, not in that of the landings."""
     place = {(one.job.job, one.job.sink.table): index for index, one in enumerate(jobs)}
     return tuple(sorted(outcomes, key=lambda o: place.get((o.job, o.table or ""), -1)))
 
@@ -266,17 +257,21 @@ def mirror_outcomes(
         of_template = [one for one in ready if id(one.job.template) == key]
         progress.step(f"mirroring the checkpoint to the group {template.group.id}")
         try:
-            checkpoint = {p: at for one in of_template for p, at in one.positions().items()}
+            checkpoint = {
+                p: at for one in of_template for p, at in one.runner.landed_positions().items()
+            }
             push_positions(template, cluster_settings(template), checkpoint)
         except Exception as error:  # what has landed is reported, whatever this is
-            text = f"the checkpoint is not mirrored: {_ours(error)}"
+            text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
             progress.warn(text)
             tables = {one.job.job.sink.table for one in of_template}
-            outcomes = tuple(_warned(one, text) if one.table in tables else one for one in outcomes)
+            outcomes = tuple(
+                _add_warning(one, text) if one.table in tables else one for one in outcomes
+            )
     return outcomes
 
 
-def _warned(outcome: JobOutcome[RunResult], text: str) -> JobOutcome[RunResult]:
+def _add_warning(outcome: JobOutcome[RunResult], text: str) -> JobOutcome[RunResult]:
     if outcome.result is None:
         return outcome
     warnings = (*outcome.result.warnings, text)

@@ -21,8 +21,8 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
-from rangeland.landing.plan_survey import FRESH_SECONDS, SurveyOf
-from rangeland.model import AtOffset, Bounds, Partition, Survey
+from rangeland.landing.plan_surveys import FRESH_SECONDS, SurveyOf
+from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey.cluster_survey import SurveyRequest
 
@@ -55,7 +55,7 @@ class SharedSurveys:
         self._cluster_of: dict[int, _WaitingJobs] = {}
 
     def announce(self, wanted: Iterable[tuple[Job, SurveyRequest]]) -> None:
-        """Jobs that will ask for exactly these surveys."""
+        """Names jobs, each with the one survey that it will ask for first."""
         for job, request in wanted:
             if not may_share(job, request):
                 continue
@@ -86,7 +86,7 @@ class SharedSurveys:
             return None if cluster.survey is None else part_of(cluster.survey, job.source.topics)
 
     def survey_of(self, job: Job, wanted: SurveyRequest) -> Survey:
-        """In place of ``job_survey.survey_of``; raises what that raises."""
+        """Takes the place of ``job_survey.survey_of``, and raises what that raises."""
         survey = self.ahead(job)
         with self._lock:
             cluster = self._cluster_of.pop(id(job), None)
@@ -148,19 +148,23 @@ def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
     def by_pair(values: Mapping[tuple[Partition, K], T]) -> dict[tuple[Partition, K], T]:
         return {(p, of): value for (p, of), value in values.items() if p.topic in mine}
 
+    lookups, absent = survey.lookups, survey.absent
     return replace(
         survey,
         logs=by_partition(survey.logs),
-        offsets_for_times=by_pair(survey.offsets_for_times),
-        group_offsets=by_pair(survey.group_offsets),
-        excluded_partitions=frozenset(p for p in survey.excluded_partitions if p.topic in mine),
-        inexact=frozenset((p, t) for p, t in survey.inexact if p.topic in mine),
-        entries=by_pair(survey.entries),
-        unreachable=by_partition(survey.unreachable),
-        unseen_topics=survey.unseen_topics & mine,
-        epoch_ends=by_partition(survey.epoch_ends),
-        confirmed_by=by_partition(survey.confirmed_by),
+        lookups=OffsetLookups(
+            for_times=by_pair(lookups.for_times),
+            inexact_times=frozenset((p, t) for p, t in lookups.inexact_times if p.topic in mine),
+            of_groups=by_pair(lookups.of_groups),
+            entries=by_pair(lookups.entries),
+            uncommitted_ends=by_partition(lookups.uncommitted_ends),
+        ),
+        absent=replace(
+            absent,
+            excluded=frozenset(p for p in absent.excluded if p.topic in mine),
+            unreachable=by_partition(absent.unreachable),
+            unseen_topics=absent.unseen_topics & mine,
+        ),
         retention={topic: kept for topic, kept in survey.retention.items() if topic in mine},
-        uncommitted=by_partition(survey.uncommitted),
-        expiring=by_partition(survey.expiring),
+        confirmed_by=by_partition(survey.confirmed_by),
     )

@@ -78,7 +78,7 @@ def topics_of(job: Job) -> tuple[str, ...]:
     if job.source.topic_pattern is None:
         return job.source.topics
     survey = survey_of(job, request_for_range(job))
-    partitions = {*survey.logs, *survey.unreachable, *survey.excluded_partitions}
+    partitions = {*survey.logs, *survey.absent.unreachable, *survey.absent.excluded}
     return tuple(sorted({partition.topic for partition in partitions}))
 
 

@@ -27,8 +27,8 @@ from rangeland.planning.slice_assignment import (
     ReadSlices,
     SliceOwners,
     WaitForOthers,
+    leave_out_done,
     next_step,
-    not_done,
 )
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.progress_events import Progress
@@ -157,7 +157,7 @@ class SharedRead:
             if outcome is not None:
                 return outcome
             done = _receipts(parts)
-            kept = not_done(results, done)
+            kept = leave_out_done(results, done)
             if len(done) + sum(len(result.receipts) for result in kept) == len(self._plan.slices):
                 return self._prepare(parts, kept)
             if not kept:

@@ -50,7 +50,7 @@ class AdoptResult(JsonResult):
         return sum(r.width for r in self.ranges)
 
 
-def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptResult:
+def adopt_table(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptResult:
     """Accepts the table as it is now, with all its rows, as the job's own."""
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)

@@ -45,7 +45,7 @@ from rangeland.landing.shared_reader import SharedOutcome
 from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, refuse_less
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.proof import RangeOutcome, prove
+from rangeland.planning.proof import prove
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.wording import count_noun
 
@@ -201,25 +201,45 @@ class PlanCommitter:
         try:
             shared = self.reader.read_shared(plan) if plan.slices else None
         except LogChange as change:
-            return self._read(plan, is_new, change), None
+            return self._read(plan, is_new=is_new, after=change), None
         if shared is not None:
             return shared.outcome, shared
-        return self._read(plan, is_new), None
+        return self._read(plan, is_new=is_new), None
 
-    def _read(self, plan: Plan, is_new: bool, after: LogChange | None = None) -> OutcomeEvent:
-        """Reads all slices, proves the counts and prepares the outcome."""
+    def _read(
+        self,
+        plan: Plan,
+        *,
+        is_new: bool = False,
+        after: LogChange | None = None,
+        instead_of: OutcomeEvent | None = None,
+    ) -> OutcomeEvent:
+        """Reads all slices, proves the counts and prepares the outcome, or another one
+        ``instead_of`` an outcome that could not be committed. A plan that another job file had
+        made is written with the columns of this one."""
         try:
             found = self.reader.read(plan, is_new=is_new, after=after)
             outcomes = prove(plan, found.receipts)
             if plan.replaces:
                 refuse_lost(plan, found.receipts)
+            if instead_of is not None:
+                refuse_less(instead_of, outcomes)
+            elif plan.replaces:
                 self.replacement.refuse_rows_outside(plan, found.files)
             self._check(found)
         except _PERMANENT as error:
-            return self._give_up(plan, error)
+            return self._give_up(plan, error, instead_of.attempt + 1 if instead_of else 0)
         self.progress.step("preparing the outcome")
-        outcome, is_mine = self._prepare(plan, outcomes, found)
-        if not is_mine:
+        outcome, is_mine = self.target.prepare(
+            plan,
+            outcomes,
+            found.files,
+            found.receipts,
+            found.regrown,
+            instead_of=instead_of,
+            columns=self.reader.columns_to_add(),
+        )
+        if not is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
         return outcome
 
@@ -230,35 +250,7 @@ class PlanCommitter:
         self._warn(f"{_why_again(why)} read from the log again")
         if isinstance(why, FilesUnfit):
             self.target.table.follow_changes()
-        try:
-            found = self.reader.read(plan, is_new=False)
-            outcomes = prove(plan, found.receipts)
-            if plan.replaces:
-                refuse_lost(plan, found.receipts)
-            refuse_less(outcome, outcomes)
-            self._check(found)
-        except _PERMANENT as error:
-            return self._give_up(plan, error, outcome.attempt + 1)
-        return self._prepare(plan, outcomes, found, outcome)[0]
-
-    def _prepare(
-        self,
-        plan: Plan,
-        outcomes: Sequence[RangeOutcome],
-        found: PlanReceipts,
-        instead_of: OutcomeEvent | None = None,
-    ) -> tuple[OutcomeEvent, bool]:
-        """A plan that another job file had made is written with the columns of this one."""
-        columns = self.reader.columns_to_add()
-        return self.target.prepare(
-            plan,
-            outcomes,
-            found.files,
-            found.receipts,
-            found.regrown,
-            instead_of=instead_of,
-            columns=columns,
-        )
+        return self._read(plan, instead_of=outcome)
 
     def _give_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
         """Ends a plan that cannot succeed without changing the table: it would block every later
@@ -275,8 +267,8 @@ class PlanCommitter:
 
 
 def _may_be_given_up(plan: Plan, error: RangelandError) -> bool:
-    """Nothing is missing from the table then: the rows to replace are there, and records on which a
-    transform fails are in quarantine."""
+    """True where nothing is missing from the table without the plan: the rows to replace are still
+    there, and the records on which a transform fails are still in quarantine."""
     is_redrive = plan.kind is PlanKind.REDRIVE and isinstance(error, TransformFailed)
     return plan.replaces or is_redrive
 
@@ -313,7 +305,8 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
 
 
 def _unreadable(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
-    """Left open, the plan would block the one that lands the missing rows again."""
+    """For a replacement that is given up: left unfinished, it would block the plan that lands the
+    missing rows again."""
     return TableRefused(
         f"rows of {plan.ranges[0]} cannot be replaced",
         why=f"the table's file {gone[0].path} is gone: {error.why or error.what}",

@@ -16,11 +16,11 @@ from rangeland.errors import Conflict, Unreachable
 from rangeland.job import Job
 from rangeland.model import Cluster, Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
-from rangeland.planning.log_identity import doubtful, find_changes, marks_of
+from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
-from rangeland.planning.read_options import known_as
+from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
@@ -71,7 +71,7 @@ class FinalLogCheck:
             try:
                 return self._changes(brokers, plan, marks, before)
             except UnknownTopic as error:
-                raise _untold(error.what) from error
+                raise _fate_unknown(error.what) from error
             except Unreachable as error:
                 if is_own and not isinstance(error, LogChange):
                     return {}
@@ -127,7 +127,7 @@ class FinalLogCheck:
         now, then = self._job.source.called(attempt.cluster(leaders.values())), plan.cluster
         if now is None or then is None or not now.is_other(then):
             return
-        if not known_as(now, [*self._known(), then]).is_other(then):
+        if not with_known_addresses(now, [*self._known(), then]).is_other(then):
             return
         raise Conflict(
             f"the plan {plan.application} {plan.sequence} belongs to another cluster",
@@ -146,13 +146,13 @@ class FinalLogCheck:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks))
         leaders = attempt.leaders()
         self._refuse_other(plan, attempt, leaders)
-        odd = {p: marks[p] for p in doubtful(marks, leaders)}
+        odd = {p: marks[p] for p in unconfirmed_partitions(marks, leaders)}
         if not odd:
             return {}
         survey = self._survey_until_settled(brokers, odd)
         missing = [p for p in odd if p not in survey.logs]
         if missing and not brokers.dialect.capabilities.numbered_per_broker:
-            raise _untold(f"{missing[0]} was read and no longer exists")
+            raise _fate_unknown(f"{missing[0]} was read and no longer exists")
         if losses := find_changes(odd, survey):
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
@@ -218,7 +218,7 @@ def _offsets_to_compare(
     return {p: at for p, at in ends if p in partitions}
 
 
-def _untold(what: str) -> Unreachable:
+def _fate_unknown(what: str) -> Unreachable:
     return Unreachable(
         what,
         why="it is unknown whether all of it was read from one log; nothing is committed",

@@ -1,4 +1,4 @@
-"""Partitions that are held because their log is damaged or has a gap: whether it still does.
+"""Whether partitions that are held for damage or a gap in their log still have to be.
 
 A survey shows what has expired or was truncated. Damage and gaps show only in reading. So before a
 run plans, it reads the offset at which it had to stop: while nothing has changed there, the
@@ -15,7 +15,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import LogState, Partition, Survey
-from rangeland.planning.incarnation import LogMark, still_holds
+from rangeland.planning.incarnation import LogMark, is_still_lost
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import FOUND_BY_READING, Action, Loss
 
@@ -26,7 +26,7 @@ def find_damage(
     """Logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
     few records of each; raises what reading raises."""
     found = []
-    for loss in _held(target, position).values():
+    for loss in _held_losses(target, position).values():
         log = survey.logs.get(loss.partition)
         policy = cluster.policy.of(loss.kind, loss.partition.topic)
         if log is None or policy is not Action.HOLD:
@@ -39,16 +39,16 @@ def find_damage(
     return found
 
 
-def held_now(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -> LossEvent | None:
+def find_hold(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -> LossEvent | None:
     """The loss that holds a partition at its checkpoint, as far as a survey shows. Damage counts
     until a run has read past it."""
     at = 0 if mark is None else mark.until_offset
     mine = [event for event in losses if event.loss.partition == log.partition]
     held = [x for x in mine if x.loss.action is Action.HOLD and x.loss.from_offset == at]
-    return held[-1] if held and still_holds(held[-1].loss.kind, mark, log) else None
+    return held[-1] if held and is_still_lost(held[-1].loss.kind, mark, log) else None
 
 
-def _held(target: LandingTarget, position: JobPosition) -> dict[Partition, Loss]:
+def _held_losses(target: LandingTarget, position: JobPosition) -> dict[Partition, Loss]:
     """The last loss for which each partition is held at its checkpoint for damage or a gap."""
     found = {}
     for loss in (event.loss for event in target.history.losses()):
@@ -60,6 +60,7 @@ def _held(target: LandingTarget, position: JobPosition) -> dict[Partition, Loss]
 
 
 def _read_at(log: LogState, at: int, cluster: ClusterSettings) -> Loss | None:
+    """The damage or gap at an offset, if it is still there."""
     with closing(read_slices([log.to_slice(from_offset=at)], cluster)) as chunks:
         for chunk in chunks:
             if chunk.until_offset > at:

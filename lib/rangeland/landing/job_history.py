@@ -19,8 +19,8 @@ from rangeland.landing.identity_check import IdentityCheck
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Cluster, Isolation, Partition, Range
-from rangeland.planning.coverage import Coverage, common, coverage_of, leave_out
-from rangeland.planning.incarnation import LogMark, read_in, stopped_at
+from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
+from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import Action
@@ -90,8 +90,12 @@ class JobHistory:
         """A job's checkpoint after a landed plan: held partitions stay where they were, and those
         whose log ended earlier than planned go on at that end."""
         found = self.losses(landed.application, landed.sequence)
-        marks = stopped_at(_plan_of(landed).checkpoint, [x.loss for x in found if x.plan_hash])
-        return read_in(marks, [(x.loss.partition, x.epoch) for x in found if x.epoch is not None])
+        marks = checkpoint_after(
+            _plan_of(landed).checkpoint, [x.loss for x in found if x.plan_hash]
+        )
+        return with_later_epochs(
+            marks, [(x.loss.partition, x.epoch) for x in found if x.epoch is not None]
+        )
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""
@@ -121,26 +125,22 @@ class JobHistory:
     def _coverage(self) -> Coverage:
         if self._ledger.found is None:
             return Coverage()
-        spans = self._ledger.found.coverage()
-        landed: dict[tuple[Partition, str | None], list[tuple[int, int]]] = {}
-        for partition, found in spans.items():
-            for span in found:
-                key = (partition, span.topic_id)
-                landed.setdefault(key, []).append((span.from_offset, span.until_offset))
-        return Coverage(landed)
+        return coverage_of(
+            Range(partition, span.from_offset, span.until_offset, span.topic_id)
+            for partition, spans in self._ledger.found.coverage().items()
+            for span in spans
+        )
 
     def landed_as(self, ranges: Sequence[Range], make_options: MakeReadOptions) -> list[LandedRead]:
         """The read options with which each of these ranges was landed last. Reads the whole
         ledger. ``make_options`` drops the isolation where it makes no difference."""
         found: list[LandedRead] = []
         left = list(ranges)
-        for entry, outcome in reversed(
-            [] if self._ledger.found is None else self._ledger.found.prepared()
-        ):
+        for entry, outcome in reversed(self._ledger.prepared()):
             if not left:
                 break
             covered = coverage_of(one.range for one in outcome.ranges)
-            if parts := common(left, covered):
+            if parts := covered_parts(left, covered):
                 plan = _plan_of(entry)
                 options = make_options(plan.isolation, plan.tags, plan.cluster)
                 marks = self._marks_reached(entry, plan)
@@ -164,9 +164,7 @@ class JobHistory:
 
     def clusters(self) -> set[Cluster]:
         """All clusters from which this table is known to have been landed."""
-        if self._ledger.found is None:
-            return set()
-        plans = (_plan_of(entry) for entry, _ in self._ledger.found.prepared())
+        plans = (_plan_of(entry) for entry, _ in self._ledger.prepared())
         return {plan.cluster for plan in plans if plan.cluster is not None}
 
     def unfinished(self) -> list[UnfinishedPlan]:
@@ -185,6 +183,11 @@ class JobHistory:
             outcome = self._ledger.found.outcome(application, sequence)
             found.append(UnfinishedPlan(_plan_of(entry), entry.table_version, outcome))
         return found
+
+    def entered_plan(self, plan: Plan) -> UnfinishedPlan | None:
+        """The same plan, if it is in the ledger, finished or not."""
+        same = next((u for u in self.unfinished() if u.plan.hash == plan.hash), None)
+        return same or self.landed_plan(plan)
 
     def landed_plan(self, plan: Plan) -> UnfinishedPlan | None:
         """The same plan with its outcome, if it was entered earlier and has one."""
@@ -287,12 +290,7 @@ class JobHistory:
         """The newest outcomes of an application, newest first."""
         if self._ledger.found is None:
             return []
-        found = []
-        for outcome in self._ledger.found.outcomes(application):
-            found.append(outcome)
-            if len(found) == limit:
-                break
-        return found
+        return list(islice(self._ledger.found.outcomes(application), limit))
 
     def pace(self, application: str, limit: int = 2) -> list[tuple[int, float]]:
         """(bytes of the log, seconds from plan to outcome) of the newest outcomes, newest first."""

@@ -9,17 +9,20 @@ from typing import Any
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.progress_events import Progress
 
 
 @dataclass(frozen=True, slots=True)
 class LandingContext:
-    """The job, the session that reads, the table and ledger that it lands in, where progress and
-    warnings go, and how records become rows: made once, so that all that a run reads is alike."""
+    """The job, the session that reads, the table and ledger that it lands in, the surveys of its
+    cluster, where progress and warnings go, and how records become rows: made once, so that all
+    that a run reads is alike."""
 
     spark: Any
     job: Job
     target: LandingTarget
+    surveys: PlanSurveys
     progress: Progress
     warn: Callable[[str], None]
     row_format: RowFormat | None = None

@@ -12,9 +12,9 @@ from dataclasses import replace
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePayload
 from rangeland.model import Partition
+from rangeland.planning.grouping import by_partition
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.plan import PLAN_JSON, Plan
 from rangeland.planning.policy import WHOLE_LOG, Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
@@ -35,16 +35,7 @@ def losses_of(
     ]
     found.sort(key=lambda one: (one[0].partition, one[0].from_offset))
     return [
-        LossEvent(
-            application=plan.application,
-            job=plan.job,
-            sequence=plan.sequence,
-            loss=_as_recorded(loss),
-            seen_at_ms=seen_at_ms,
-            written_at_ms=now_ms,
-            plan_hash=plan.hash,
-            attempt=attempt,
-        )
+        replace(_event_of(plan, loss, seen_at_ms, now_ms), plan_hash=plan.hash, attempt=attempt)
         for loss, seen_at_ms in found
     ]
 
@@ -53,18 +44,8 @@ def regrown_losses(plan: Plan, regrown: Mapping[Loss, int], now_ms: int) -> list
     """Losses in whose place other records were landed. They belong to no outcome: its counts have
     these offsets as landed."""
     ids = {r.partition: r.topic_id for r in plan.ranges}
-    return [
-        LossEvent(
-            application=plan.application,
-            job=plan.job,
-            sequence=plan.sequence,
-            loss=replace(loss, topic_id=ids.get(loss.partition)),
-            seen_at_ms=now_ms,
-            written_at_ms=now_ms,
-            epoch=epoch,
-        )
-        for loss, epoch in regrown.items()
-    ]
+    found = {replace(loss, topic_id=ids.get(loss.partition)): e for loss, e in regrown.items()}
+    return [replace(_event_of(plan, loss, now_ms, now_ms), epoch=e) for loss, e in found.items()]
 
 
 def losses_of_given_up(
@@ -74,8 +55,15 @@ def losses_of_given_up(
     policy."""
     ids = {r.partition: r.topic_id for r in plan.ranges}
     seen = [replace(loss, action=Action.FAIL, topic_id=ids.get(loss.partition)) for loss in losses]
-    found = seen_losses(plan.application, plan.job, plan.sequence, seen, now_ms, now_ms)
-    return [replace(one, plan_hash=plan.hash, attempt=attempt) for one in found]
+    return [
+        replace(_event_of(plan, loss, now_ms, now_ms), plan_hash=plan.hash, attempt=attempt)
+        for loss in seen
+    ]
+
+
+def _event_of(plan: Plan, loss: Loss, seen_at_ms: int, now_ms: int) -> LossEvent:
+    head = plan.application, plan.job, plan.sequence
+    return LossEvent(*head, _as_recorded(loss), seen_at_ms, now_ms)
 
 
 def seen_losses(
@@ -117,7 +105,7 @@ def losses_in(error: RangelandError) -> list[Loss]:
     return [Loss(partition, first, until, kind, evidence, Action.FAIL)]
 
 
-def of_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
+def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
     """The error with all that a plan would have read of the logs that are gone: a task knows only
     its own slices of them."""
     found = losses_in(error)
@@ -127,20 +115,18 @@ def of_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
         [
             replace(loss, from_offset=start, until_offset=until)
             for loss in found
-            for start, until in (
-                _read_with(plan, loss)
-                if loss.kind in WHOLE_LOG
-                else [(loss.from_offset, loss.until_offset)]
-            )
+            for start, until in _lost_with(plan, loss)
         ]
     )
 
 
-def _read_with(plan: Plan, loss: Loss) -> list[Interval]:
-    """What the plan reads of the incarnation of the log that has lost something."""
+def _lost_with(plan: Plan, loss: Loss) -> list[Interval]:
+    """Where all of the log is gone, what the plan reads of that incarnation of it."""
+    if loss.kind not in WHOLE_LOG:
+        return [loss.interval]
     here = [s for s in plan.slices if s.partition == loss.partition]
     ids = {s.topic_id for s in here if s.from_offset <= loss.from_offset < s.until_offset}
-    return merge((s.from_offset, s.until_offset) for s in here if s.topic_id in ids)
+    return merge(s.interval for s in here if s.topic_id in ids)
 
 
 def _topic_ids(plan: Plan) -> dict[int, str | None]:

@@ -8,7 +8,7 @@ from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.model import Bounds, FromCheckpoint, Range
-from rangeland.planning.coverage import common, coverage_of
+from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition
 
@@ -26,7 +26,7 @@ def comes_first(job: Job, kind: PlanKind, unfinished: UnfinishedPlan) -> bool:
 def find_overlap(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
     """The first unfinished plan that shares an offset with this one."""
     for other in unfinished:
-        if common(plan.ranges, coverage_of(other.plan.ranges)):
+        if covered_parts(plan.ranges, coverage_of(other.plan.ranges)):
             return other
     return None
 
@@ -47,7 +47,7 @@ def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPo
     """Raises Conflict for a plan that was made earlier and cannot be entered any more."""
     if now.sequence != plan.sequence:
         raise outdated_conflict(plan, f"the next plan of {plan.application} is {now.sequence}")
-    if covered := common(plan.ranges, now.landed):
+    if covered := covered_parts(plan.ranges, now.landed):
         raise outdated_conflict(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
         # Two plans of one sequence: the checkpoint of one would count with the rows of the other.
@@ -61,8 +61,8 @@ def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPo
 
 
 def refuse_gaps(plan: Plan, gaps: Sequence[Range], begins: Bounds) -> None:
-    """Raises Conflict for offsets between the checkpoint and a plan that goes on from there. When
-    it was made they counted as landed, with a plan that was given up since."""
+    """Raises Conflict for offsets between the checkpoint and a plan that should go on from it. They
+    counted as landed when the plan was made, by another plan that was given up since."""
     for gap in gaps:
         if isinstance(begins.of(gap.partition), FromCheckpoint):
             raise outdated_conflict(plan, f"it leaves out {gap}, which has not landed")

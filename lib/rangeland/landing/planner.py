@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
-from rangeland.job import Job
 from rangeland.job.connection_settings import (
     cluster_settings,
     plaintext_secret_warnings,
@@ -25,7 +24,6 @@ from rangeland.job.connection_settings import (
 from rangeland.landing.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
-from rangeland.landing.plan_survey import PlanSurvey, request_for_plan
 from rangeland.landing.redrive import (
     HOLD_ALL,
     ReadFilter,
@@ -36,7 +34,7 @@ from rangeland.landing.redrive import (
 from rangeland.landing.replacement import Replacement
 from rangeland.landing.verification import holes_of_job, refuse_partial_slices
 from rangeland.logging_setup import partition_fields
-from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Survey
+from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.loss_errors import range_lost
@@ -54,14 +52,12 @@ from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
-    known_as,
     refuse_changed_options,
     refuse_other_cluster,
     refuse_other_options,
+    with_known_addresses,
 )
-from rangeland.planning.retention_risk import speed_of
 from rangeland.spark.deferred_session import parallelism_of
-from rangeland.survey.cluster_survey import SurveyRequest
 
 logger = logging.getLogger(__name__)
 
@@ -69,106 +65,54 @@ RESURVEY_SECONDS = 10
 
 
 class Planner:
-    """Makes drafts for one command. ``logs`` are those of its last survey."""
+    """Makes drafts for one command."""
 
-    def __init__(
-        self,
-        context: LandingContext,
-        kind: PlanKind,
-        replacement: Replacement,
-        survey_of: Callable[[Job, SurveyRequest], Survey],
-        ahead: PlanSurvey | None = None,
-    ) -> None:
+    def __init__(self, context: LandingContext, kind: PlanKind) -> None:
         self.spark, self.job, self.target = context.spark, context.job, context.target
-        self.progress, self.warn = context.progress, context.warn
+        self.surveys, self.progress, self.warn = context.surveys, context.progress, context.warn
         self._row_format = context.row_format
         self.kind = kind
-        self.replacement = replacement
-        self.survey_of = survey_of
-        self.logs: dict[Partition, LogState] = {}
-        self.speed = speed_of(self.target.history.pace(self.job.application))
-        """How fast the job is expected to read."""
-        self._ahead = ahead
-        """A survey taken before the first draft: for the schema ids of the records, or before the
-        group was joined. Used once, and only until the target is refreshed."""
 
-    # --- the cluster --------------------------------------------------------------------
-
-    def survey_early(self) -> Survey:
-        """A survey that the next draft may use."""
-        if self._ahead is None or not self._ahead.is_fresh:
-            at = time.monotonic()
-            survey = self.survey(self.target.history.position(self.job.application))
-            self._ahead = PlanSurvey(at, survey)
-        self.logs = self._ahead.survey.logs
-        return self._ahead.survey
-
-    def forget(self) -> None:
-        """The target was refreshed: an earlier survey must not be combined with it."""
-        self._ahead = None
-
-    def survey(self, position: JobPosition) -> Survey:
-        """One survey of the cluster for all that the job's range needs."""
-        self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
-        survey = self.survey_of(self.job, self.request_for_plan(position))
-        self.logs = survey.logs
-        return survey
-
-    def request_for_plan(self, position: JobPosition) -> SurveyRequest:
-        """What ``survey`` asks the cluster."""
-        return request_for_plan(self.job, position, self.speed)
-
-    def survey_for_apply(self, plan: Plan) -> Survey:
+    def refuse_gone(self, plan: Plan) -> None:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for what they have
         lost for good if the policy is to fail: reading would fail later."""
-        self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
         marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in plan.ranges}
-        survey = self.survey_of(self.job, self._request_for_marks(marks))
-        self.logs = survey.logs
-        refuse_gone(plan.ranges, survey, self.job.request.policy)
-        return survey
-
-    def _early_or_new_survey(self, position: JobPosition) -> Survey:
-        """The survey taken earlier, once, if it is fresh; else a new one. A new one, too, if the
-        range begins at a group's offsets: they may have moved meanwhile."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None or not ahead.is_fresh or ahead.survey.group_offsets:
-            return self.survey(position)
-        self.logs = ahead.survey.logs
-        return ahead.survey
+        refuse_gone(plan.ranges, self.surveys.of_plan(marks), self.job.request.policy)
 
     # --- drafts -----------------------------------------------------------------------
 
-    def draft(self) -> tuple[PlanDraft, Survey]:
-        """A plan based on what is known now, and the survey that it was made from."""
+    def draft(self) -> PlanDraft:
+        """A plan based on what is known now."""
         position = self.target.history.position(self.job.application)
         match self.kind:
             case PlanKind.HOLES:
-                found, survey = self._draft_holes(position)
+                found = self._draft_holes(position)
             case PlanKind.REDRIVE:
-                found, survey = self._draft_from_quarantine(position)
+                found = self._draft_from_quarantine(position)
             case PlanKind.REREAD:
-                found, survey = self._draft_from_log(position)
+                found = self._draft_from_log(position)
             case PlanKind.REPLACE:
-                found, survey = self._draft_new(replace(position, landed=Coverage()))
+                found = self._draft_new(replace(position, landed=Coverage()))
             case _:
-                found, survey = self._draft_new(position)
-        return self._with_kind(found), survey
+                found = self._draft_new(position)
+        found = self._with_kind(found)
+        _log_made(found.plan)
+        return found
 
-    def _draft_new(self, position: JobPosition) -> tuple[PlanDraft, Survey]:
+    def _draft_new(self, position: JobPosition) -> PlanDraft:
         """What the job's range has and the table has not. A log that seems to end below the
         checkpoint, or an offset that was asked for, is surveyed again for a while: a new leader's
         high watermark may lag for a moment."""
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
-            survey = self._early_or_new_survey(position)
+            survey = self.surveys.for_plan(position)
             self._refuse_other_cluster(position, survey)
             self._refuse_changed_options(position)
             try:
                 found = self._draft_by(survey, position)
                 beside = [x for x in (*found.skipped_losses, *found.held) if _is_beyond(x, survey)]
                 if not _may_lag(beside, position, survey) or time.monotonic() > deadline:
-                    return found, survey
+                    return found
             except RangeLost as error:
                 is_over = time.monotonic() > deadline
                 if is_over or not _may_lag(losses_in(error), position, survey):
@@ -186,28 +130,27 @@ class Planner:
             self._refuse_replace(found.plan)
         return found
 
-    def _draft_holes(self, position: JobPosition) -> tuple[PlanDraft, Survey]:
+    def _draft_holes(self, position: JobPosition) -> PlanDraft:
         """What the table has lost. Where an election has put other records at offsets of it since,
         those are landed if a policy goes on without the lost ones."""
-        survey = self.survey(position)
+        survey = self.surveys.new(position)
         self.progress.step(f"reading the offsets in {self.job.sink.table}")
         holes = holes_of_job(self.spark, self.target, self.job, self.warn)
         landed = self._landings_of(holes.ranges)
         self._refuse_other_options(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
         found = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
-        return replace(found, leaves_more=holes.leaves_more), survey
+        return replace(found, leaves_more=holes.leaves_more)
 
-    def _draft_from_quarantine(self, position: JobPosition) -> tuple[PlanDraft, Survey]:
+    def _draft_from_quarantine(self, position: JobPosition) -> PlanDraft:
         now_ms = time.time_ns() // 1_000_000
-        found = draft_from_quarantine(self.job, self.target, self._row_format, position, now_ms)
-        return found, Survey(now_ms, {})
+        return draft_from_quarantine(self.job, self.target, self._row_format, position, now_ms)
 
-    def _draft_from_log(self, position: JobPosition) -> tuple[PlanDraft, Survey]:
+    def _draft_from_log(self, position: JobPosition) -> PlanDraft:
         """What is in quarantine, read from the log again."""
         wanted = in_quarantine(self.job, self.target, self._row_format)
         now_ms = time.time_ns() // 1_000_000
-        survey = self.survey(position) if wanted else Survey(now_ms, {})
+        survey = self.surveys.new(position) if wanted else Survey(now_ms, {})
         terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
@@ -218,7 +161,7 @@ class Planner:
 
         if wanted:
             self.progress.step("reading from the log what is in quarantine")
-        return draft_from_log(wanted, self._cluster(survey), draft_ranges), survey
+        return draft_from_log(wanted, self._cluster(survey), draft_ranges)
 
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[Loss]:
         if self.kind is not PlanKind.RUN:
@@ -297,16 +240,9 @@ class Planner:
         """The losses in what was landed of these logs in earlier leader epochs. Asks for each."""
         found = []
         for one_epoch in in_earlier_epochs(landed, survey):
-            now = self.survey_of(self.job, self._request_for_marks(marks_of_landed(one_epoch)))
+            now = self.surveys.compare(marks_of_landed(one_epoch))
             found += find_overwritten(one_epoch, now, position.landed)
         return found
-
-    def _request_for_marks(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
-        """What to survey to compare the logs of the job with these marks."""
-        source, topics = self.job.source, frozenset(p.topic for p in marks)
-        return SurveyRequest(
-            source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
-        )
 
     def _refuse_other_cluster(self, position: JobPosition, survey: Survey) -> None:
         now = self._known_as(survey.cluster, [position.cluster])
@@ -318,11 +254,11 @@ class Planner:
         ``then``. Reads all landings only in that case."""
         if now is None or not any(one is not None and now.is_other(one) for one in then):
             return now
-        return known_as(now, self.target.history.clusters())
+        return with_known_addresses(now, self.target.history.clusters())
 
     def _refuse_replace(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""
-        self.replacement.refuse()
+        Replacement(self.spark, self.target).refuse()
         if plan.losses:
             raise range_lost(list(plan.losses))
         refuse_partial_slices(self.target, plan.ranges)
@@ -348,7 +284,7 @@ def _is_beyond(loss: Loss, survey: Survey) -> bool:
     return log is not None and log.leader.copies > 1 and loss.until_offset > log.end_offset
 
 
-def log_made(plan: Plan) -> None:
+def _log_made(plan: Plan) -> None:
     counts = (len(plan.ranges), len(plan.slices), plan.width)
     name = (plan.application, plan.sequence)
     logger.info("Made plan %s %d: %d ranges, %d slices, %d offsets", *name, *counts)

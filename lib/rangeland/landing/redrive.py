@@ -163,7 +163,7 @@ def _why_not(
     job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
 ) -> str:
     where = batch.range
-    piece = Slice(0, where.partition, where.from_offset, where.until_offset)
+    piece = Slice(0, where.partition, *where.interval)
     settings = _decode_settings(job, row_format, {0: batch.quarantined_bytes}, isolation)
     reached = where.from_offset
     try:
@@ -212,8 +212,7 @@ def draft_from_quarantine(
 
 
 def _slice(index: int, r: Range) -> Slice:
-    ends = (r.from_offset, r.until_offset)
-    return Slice(index, r.partition, *ends, r.estimated_bytes, r.topic_id)
+    return Slice(index, r.partition, *r.interval, r.estimated_bytes, r.topic_id)
 
 
 def draft_from_log(
@@ -247,8 +246,7 @@ def _draft_with(
     settings = replace(settings, isolation=read_filter[0], tags=read_filter[1])
     damaged = _still_damaged(found.plan.slices, settings)
     if damaged:
-        at = [(loss.partition, loss.from_offset) for loss in damaged]
-        whole = [r for r in ranges if not any(_is_in(r, *where) for where in at)]
+        whole = [r for r in ranges if not any(r.has(x.partition, x.from_offset) for x in damaged)]
         again = draft_ranges(whole, read_filter)
         found = replace(again, held=(*found.held, *damaged))
     notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in found.held]
@@ -262,21 +260,17 @@ def _still_damaged(slices: Sequence[Slice], settings: ClusterSettings) -> list[L
         return [chunk.loss for chunk in chunks if chunk.loss is not None]
 
 
-def _is_in(r: Range, partition: Partition, offset: int) -> bool:
-    return r.partition == partition and r.from_offset <= offset < r.until_offset
-
-
 def settings_of(
     job: Job, plan: Plan, target: LandingTarget, row_format: RowFormat | None
 ) -> ClusterSettings:
     """The settings with which tasks decode kept bytes. Of offsets that were kept more than once,
     the bytes kept last."""
-    pieces = sorted(plan.slices, key=_place_of)
+    slices = sorted(plan.slices, key=_place_of)
 
     def inside(where: Range) -> list[Slice]:
-        first = bisect_left(pieces, _place_of(where), key=_place_of)
-        last = bisect_left(pieces, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
-        return [s for s in pieces[first:last] if s.until_offset <= where.until_offset]
+        first = bisect_left(slices, _place_of(where), key=_place_of)
+        last = bisect_left(slices, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
+        return [s for s in slices[first:last] if s.until_offset <= where.until_offset]
 
     wanted = target.table.quarantined_batches(
         lambda _application, _sequence, where: bool(inside(where))
@@ -284,7 +278,7 @@ def settings_of(
     kept: dict[int, QuarantinedBytes] = {}
     for batch in sorted(wanted, key=lambda batch: batch.quarantined_at_ms):
         kept |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
-    for s in pieces:
+    for s in slices:
         if s.index not in kept:
             raise Conflict(
                 f"the quarantine has no bytes of {s}",

@@ -33,7 +33,7 @@ class Replacement:
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
         """What replacing the table's rows with this outcome would change."""
-        change = self._target.table.change_of(outcome)
+        change = self._target.table.change_by(outcome.columns)
         table, new, where = self._swap(plan, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)
         columns = self._target.table.columns
@@ -74,7 +74,7 @@ class Replacement:
 
     def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
         """The files of an outcome, if they do not fit the table as it is now."""
-        misfits = self._target.table.change_of(outcome).misfits
+        misfits = self._target.table.change_by(outcome.columns).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def land(
@@ -90,7 +90,7 @@ class Replacement:
                 return table_commit.FilesGone(gone)
             if table.snapshot is not None:
                 table_commit.refuse_another(table.kernel, table.snapshot)
-            change = table.change_of(outcome)
+            change = table.change_by(outcome.columns)
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(plan, outcome, change)

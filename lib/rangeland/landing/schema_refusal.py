@@ -15,6 +15,7 @@ from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Slice
+from rangeland.planning.grouping import group_by
 from rangeland.planning.policy import Action, LossKind, Policy
 
 
@@ -26,7 +27,7 @@ def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Itera
     except TableRefused as error:
         values = None if row_format is None else row_format.value
         new = values.latest if isinstance(values, SubjectFormats) else {}
-        old = _landed_last(target) if new else ()
+        old = _last_schema_ids(target) if new else ()
         if not old or set(old) == set(new.values()):
             raise
         ours = ", ".join(f"schema {number}, the latest of {name}" for name, number in new.items())
@@ -38,7 +39,7 @@ def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Itera
         ) from error
 
 
-def _landed_last(target: LandingTarget) -> tuple[int, ...]:
+def _last_schema_ids(target: LandingTarget) -> tuple[int, ...]:
     """The ids of the newest landing that has any."""
     for _, outcome in reversed(target.history.landings()):
         if outcome.schema_ids:
@@ -67,10 +68,11 @@ def refuse_unreadable(
     Only where the policy keeps such records, they go to quarantine, or are held, like any other.
     ``ids_in``: which ids the records of slices have; it is only asked where there is a schema that
     does not fit."""
-    by_topic: dict[str, list[Slice]] = {}
-    for one in slices:
-        if policy.of(LossKind.UNDECODABLE, one.partition.topic) in (Action.FAIL, Action.SKIP):
-            by_topic.setdefault(one.partition.topic, []).append(one)
+    by_topic = {
+        topic: some
+        for topic, some in group_by(slices, lambda one: one.partition.topic).items()
+        if policy.of(LossKind.UNDECODABLE, topic) in (Action.FAIL, Action.SKIP)
+    }
     found = {topic: unreadable_schemas(row_format, topic) for topic in sorted(by_topic)}
     concerned = [one for topic, some in found.items() if some for one in by_topic[topic]]
     if not concerned:

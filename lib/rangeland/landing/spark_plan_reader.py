@@ -26,16 +26,16 @@ from rangeland.job.connection_settings import cluster_settings, login_packages, 
 from rangeland.landing.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.loss_records import of_whole_logs
+from rangeland.landing.loss_records import widen_to_whole_logs
 from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
 from rangeland.landing.shared_reader import PlanToRead, SharedOutcome, SharedReader
-from rangeland.model import Partition, Range, Slice, Survey
+from rangeland.model import Partition, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.slice_receipt import Receipt, TaskResult
-from rangeland.planning.task_packing import pack
+from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.python_workers import start_workers
@@ -69,13 +69,11 @@ class SparkPlanReader:
         self, context: LandingContext, rows: pa.Schema, transform: Transform | None
     ) -> None:
         self.spark, self.job, self.target = context.spark, context.job, context.target
-        self.progress, self._warn = context.progress, context.warn
+        self._surveys, self.progress, self._warn = context.surveys, context.progress, context.warn
         self._row_format = context.row_format
         self.rows = rows
         self.transform = transform
         self.log_check = FinalLogCheck(self.job, lambda: self.target.history.clusters())
-        self.survey: Survey | None = None
-        """The last survey of the cluster, if there was one."""
         self.shared_reader: SharedReader | None = None
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
 
@@ -145,7 +143,7 @@ class SparkPlanReader:
                 receipts, files = run_transformed(plan, tasks, self.transform)
                 entries = [FileEntry(file) for file in files]
         except RangeLost as lost:
-            raise of_whole_logs(plan, lost) from lost
+            raise widen_to_whole_logs(plan, lost) from lost
         finally:
             self.progress.done()
         refuse_unseen(self.spark, self.target, entries)
@@ -193,8 +191,7 @@ class SparkPlanReader:
             rows=self._rows_of(plan),
         )
         cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
-        if self.survey is not None:
-            cluster = cluster.knowing(self.survey)
+        cluster = cluster.knowing(self._surveys.last)
         return replace(cluster, policy=HOLD_ALL) if plan.kind is PlanKind.REREAD else cluster
 
     def _rows_of(self, plan: Plan) -> RowFormat | None:
@@ -244,12 +241,12 @@ class SparkPlanReader:
         except TasksStopped:
             results = []
         except RangeLost as lost:
-            raise of_whole_logs(plan, lost) from lost
+            raise widen_to_whole_logs(plan, lost) from lost
         finally:
             self.progress.done()
         refuse_unseen(self.spark, self.target, self._entries(plan, results))
         if isinstance(error, RangeLost):
-            error = of_whole_logs(plan, error)
+            error = widen_to_whole_logs(plan, error)
         return results, error
 
     def _entries(self, plan: Plan, results: Sequence[TaskResult]) -> list[FileEntry]:
@@ -285,7 +282,7 @@ class SparkPlanReader:
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
         """Slices packed by leader: enough tasks for every core, and no more than the bytes need."""
-        return pack(slices, self.job.slices.target_bytes, parallelism_of(self.spark))
+        return pack_tasks(slices, self.job.slices.target_bytes, parallelism_of(self.spark))
 
 
 def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
@@ -294,9 +291,7 @@ def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
     entries = []
     for result in results:
         only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
-        where = None
-        if only is not None:
-            where = Range(only.partition, only.from_offset, only.until_offset, only.topic_id)
+        where = Range(only.partition, *only.interval, only.topic_id) if only else None
         entries += [FileEntry(file, where) for file in result.files]
     return entries
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.stores.table_lock import lock_table
 from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
@@ -69,7 +70,7 @@ class TargetLedger:
         }
 
     def look(self) -> Ledger | None:
-        """The ledger as it is now, without keeping it."""
+        """The ledger as it is now; ``found`` stays what it was."""
         if self._table.path is None:
             return None
         ledger = Ledger(self._table.kernel, self._table.path)
@@ -80,6 +81,10 @@ class TargetLedger:
         if self.found is None:
             raise Bug(f"the ledger of {self._table.name} is not open")
         return self.found
+
+    def prepared(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
+        """All plans that have an outcome, oldest first, each with it; none without a ledger."""
+        return [] if self.found is None else self.found.prepared()
 
     def open_or_create(self, path: str) -> None:
         self.found = self.found or Ledger(self._table.kernel, path).open_or_create()

@@ -120,10 +120,6 @@ class TargetTable:
             return columns
         return as_written(self.snapshot.schema_json, columns)
 
-    def change_of(self, outcome: OutcomeEvent) -> SchemaChange:
-        """What an outcome changes about the schema of the table as it is now."""
-        return self.change_by(outcome.columns)
-
     def change_by(self, columns: str) -> SchemaChange:
         """What files with these columns, a schema or nothing, change about the table's schema."""
         now = self.kernel.load(self.there()) if columns else None

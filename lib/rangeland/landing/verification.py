@@ -7,7 +7,7 @@ offsets that have rows. No broker is asked and nothing is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, RangeEntry
@@ -18,7 +18,8 @@ from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.table_rows import TableRows, table_rows
 from rangeland.model import Partition, Range
-from rangeland.planning.coverage import common, coverage_of
+from rangeland.planning.coverage import coverage_of, covered_parts
+from rangeland.planning.grouping import group_by
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss
 from rangeland.planning.table_audit import (
@@ -51,11 +52,11 @@ class Verification:
     ``gone_files`` are those that the table names and its store no longer has. ``found`` are the
     runs of offsets that have rows, except where offsets are bytes."""
 
-    landings: int
-    pieces: tuple[LandedPiece, ...]
-    audit: Audit
-    gone_files: tuple[str, ...]
-    found: Mapping[Partition, Runs]
+    landings: int = 0
+    pieces: tuple[LandedPiece, ...] = ()
+    audit: Audit = field(default_factory=Audit)
+    gone_files: tuple[str, ...] = ()
+    found: Mapping[Partition, Runs] = field(default_factory=dict)
 
 
 def examine(spark: Any, target: LandingTarget) -> Verification:
@@ -83,13 +84,11 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
 def pieces_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[LandedPiece]:
     """The ranges of all landings, in order, with all losses in the ledger. A range without recorded
     gaps ends where its log ended: its rows could not be counted once a later landing had cut it."""
-    lost: dict[tuple[str, int], list[Loss]] = {}
-    for event in losses:
-        if event.plan_hash:
-            lost.setdefault((event.application, event.sequence), []).append(event.loss)
+    of_plans = (event for event in losses if event.plan_hash)
+    lost = group_by(of_plans, lambda event: (event.application, event.sequence))
     found = []
     for _, outcome in landings:
-        ends = lost.get((outcome.application, outcome.sequence), ())
+        ends = [event.loss for event in lost.get((outcome.application, outcome.sequence), ())]
         for entry in outcome.ranges:
             if entry.counts is None:
                 continue
@@ -124,8 +123,8 @@ def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> Non
         LandedPiece(landed, None)
         for plan, outcome in target.history.landings()
         for s in Plan.parse(plan.document).slices
-        for whole in (Range(s.partition, s.from_offset, s.until_offset, s.topic_id),)
-        for landed in common([whole], coverage_of(entry.range for entry in outcome.ranges))
+        for whole in (Range(s.partition, *s.interval, s.topic_id),)
+        for landed in covered_parts([whole], coverage_of(entry.range for entry in outcome.ranges))
     ]
     asked_for, here = list(ranges), in_force(slices)
     for r in asked_for:
@@ -197,8 +196,12 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
     """Which landing an offset came from, and where its row is. Raises UsageError where several
     brokers have that partition."""
     landed = target.history.landings()
-    partition = _the_one(landed, partition)
-    landings = [pair for pair in landed if _holds(pair[1], partition, offset)]
+    partition = _landed_partition(landed, partition)
+    landings = [
+        (plan, outcome)
+        for plan, outcome in landed
+        if any(entry.range.has(partition, offset) for entry in outcome.ranges)
+    ]
     rows = _rows(spark, target)
     files = rows.files_with(partition, offset)
     if not landings:
@@ -206,7 +209,7 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
         why = "" if files else _why_not(landed, partition, offset)
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
-    entry = next(e for e in outcome.ranges if _inside(e.range, partition, offset))
+    entry = next(e for e in outcome.ranges if e.range.has(partition, offset))
     why = ""
     if files:
         state = "landed"
@@ -249,19 +252,13 @@ def _loss_of(
     """What a plan has skipped or quarantined at an offset."""
     losses = (event.loss for event in target.history.losses(plan.application, plan.sequence))
     return next(
-        (
-            loss
-            for loss in losses
-            if loss.action in _LEFT_OUT
-            and loss.partition == partition
-            and loss.from_offset <= offset < loss.until_offset
-        ),
+        (loss for loss in losses if loss.action in _LEFT_OUT and loss.range.has(partition, offset)),
         None,
     )
 
 
-def _the_one(landings: Landings, partition: Partition) -> Partition:
-    """The landed partition that a number without a broker means."""
+def _landed_partition(landings: Landings, partition: Partition) -> Partition:
+    """The landed partition that is meant: a partition without a broker may be that of any."""
     ranges = (entry.range for _, outcome in landings for entry in outcome.ranges)
     same = {r.partition for r in ranges if r.partition.of_any_broker == partition}
     if len(same) > 1:
@@ -291,14 +288,6 @@ def _is_whole(rows: TableRows, entry: RangeEntry) -> bool:
     piece = LandedPiece(entry.range, entry.counts.landed, in_bytes=True)
     counted = rows.entries({entry.range.partition: [piece]})
     return counted[entry.range.partition].rows[0] >= entry.counts.landed
-
-
-def _holds(outcome: OutcomeEvent, partition: Partition, offset: int) -> bool:
-    return any(_inside(entry.range, partition, offset) for entry in outcome.ranges)
-
-
-def _inside(r: Range, partition: Partition, offset: int) -> bool:
-    return r.partition == partition and r.from_offset <= offset < r.until_offset
 
 
 def _rows(spark: Any, target: LandingTarget) -> TableRows:

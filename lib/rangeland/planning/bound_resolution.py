@@ -26,15 +26,20 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.coverage import Coverage
-from rangeland.planning.incarnation import LogMark, since, without_id, without_known
+from rangeland.planning.incarnation import (
+    LogMark,
+    changes_since,
+    leave_out_known,
+    why_indistinguishable,
+)
 from rangeland.planning.intervals import subtract
-from rangeland.planning.loss_errors import range_lost, refuse_nameless, unreachable
+from rangeland.planning.loss_errors import range_lost, refuse_nameless, unreachable_error
 from rangeland.planning.missing_partitions import (
-    agreed_on,
-    not_believed,
-    not_committed,
-    out_of_reach_of,
-    vanished_from,
+    as_lagging_replica,
+    as_open_transaction,
+    unreachable_partitions,
+    vanished_partitions,
+    with_confirmation,
 )
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 
@@ -93,8 +98,8 @@ def resolve(
     policy is *fail*; all losses of all partitions are named in that one error.
     """
     landed = landed or Coverage()
-    vanished = vanished_from(request, survey, checkpoint)
-    out_of_reach = out_of_reach_of(request, survey, checkpoint)
+    vanished = vanished_partitions(request, survey, checkpoint)
+    out_of_reach = unreachable_partitions(request, survey, checkpoint)
     gone = {loss.partition for loss in (*vanished, *out_of_reach)}
     _refuse_unknown_partitions(request, survey, gone)
     ranges: list[Range] = []
@@ -102,22 +107,22 @@ def resolve(
     begins: dict[Partition, Bound | None] = {}
     for partition in sorted(survey.logs):
         log = survey.logs[partition]
-        begins[partition] = _begins(request, partition, checkpoint, held_at_first)
+        begins[partition] = _lower_bound(request, partition, checkpoint, held_at_first)
         found = _resolve_one(request, survey, log, begins[partition], checkpoint, landed)
         if found is None:
             continue
         ranges.append(found[0])
-        losses += _not_landed(found[1], log.leader.topic_id, landed)
+        losses += _leave_out_landed(found[1], log.leader.topic_id, landed)
     losses += vanished
     losses += out_of_reach
     losses += overwritten
-    notes = _maybe_expired(begins, survey, ranges, landed)
-    notes += _inexact(begins, request.until_bounds, survey, ranges)
-    losses = [agreed_on(loss, survey) for loss in losses]
-    return replace(judge(request.policy, ranges, losses), notes=tuple(notes))
+    notes = _expiry_notes(begins, survey, ranges, landed)
+    notes += _inexact_notes(begins, request.until_bounds, survey, ranges)
+    losses = [with_confirmation(loss, survey) for loss in losses]
+    return replace(apply_policy(request.policy, ranges, losses), notes=tuple(notes))
 
 
-def _begins(
+def _lower_bound(
     request: RangeRequest,
     partition: Partition,
     checkpoint: Mapping[Partition, LogMark],
@@ -131,14 +136,14 @@ def _begins(
     return request.first_run if not checkpoint or partition in held_at_first else Earliest()
 
 
-def _maybe_expired(
+def _expiry_notes(
     begins: Mapping[Partition, Bound | None],
     survey: Survey,
     ranges: list[Range],
     landed: Coverage,
 ) -> list[str]:
-    """Notes for logs that begin at or after the time asked for: earlier records of that time may
-    have expired, which nothing shows."""
+    """Notes for logs that begin at or after the time that was asked for: nothing shows whether
+    earlier records of that time have expired."""
     notes = []
     for r in ranges:
         log = survey.logs[r.partition]
@@ -169,40 +174,40 @@ def _resolve_one(
         _refuse_backwards(log, lower, upper, lower.time_ms, upper.time_ms, None)
     losses: list[Loss] = []
     if isinstance(lower, FromCheckpoint):
-        mark, losses = since(checkpoint[log.partition], survey, log)
+        mark, losses = changes_since(checkpoint[log.partition], survey, log)
         for loss in losses:
-            if why := without_id(loss, log, landed):
+            if why := why_indistinguishable(loss, log, landed):
                 refuse_nameless(request.policy, loss, why)
         lower = AtOffset(mark.until_offset)
     for bound in (lower, upper):
         _refuse_inside(bound, survey, log)
-    from_offset = _offset(lower, survey, log)
-    until_offset = _offset(upper, survey, log)
+    from_offset = _resolve_bound(lower, survey, log)
+    until_offset = _resolve_bound(upper, survey, log)
     if from_offset > until_offset:
         _refuse_backwards(log, lower, upper, from_offset, until_offset, mark)
-    outside = _outside(log, lower, upper, from_offset, until_offset)
-    outside = [not_committed(loss, survey) for loss in outside]
-    outside = [found for loss in outside for found in without_known(loss, losses)]
-    losses += [not_believed(loss) for loss in outside] if log.leader.is_replica else outside
+    outside = _losses_outside(log, lower, upper, from_offset, until_offset)
+    outside = [as_open_transaction(loss, survey) for loss in outside]
+    outside = [found for loss in outside for found in leave_out_known(loss, losses)]
+    losses += [as_lagging_replica(loss) for loss in outside] if log.leader.is_replica else outside
     until_offset = max(from_offset, min(until_offset, log.end_offset))
     found = Range(log.partition, from_offset, until_offset, log.leader.topic_id)
     return found, losses
 
 
-def _not_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
-    """Expired offsets without the landed ones; truncations stay, since they are also warnings."""
+def _leave_out_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
+    """The losses without landed offsets that have expired since; truncations stay, since they are
+    also warnings."""
     left: list[Loss] = []
     for loss in losses:
         if loss.kind is not LossKind.EXPIRED:
             left.append(loss)
             continue
-        whole = (loss.from_offset, loss.until_offset)
-        for start, end in subtract(whole, landed.of(loss.partition, topic_id)):
+        for start, end in subtract(loss.interval, landed.of(loss.partition, topic_id)):
             left.append(replace(loss, from_offset=start, until_offset=end))
     return left
 
 
-def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
+def _resolve_bound(bound: Bound, survey: Survey, log: LogState) -> int:
     match bound:
         case Earliest():
             return log.start_offset
@@ -211,11 +216,11 @@ def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
         case AtOffset(offset):
             return offset
         case AtTime(time_ms):
-            found = survey.offsets_for_times.get((log.partition, time_ms))
+            found = survey.lookups.for_times.get((log.partition, time_ms))
             found = log.end_offset if found is None else found
             return max(log.start_offset, min(found, log.end_offset))
         case GroupOffset(group):
-            committed = survey.group_offsets.get((log.partition, group))
+            committed = survey.lookups.of_groups.get((log.partition, group))
             if committed is None:
                 raise JobFileError(
                     f"group {group} has no committed offset for {log.partition}",
@@ -235,15 +240,15 @@ def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
 def _refuse_inside(bound: Bound, survey: Survey, log: LogState) -> None:
     """Raises JobFileError for an offset inside an entry: no range can begin or end there."""
     if isinstance(bound, GroupOffset):
-        offset = survey.group_offsets.get((log.partition, bound.group))
+        offset = survey.lookups.of_groups.get((log.partition, bound.group))
     else:
         offset = bound.offset if isinstance(bound, AtOffset) else None
-    if offset is None or (log.partition, offset) not in survey.entries:
+    if offset is None or (log.partition, offset) not in survey.lookups.entries:
         return
-    start, end = survey.entries[log.partition, offset]
+    start, end = survey.lookups.entries[log.partition, offset]
     if start != offset:
         raise JobFileError(
-            f"{log.partition}: no entry begins at {describe(bound)}",
+            f"{log.partition}: no entry begins at {describe_bound(bound)}",
             why=f"{offset} is inside the entry [{start}, {end}); the offsets of this log are the "
             "positions of its entries in bytes",
             do=f"use {start} or {end}",
@@ -268,7 +273,7 @@ def _refuse_backwards(
         return
     raise JobFileError(
         f"{log.partition}: the range begins at {from_offset}, after its end at {until_offset}",
-        why=f"from is {describe(lower)}, until is {describe(upper)}; "
+        why=f"from is {describe_bound(lower)}, until is {describe_bound(upper)}; "
         f"the log holds [{log.start_offset}, {log.end_offset})",
         do="swap the two, or ask for a later end",
         partition=str(log.partition),
@@ -277,7 +282,7 @@ def _refuse_backwards(
     )
 
 
-def _outside(
+def _losses_outside(
     log: LogState, lower: Bound, upper: Bound, from_offset: int, until_offset: int
 ) -> list[Loss]:
     losses = []
@@ -293,14 +298,14 @@ def _outside(
     return losses
 
 
-def _inexact(
+def _inexact_notes(
     begins: Mapping[Partition, Bound | None], until: Bounds, survey: Survey, ranges: list[Range]
 ) -> list[str]:
     """Notes for bounds by time in logs that know only roughly when offsets were written."""
-    notes = []
+    notes, inexact = [], survey.lookups.inexact_times
     for r in ranges:
         for word, bound in (("begins", begins[r.partition]), ("ends", until.of(r.partition))):
-            if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in survey.inexact:
+            if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in inexact:
                 at = r.from_offset if word == "begins" else r.until_offset
                 notes.append(
                     f"{r.partition} {word} at {at}, which is at or before the time that was asked "
@@ -310,23 +315,32 @@ def _inexact(
 
 
 def _refuse_unknown_partitions(request: RangeRequest, survey: Survey, gone: Set[Partition]) -> None:
-    there_are = named_in({*survey.logs, *gone})
     for side in (request.from_bounds, request.until_bounds):
-        for partition in side.listed:
-            if partition not in there_are:
-                numbers = [_short(p) for p in sorted(survey.logs) if p.topic == partition.topic]
-                there = ", ".join(numbers)
-                raise JobFileError(
-                    f"the range names {partition}, which does not exist",
-                    why=f"topic {partition.topic} has partitions {there}"
-                    if there
-                    else f"topic {partition.topic} is not among this job's topics",
-                    do="correct the range in the job file or on the command line",
-                    partition=str(partition),
-                )
+        do = "correct the range in the job file or on the command line"
+        refuse_unknown(side, survey, "the range", do, gone)
     if not survey.logs and not gone:
         raise JobFileError(
             "there is no partition to read", do="name at least one topic that exists"
+        )
+
+
+def refuse_unknown(
+    side: Bounds, survey: Survey, name: str, do: str, gone: Set[Partition] = frozenset()
+) -> None:
+    """Raises JobFileError for a listed partition that is neither in the survey nor ``gone``."""
+    there_are = named_in({*survey.logs, *gone})
+    for partition in side.listed:
+        if partition in there_are:
+            continue
+        numbers = [_short(p) for p in sorted(survey.logs) if p.topic == partition.topic]
+        there = ", ".join(numbers)
+        raise JobFileError(
+            f"{name} names {partition}, which does not exist",
+            why=f"topic {partition.topic} has partitions {there}"
+            if there
+            else f"topic {partition.topic} is not among this job's topics",
+            do=do,
+            partition=str(partition),
         )
 
 
@@ -339,7 +353,7 @@ def _short(partition: Partition) -> str:
     return str(partition).rpartition("/")[2]
 
 
-def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRange:
+def apply_policy(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRange:
     """Applies the policy to the losses. Raises RangeLost for those that must fail."""
     actions = {loss: policy.of(loss.kind, loss.partition.topic) for loss in losses}
     for loss in losses:
@@ -348,7 +362,7 @@ def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRa
     failing = [loss for loss in losses if actions[loss] is Action.FAIL]
     out_of_reach = [loss for loss in failing if loss.kind is LossKind.UNREACHABLE]
     if out_of_reach and len(out_of_reach) == len(failing):
-        raise unreachable(out_of_reach)
+        raise unreachable_error(out_of_reach)
     if failing:
         raise range_lost(failing)
     held = [loss for loss in losses if actions[loss] is Action.HOLD]
@@ -358,7 +372,7 @@ def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRa
     return ResolvedRange(tuple(kept), tuple(skipped), tuple(held))
 
 
-def describe(bound: Bound) -> str:
+def describe_bound(bound: Bound) -> str:
     """The bound in the words of a job file."""
     match bound:
         case Earliest():

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from rangeland.model import FromCheckpoint, LogState, Partition, Range
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
-from rangeland.planning.incarnation import LogMark
+from rangeland.planning.grouping import by_partition
+from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import Interval, subtract
-from rangeland.planning.partition_groups import by_partition
 from rangeland.wording import count_noun
 
 
-def moved_to(
+def new_beginnings(
     request: RangeRequest,
     ranges: Iterable[Range],
     logs: Mapping[Partition, LogState],
@@ -38,11 +38,7 @@ def _is_ahead(r: Range, log: LogState, mark: LogMark | None) -> bool:
         return False
     if mark is None:  # the log has nothing before its start
         return r.from_offset > log.start_offset
-    return _same_life(mark, r.topic_id) and r.from_offset > mark.until_offset
-
-
-def _same_life(mark: LogMark, topic_id: str | None) -> bool:
-    return mark.topic_id is None or topic_id is None or mark.topic_id == topic_id
+    return may_be_same(mark.topic_id, r.topic_id) and r.from_offset > mark.until_offset
 
 
 def ranges_passed_over(
@@ -57,9 +53,9 @@ def ranges_passed_over(
     planned = by_partition(ranges)
     for partition, mark in sorted(before.items()):
         new = after.get(partition, mark)
-        if not _same_life(mark, new.topic_id) or new.until_offset <= mark.until_offset:
+        if not may_be_same(mark.topic_id, new.topic_id) or new.until_offset <= mark.until_offset:
             continue
-        mine = [(r.from_offset, r.until_offset) for r in planned.get(partition, ())]
+        mine = [r.interval for r in planned.get(partition, ())]
         there = sorted([*mine, *landed.of(partition, new.topic_id)])
         found += [
             Range(partition, start, end, new.topic_id)
@@ -69,7 +65,7 @@ def ranges_passed_over(
 
 
 def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[Interval, ...]:
-    """What earlier runs passed over: between the first landed offset and the checkpoint."""
+    """What earlier runs passed over between the first landed offset and the checkpoint."""
     if checkpoint is None or not landed:
         return ()
     first = landed[0][0]
@@ -77,17 +73,17 @@ def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[In
 
 
 def skip_ahead_warnings(gaps: Sequence[Range]) -> list[str]:
-    """The warnings about it, given before the plan is entered."""
+    """One warning for each range that is passed over, given before the plan is entered."""
     return [
         f"{gap} is passed over: the run begins after it, the checkpoint moves past it, and no "
         f"later run lands these {count_noun(gap.width, 'offset')}. A backfill does: "
-        f"{backfill_of(gap)}"
+        f"{backfill_command(gap)}"
         for gap in gaps
     ]
 
 
-def backfill_of(gap: Range) -> str:
-    """The command that lands it."""
+def backfill_command(gap: Range) -> str:
+    """The command that lands a range that was passed over."""
     p = gap.partition
     which = f"{p.broker}-{p.number}" if p.broker else f"{p.number}"
     sides = ((word, f'{{"{p.topic}": {{"{which}": {at}}}}}') for word, at in _ends(gap))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rangeland.model import Partition, Range
+from rangeland.planning.grouping import group_by
 from rangeland.planning.intervals import Interval, merge, overlap, subtract
 
 
@@ -36,29 +37,24 @@ class Coverage:
 
 def coverage_of(ranges: Iterable[Range]) -> Coverage:
     """The coverage of these ranges together."""
-    found: dict[tuple[Partition, str | None], list[Interval]] = {}
-    for r in ranges:
-        found.setdefault((r.partition, r.topic_id), []).append((r.from_offset, r.until_offset))
-    return Coverage({key: merge(intervals) for key, intervals in found.items()})
+    found = group_by(ranges, lambda r: (r.partition, r.topic_id))
+    return Coverage({key: merge(r.interval for r in same) for key, same in found.items()})
 
 
 def leave_out(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
     """The ranges without what is covered. A range that is covered whole disappears; one that is
     covered in its middle becomes two."""
-    left: list[Range] = []
-    for r in ranges:
-        whole = (r.from_offset, r.until_offset)
-        for start, end in subtract(whole, coverage.of(r.partition, r.topic_id)):
-            left.append(replace(r, from_offset=start, until_offset=end))
-    return left
+    return [
+        replace(r, from_offset=start, until_offset=end)
+        for r in ranges
+        for start, end in subtract(r.interval, coverage.of(r.partition, r.topic_id))
+    ]
 
 
-def common(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
+def covered_parts(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
     """The parts of the ranges that are covered."""
     return [
         replace(r, from_offset=start, until_offset=end)
         for r in ranges
-        for start, end in overlap(
-            (r.from_offset, r.until_offset), coverage.of(r.partition, r.topic_id)
-        )
+        for start, end in overlap(r.interval, coverage.of(r.partition, r.topic_id))
     ]

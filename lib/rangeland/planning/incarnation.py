@@ -30,7 +30,12 @@ class LogMark:
     epoch_is_later: bool = False
 
 
-def stopped_at(
+def may_be_same(topic_id: str | None, other: str | None) -> bool:
+    """Whether two incarnations of a topic may be one. An unknown id matches every incarnation."""
+    return topic_id is None or other is None or topic_id == other
+
+
+def checkpoint_after(
     checkpoint: Mapping[Partition, LogMark], losses: Iterable[Loss]
 ) -> dict[Partition, LogMark]:
     """The checkpoint after a plan with these losses: a partition that was held stays there, and
@@ -49,7 +54,7 @@ def stopped_at(
     return marks
 
 
-def read_in(
+def with_later_epochs(
     checkpoint: Mapping[Partition, LogMark], epochs: Iterable[tuple[Partition, int]]
 ) -> dict[Partition, LogMark]:
     """The checkpoint after a plan that was read in later leader epochs than it was made in."""
@@ -87,7 +92,7 @@ def may_be_behind(mark: LogMark, log: LogState) -> bool:
     return log.leader.epoch >= mark.epoch
 
 
-def recreation(mark: LogMark, log: LogState) -> Loss:
+def recreation_loss(mark: LogMark, log: LogState) -> Loss:
     """The loss to report where ``is_recreated``: no offsets, since it ended at the mark."""
     if mark.topic_id is not None and log.leader.topic_id is not None:
         evidence = (
@@ -105,9 +110,9 @@ def recreation(mark: LogMark, log: LogState) -> Loss:
     return Loss(log.partition, mark.until_offset, mark.until_offset, LossKind.RECREATED, evidence)
 
 
-def without_id(loss: Loss, log: LogState, landed: Coverage) -> str:
-    """Why the offsets of a new incarnation look like the landed ones: one of the two has
-    no topic id, and the new log reaches the landed offsets or will. Empty where they differ."""
+def why_indistinguishable(loss: Loss, log: LogState, landed: Coverage) -> str:
+    """Why the offsets of a new incarnation cannot be told from the landed ones: one of the two has
+    no topic id, and the new log reaches the landed offsets or will. Empty where they can."""
     if loss.kind is not LossKind.RECREATED:
         return ""
     if log.leader.topic_id is None:
@@ -117,9 +122,9 @@ def without_id(loss: Loss, log: LogState, landed: Coverage) -> str:
     return ""
 
 
-def cut_short(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
-    """Landed offsets that were truncated from a log that has grown past the mark again."""
-    end = survey.epoch_ends.get(log.partition)
+def truncation_loss(mark: LogMark, log: LogState) -> Loss | None:
+    """The landed offsets that were truncated from a log that has since grown past the mark."""
+    end = log.epoch_end
     if end is None or end >= mark.until_offset or mark.epoch is None:
         return None
     evidence = (
@@ -130,8 +135,8 @@ def cut_short(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
     return Loss(log.partition, end, mark.until_offset, LossKind.TRUNCATED, evidence)
 
 
-def without_known(found: Loss, losses: Iterable[Loss]) -> list[Loss]:
-    """A loss that was found in another way, unless it is inside one of these of its kind."""
+def leave_out_known(found: Loss, losses: Iterable[Loss]) -> list[Loss]:
+    """A loss that was found another way, unless one of these of the same kind includes it."""
     is_known = any(
         one.kind is found.kind
         and one.from_offset <= found.from_offset
@@ -141,10 +146,12 @@ def without_known(found: Loss, losses: Iterable[Loss]) -> list[Loss]:
     return [] if is_known else [found]
 
 
-def rewritten_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
-    """Where offsets are bytes: the part after the mark of an entry that the mark is inside of. An
-    entry ended there when it was landed, so the log was truncated and rewritten."""
-    start, end = survey.entries.get((log.partition, mark.until_offset), (mark.until_offset, 0))
+def rewrite_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
+    """Where offsets are bytes and the mark is inside an entry: the rest of that entry. An entry
+    ended at the mark when it was landed, so the log was truncated and rewritten."""
+    start, end = survey.lookups.entries.get(
+        (log.partition, mark.until_offset), (mark.until_offset, 0)
+    )
     if start == mark.until_offset:
         return None
     evidence = (
@@ -154,25 +161,25 @@ def rewritten_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
     return Loss(log.partition, mark.until_offset, end, LossKind.TRUNCATED, evidence)
 
 
-def since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark, list[Loss]]:
-    """Where to go on, and the losses in the log since the mark was made."""
+def changes_since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark, list[Loss]]:
+    """The mark to go on from, and the losses in the log since the given one was made."""
     if is_recreated(mark, log):
         fresh = LogMark(log.start_offset, log.leader.topic_id, log.leader.epoch)
-        return fresh, [recreation(mark, log)]
+        return fresh, [recreation_loss(mark, log)]
     losses = []
-    gone = cut_short(mark, survey, log)
+    gone = truncation_loss(mark, log)
     if gone is not None and (mark.until_offset <= log.end_offset or not log.leader.is_replica):
         losses.append(gone)
-    other = rewritten_loss(mark, survey, log)
+    other = rewrite_loss(mark, survey, log)
     if other is not None:
         losses.append(other)
         mark = replace(mark, until_offset=other.until_offset)
     return mark, losses
 
 
-def still_holds(kind: LossKind, mark: LogMark | None, log: LogState) -> bool:
-    """Whether a loss for which a partition is held at its checkpoint is still there, as far as a
-    survey shows: what only reading finds counts as long as the log has that offset."""
+def is_still_lost(kind: LossKind, mark: LogMark | None, log: LogState) -> bool:
+    """Whether what a partition is held for at its checkpoint is still lost, as far as a survey
+    shows: what only reading finds counts as long as the log has that offset."""
     at = 0 if mark is None else mark.until_offset
     if kind in FOUND_BY_READING:
         return at < log.end_offset

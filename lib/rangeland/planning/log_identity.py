@@ -11,9 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.model import Leader, Partition, Range, Survey
-from rangeland.planning.incarnation import LogMark, is_recreated, recreation, since, without_known
+from rangeland.planning.grouping import by_partition
+from rangeland.planning.incarnation import (
+    LogMark,
+    changes_since,
+    is_recreated,
+    leave_out_known,
+    recreation_loss,
+)
 from rangeland.planning.intervals import subtract
-from rangeland.planning.partition_groups import by_partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
@@ -24,10 +30,10 @@ def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark
     epoch it was planned. What was lost or held was not read."""
     ends: dict[Partition, int] = {}
     for receipt in receipts:
-        gone = [(x.from_offset, x.until_offset) for x in receipt.losses_by(Action.SKIP)]
+        gone = [x.interval for x in receipt.losses_by(Action.SKIP)]
         if receipt.held is not None:
             gone.append((receipt.held.from_offset, receipt.until_offset))
-        left = subtract((receipt.from_offset, receipt.until_offset), sorted(gone))
+        left = subtract(receipt.interval, sorted(gone))
         for _, until in left:
             ends[receipt.partition] = max(until, ends.get(receipt.partition, until))
     ranges = by_partition(plan.ranges)
@@ -54,11 +60,11 @@ def _mark(until: int, topic_id: str | None, planned: LogMark | None) -> LogMark:
     return LogMark(until, topic_id, planned.epoch, is_later)
 
 
-def doubtful(
+def unconfirmed_partitions(
     marks: Mapping[Partition, LogMark], leaders: Mapping[Partition, Leader]
 ) -> set[Partition]:
-    """The partitions that metadata alone does not confirm: those without the same topic id and
-    the same leader epoch."""
+    """The partitions that metadata alone does not confirm: those whose topic id or leader epoch is
+    unknown or has changed."""
     return {p for p, mark in marks.items() if not _is_the_same(mark, leaders.get(p))}
 
 
@@ -69,21 +75,21 @@ def _is_the_same(mark: LogMark, leader: Leader | None) -> bool:
 
 
 def find_changes(marks: Mapping[Partition, LogMark], survey: Survey) -> list[Loss]:
-    """The losses in these logs since. Partitions without a leader now are left out."""
+    """The losses in these logs since they were read. Partitions without a leader are left out."""
     losses = []
     for partition, mark in sorted(marks.items()):
         log = survey.logs.get(partition)
         if log is None or log.leader.is_replica:
             continue
         if is_recreated(mark, log):
-            losses.append(recreation(mark, log))
+            losses.append(recreation_loss(mark, log))
             continue
-        known = since(mark, survey, log)[1]
+        known = changes_since(mark, survey, log)[1]
         losses += known
         if log.end_offset < mark.until_offset:
             evidence = f"the log ends at {log.end_offset} on {log.leader.address}, and was read "
             evidence += f"up to {mark.until_offset}"
             ends = (log.end_offset, mark.until_offset)
             short = Loss(partition, *ends, LossKind.TRUNCATED, evidence, is_sure=False)
-            losses += without_known(short, known)
+            losses += leave_out_known(short, known)
     return losses

@@ -12,13 +12,12 @@ Neither proves that nothing older will come: producers may write any timestamp.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from rangeland.errors import JobFileError
 from rangeland.model import AtOffset, AtTime, Bounds, LogState, Partition, Survey
-from rangeland.planning.bound_resolution import named_in
+from rangeland.planning.bound_resolution import refuse_unknown
 
 ReachState = Literal["reached", "idle", "waiting"]
 
@@ -58,7 +57,7 @@ def reach(
     survey, a partition without a record that late counts as idle; None waits for the record.
     Partitions in ``unsettled`` are not idle: they have records of an open transaction. Raises
     JobFileError for a listed partition that does not exist."""
-    _refuse_unknown(until.listed, survey)
+    refuse_unknown(until, survey, "--until", "correct --until")
     return tuple(
         _reach_one(
             bound,
@@ -80,10 +79,10 @@ def _reach_one(
         is_there = end >= bound.offset
         state: ReachState = "reached" if is_there else "waiting"
         return PartitionReach(log.partition, state, end, bound.offset if is_there else None)
-    found = survey.offsets_for_times.get((log.partition, bound.time_ms))
+    found = survey.lookups.for_times.get((log.partition, bound.time_ms))
     # A record after an open transaction cannot be read yet, and what is before it may
     # still be committed: the range would end before it.
-    is_guess = (log.partition, bound.time_ms) in survey.inexact
+    is_guess = (log.partition, bound.time_ms) in survey.lookups.inexact_times
     if found is not None and found < end and (not is_guess or _has_border(log, found)):
         return PartitionReach(log.partition, "reached", end, found)
     is_silent = found is None or is_guess
@@ -95,17 +94,3 @@ def _reach_one(
 def _has_border(log: LogState, offset: int) -> bool:
     """A segment begins after ``offset``: so the one before it was written to up to the time."""
     return any(offset < border < log.end_offset for border in log.borders or ())
-
-
-def _refuse_unknown(listed: Iterable[Partition], survey: Survey) -> None:
-    there_are = named_in(survey.logs.keys())
-    for partition in listed:
-        if partition not in there_are:
-            same = [p for p in sorted(survey.logs) if p.topic == partition.topic]
-            there = ", ".join(str(p).rpartition("/")[2] for p in same)
-            raise JobFileError(
-                f"--until names {partition}, which does not exist",
-                why=f"topic {partition.topic} has partitions {there}",
-                do="correct --until",
-                partition=str(partition),
-            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.planning.grouping import group_by
 from rangeland.planning.plan import PLAN_JSON
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.wording import count_noun
@@ -27,7 +28,7 @@ REMEDY = {
 }
 
 
-def unreachable(losses: list[Loss]) -> Unreachable:
+def unreachable_error(losses: list[Loss]) -> Unreachable:
     """One error for all partitions without a leader, or whose transactions have to end."""
     more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
     return Unreachable(
@@ -43,9 +44,7 @@ def unreachable(losses: list[Loss]) -> Unreachable:
 def range_lost(losses: list[Loss]) -> RangeLost:
     """One error for all losses: for each kind the first range, how many more, the cause, and how
     to go on."""
-    kinds: dict[LossKind, list[Loss]] = {}
-    for loss in losses:
-        kinds.setdefault(loss.kind, []).append(loss)
+    kinds = group_by(losses, lambda loss: loss.kind)
     return RangeLost(
         "; ".join(_named(found) for found in kinds.values()),
         why="; ".join(_cause(found) for found in kinds.values()),

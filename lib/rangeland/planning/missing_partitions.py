@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rangeland.planning.bound_resolution import RangeRequest
 
 
-def vanished_from(
+def vanished_partitions(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
     """Partitions that were landed, are asked for, and no longer exist."""
@@ -38,12 +38,12 @@ def vanished_from(
             mark.until_offset,
             LossKind.VANISHED,
             f"the cluster no longer names this {kind}{_or_hidden(partition, survey)}",
-            is_sure=partition.topic not in survey.unseen_topics,
+            is_sure=partition.topic not in survey.absent.unseen_topics,
         )
         for partition, mark in sorted(checkpoint.items())
         for kind in ("partition" if partition.topic in topics else "topic",)
         if partition not in survey.logs
-        and partition not in survey.excluded_partitions
+        and partition not in survey.absent.excluded
         and why_unreachable(partition, survey) is None
         and is_asked(partition.topic)
         and request.from_bounds.of(partition) is not None
@@ -55,17 +55,17 @@ def _or_hidden(partition: Partition, survey: Survey) -> str:
     """Brokers before 0.11 do not distinguish a missing topic from a hidden one."""
     return (
         ", or this client may not see it any more"
-        if partition.topic in survey.unseen_topics
+        if partition.topic in survey.absent.unseen_topics
         else ""
     )
 
 
-def out_of_reach_of(
+def unreachable_partitions(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
     """Partitions without a leader now: from metadata, or from the checkpoint where a broker with
     partitions of its own does not answer."""
-    found = {p: why for p, why in survey.unreachable.items() if p not in survey.logs}
+    found = {p: why for p, why in survey.absent.unreachable.items() if p not in survey.logs}
     for partition in checkpoint:
         why = why_unreachable(partition, survey)
         if why is None or partition in survey.logs:
@@ -84,11 +84,13 @@ def out_of_reach_of(
 def why_unreachable(partition: Partition, survey: Survey) -> str | None:
     """Why a partition has no leader now, or why the only broker that knows it does not answer.
     None if it is served or gone."""
-    if partition in survey.unreachable:
-        return survey.unreachable[partition]
-    if partition.broker == "" or partition.broker in survey.brokers:
+    if partition in survey.absent.unreachable:
+        return survey.absent.unreachable[partition]
+    if partition.broker == "" or partition.broker in survey.absent.answered_brokers:
         return None
-    why = survey.unanswered_brokers.get(partition.broker, "no broker of that name is registered")
+    why = survey.absent.unanswered_brokers.get(
+        partition.broker, "no broker of that name is registered"
+    )
     return f"broker {partition.broker}: {why}"
 
 
@@ -96,15 +98,17 @@ def matches(pattern: str, topic: str) -> bool:
     return bool(pattern) and patterns.matches(pattern, topic)
 
 
-def not_believed(loss: Loss) -> Loss:
-    """A replica may lag: what it does not have is not lost until the leader says so."""
+def as_lagging_replica(loss: Loss) -> Loss:
+    """The loss as unreachable: a replica may lag, so what it lacks is not lost until the leader
+    says so."""
     evidence = f"{loss.evidence}, a replica that may lag; its leader is down"
     return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
 
 
-def not_committed(loss: Loss, survey: Survey) -> Loss:
-    """What an open transaction holds back is not lost if the log has it."""
-    end = survey.uncommitted.get(loss.partition, 0)
+def as_open_transaction(loss: Loss, survey: Survey) -> Loss:
+    """The loss as unreachable if the log has these offsets and an open transaction holds them back;
+    otherwise the same loss."""
+    end = survey.lookups.uncommitted_ends.get(loss.partition, 0)
     if loss.kind is not LossKind.TRUNCATED or loss.until_offset > end:
         return loss
     stable = survey.logs[loss.partition].end_offset
@@ -112,7 +116,7 @@ def not_committed(loss: Loss, survey: Survey) -> Loss:
     return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
 
 
-def agreed_on(loss: Loss, survey: Survey) -> Loss:
-    """The loss, with the brokers that confirmed it when asked twice."""
+def with_confirmation(loss: Loss, survey: Survey) -> Loss:
+    """The loss, with the brokers that confirmed it in a second survey as part of its evidence."""
     brokers = survey.confirmed_by.get(loss.partition)
     return loss if brokers is None else replace(loss, evidence=f"{loss.evidence}; {brokers}")

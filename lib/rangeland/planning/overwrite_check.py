@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rangeland.model import Partition, Survey
 from rangeland.planning.coverage import Coverage
-from rangeland.planning.incarnation import LogMark, cut_short, is_recreated
+from rangeland.planning.incarnation import LogMark, is_recreated, truncation_loss
 from rangeland.planning.intervals import overlap
 from rangeland.planning.policy import Loss
 from rangeland.planning.read_options import LandedRead
@@ -50,7 +50,7 @@ def find_overwritten(
         log = survey.logs.get(partition)
         if log is None or log.leader.is_replica or is_recreated(mark, log):
             continue
-        if (gone := cut_short(mark, survey, log)) is None:
+        if (gone := truncation_loss(mark, log)) is None:
             continue
         first = min(one.range.from_offset for one in landed if one.range.partition == partition)
         span = (max(first, gone.from_offset), gone.until_offset)

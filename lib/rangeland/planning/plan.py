@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -18,7 +18,8 @@ from typing import Any
 
 from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Partition, Range, Slice
-from rangeland.planning.incarnation import LogMark
+from rangeland.planning.grouping import by_partition, group_by
+from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import Interval, merge, subtract, width
 from rangeland.planning.policy import Loss
 from rangeland.record_codec import ColumnType, RecordCodec
@@ -209,29 +210,25 @@ def contradiction(plan: Plan) -> str:
     the losses, so that each offset is read once."""
     if len({piece.index for piece in plan.slices}) < len(plan.slices):
         return "two slices have the same index"
-    gone: dict[Partition, list[Interval]] = {}
-    for loss in plan.losses:
-        gone.setdefault(loss.partition, []).append((loss.from_offset, loss.until_offset))
+    gone = by_partition(plan.losses)
     ranges, slices = _by_incarnation(plan.ranges), _by_incarnation(plan.slices)
     for key in {**ranges, **slices}:
         asked, cut = ranges.get(key, []), slices.get(key, [])
         for pieces, name in ((asked, "ranges"), (cut, "slices")):
             if width(pieces) != width(merge(pieces)):
                 return f"two {name} of {key[0]} overlap"
-        wanted = [left for one in asked for left in subtract(one, gone.get(key[0], ()))]
+        lost = [loss.interval for loss in gone.get(key[0], ())]
+        wanted = [left for one in asked for left in subtract(one, lost)]
         if merge(cut) != merge(wanted):
             return f"the slices of {key[0]} are not its ranges without the losses"
     return ""
 
 
 def _by_incarnation(
-    pieces: Sequence[Range] | Sequence[Slice],
+    pieces: Iterable[Range | Slice],
 ) -> dict[tuple[Partition, str | None], list[Interval]]:
-    found: dict[tuple[Partition, str | None], list[Interval]] = {}
-    for piece in pieces:
-        interval = piece.from_offset, piece.until_offset
-        found.setdefault((piece.partition, piece.topic_id), []).append(interval)
-    return found
+    found = group_by(pieces, lambda piece: (piece.partition, piece.topic_id))
+    return {key: [piece.interval for piece in some] for key, some in found.items()}
 
 
 def advance(
@@ -245,18 +242,14 @@ def advance(
     a topic; a recreated topic starts over."""
     moved = dict(checkpoint)
     for r in ranges:
+        new = LogMark(
+            r.until_offset, r.topic_id, (epochs or {}).get(r.partition), r.partition in later
+        )
         mark = moved.get(r.partition)
-        same_incarnation = mark is not None and (
-            mark.topic_id is None or r.topic_id is None or mark.topic_id == r.topic_id
-        )
-        until = (
-            max(mark.until_offset, r.until_offset) if mark and same_incarnation else r.until_offset
-        )
-        known_id = mark.topic_id if mark and same_incarnation else None
-        epoch, is_later = (epochs or {}).get(r.partition), r.partition in later
-        if mark and same_incarnation and mark.until_offset > r.until_offset:
-            epoch, is_later = mark.epoch, mark.epoch_is_later
-        moved[r.partition] = LogMark(until, r.topic_id or known_id, epoch, is_later)
+        if mark is not None and may_be_same(mark.topic_id, r.topic_id):
+            ahead = mark if mark.until_offset > r.until_offset else new
+            new = replace(ahead, topic_id=r.topic_id or mark.topic_id)
+        moved[r.partition] = new
     return moved
 
 

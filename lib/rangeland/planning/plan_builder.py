@@ -20,19 +20,23 @@ from rangeland.model import (
     Slice,
     Survey,
 )
-from rangeland.planning.bound_resolution import RangeRequest, judge, resolve
-from rangeland.planning.checkpoint_move import moved_to, ranges_passed_over, skip_ahead_warnings
-from rangeland.planning.coverage import Coverage, common, leave_out
+from rangeland.planning.bound_resolution import RangeRequest, apply_policy, resolve
+from rangeland.planning.checkpoint_move import (
+    new_beginnings,
+    ranges_passed_over,
+    skip_ahead_warnings,
+)
+from rangeland.planning.coverage import Coverage, covered_parts, leave_out
+from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.missing_partitions import not_believed, why_unreachable
-from rangeland.planning.partition_groups import by_partition
+from rangeland.planning.missing_partitions import as_lagging_replica, why_unreachable
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.retention_risk import RetentionRisk, at_risk
 from rangeland.planning.run_limits import Limits, apply_limits
-from rangeland.planning.slices import Slicing, cut, share_of
+from rangeland.planning.slices import Slicing, cut_slices, share_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class PlanDraft:
     held: tuple[Loss, ...] = ()
     notes: tuple[str, ...] = ()
     skipped_losses: tuple[Loss, ...] = ()
-    """Losses that a policy skips and no plan records, since these offsets may still appear."""
+    """Losses that a policy skips and that no plan records, since their offsets may still appear."""
     risks: tuple[RetentionRisk, ...] = ()
     """Ranges that retention may remove before they are read."""
     begins: bool = False
@@ -133,22 +137,20 @@ def draft_new(
     ranges = [r for r in apply_limits(open_ranges, terms.limits, survey.logs) if r.width > 0]
     # Other losses are not recorded as gone, since those offsets may still appear.
     losses = _losses_inside(ranges, resolved.losses, (LossKind.EXPIRED,))
-    risks = at_risk(_readable(ranges, losses), survey)
-    slices = cut(_readable(ranges, losses), terms.slicing, survey.logs, risks)
-    begun = _begun(terms.request, resolved.ranges, survey, position)
+    risks = at_risk(_leave_out_losses(ranges, losses), survey)
+    slices = cut_slices(_leave_out_losses(ranges, losses), terms.slicing, survey.logs, risks)
+    begun = _first_marks(terms.request, resolved.ranges, survey, position)
     here = [r for r in resolved.ranges if r.partition not in at] if terms.moves_checkpoint else []
-    moved = moved_to(terms.request, here, survey.logs, position.checkpoint)
+    moved = new_beginnings(terms.request, here, survey.logs, position.checkpoint)
     planned = (*moved, *ranges)
     before = {**position.checkpoint, **begun}
-    checkpoint = advance(before, planned, _epochs(planned, survey), _later(planned, survey))
+    checkpoint = advance(
+        before, planned, _epochs(planned, survey), _with_later_epoch(planned, survey)
+    )
     plan = _plan(terms, survey, position.sequence, ranges, slices, losses, checkpoint)
-    already = common(asked, position.landed)
+    already = covered_parts(asked, position.landed)
     skipped = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
-    passed_over: tuple[Range, ...] = ()
-    if terms.moves_checkpoint:
-        passed_over = ranges_passed_over(
-            position.checkpoint, plan.checkpoint, ranges, position.landed
-        )
+    passed_over = _passed_over(plan, position) if terms.moves_checkpoint else ()
     notes = (
         *skip_ahead_warnings(passed_over),
         *resolved.notes,
@@ -168,7 +170,7 @@ def draft_new(
     )
 
 
-def _begun(
+def _first_marks(
     request: RangeRequest, ranges: Sequence[Range], survey: Survey, position: JobPosition
 ) -> dict[Partition, LogMark]:
     """Where partitions begin to which ``first_run`` applies. It is resolved once: in the next run
@@ -183,7 +185,7 @@ def _begun(
         and (not position.checkpoint or r.partition in position.held_at_first)
     }
     starts = tuple(replace(r, until_offset=r.from_offset) for r in first.values())
-    return advance({}, starts, _epochs(starts, survey), _later(starts, survey))
+    return advance({}, starts, _epochs(starts, survey), _with_later_epoch(starts, survey))
 
 
 def _epochs(ranges: Sequence[Range], survey: Survey) -> dict[Partition, int | None]:
@@ -191,8 +193,9 @@ def _epochs(ranges: Sequence[Range], survey: Survey) -> dict[Partition, int | No
     return {r.partition: survey.logs[r.partition].leader.epoch for r in ranges}
 
 
-def _later(ranges: Sequence[Range], survey: Survey) -> set[Partition]:
-    """Partitions whose epoch was read from a batch after all of their ranges."""
+def _with_later_epoch(ranges: Sequence[Range], survey: Survey) -> set[Partition]:
+    """Partitions whose leader epoch was read from a batch after all of their ranges, so that the
+    ranges may be of an earlier one."""
     ends = {r.partition: r.until_offset for r in sorted(ranges)}
     logs = {p: survey.logs[p] for p in ends}
     return {p for p, log in logs.items() if log.epoch_is_read and ends[p] < log.end_offset}
@@ -212,20 +215,20 @@ def draft_exact_ranges(
     where the log no longer has them and the policy is to fail; what a policy skips is recorded as
     lost. Of what is ``overwritten`` the log has other records now, which are landed then. Leaves
     out partitions that are not in the survey. Applies no limits."""
-    here = [r for r in wanted if r.partition not in survey.excluded_partitions]
+    here = [r for r in wanted if r.partition not in survey.absent.excluded]
     others = _losses_inside(here, overwritten, (LossKind.TRUNCATED,))
-    losses = [loss for r in here for loss in _gone(r, survey)]
-    resolved = judge(terms.request.policy, here, [*losses, *others])
+    losses = [loss for r in here for loss in _find_gone(r, survey)]
+    resolved = apply_policy(terms.request.policy, here, [*losses, *others])
     skipped = [loss for loss in resolved.losses if loss in others]
     # What may still appear is not recorded as gone: it stays missing.
     coming = [loss for loss in resolved.losses if loss.kind not in _FOR_GOOD]
     coming = [loss for loss in coming if loss not in skipped]
     ranges = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
-        for r in _readable(list(resolved.ranges), coming)
+        for r in _leave_out_losses(list(resolved.ranges), coming)
     ]
     gone = _losses_inside(ranges, resolved.losses, _FOR_GOOD)
-    slices = cut(_readable(ranges, gone), terms.slicing, survey.logs)
+    slices = cut_slices(_leave_out_losses(ranges, gone), terms.slicing, survey.logs)
     plan = _plan(terms, survey, position.sequence, ranges, slices, gone, position.checkpoint)
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
     notes += skipped_loss_warnings(skipped)
@@ -263,7 +266,7 @@ def _plan(
     )
 
 
-def _gone(r: Range, survey: Survey) -> list[Loss]:
+def _find_gone(r: Range, survey: Survey) -> list[Loss]:
     """The offsets of a range that its log no longer has, or that have no leader now."""
     log, whole = survey.logs.get(r.partition), (r.partition, r.from_offset, r.until_offset)
     if log is None:
@@ -284,7 +287,7 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
         why = f"the log ends at {log.end_offset} on {log.leader.address}"
         first = max(log.end_offset, r.from_offset)
         found.append(Loss(r.partition, first, r.until_offset, LossKind.TRUNCATED, why))
-    return [not_believed(loss) for loss in found] if log.leader.is_replica else found
+    return [as_lagging_replica(loss) for loss in found] if log.leader.is_replica else found
 
 
 def rebuild_draft(
@@ -299,11 +302,7 @@ def rebuild_draft(
     are the losses that are not part of it."""
     held = tuple(one for one in beside if one.action is Action.HOLD)
     skipped = tuple(one for one in beside if one.action is Action.SKIP)
-    passed_over: tuple[Range, ...] = ()
-    if moves_checkpoint:
-        passed_over = ranges_passed_over(
-            position.checkpoint, plan.checkpoint, plan.ranges, position.landed
-        )
+    passed_over = _passed_over(plan, position) if moves_checkpoint else ()
     notes = (*skip_ahead_warnings(passed_over), *skipped_loss_warnings(skipped), *notes)
     return PlanDraft(
         plan=plan,
@@ -316,11 +315,16 @@ def rebuild_draft(
     )
 
 
+def _passed_over(plan: Plan, position: JobPosition) -> tuple[Range, ...]:
+    before = position.checkpoint
+    return ranges_passed_over(before, plan.checkpoint, plan.ranges, position.landed)
+
+
 def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
     """Raises RangeLost for permanent losses in the logs of these ranges that the policy does not
     allow. A log that is too short may grow again, and is ignored here."""
-    here = [r for r in ranges if r.partition not in survey.excluded_partitions]
-    gone = [loss for r in here for loss in _gone(r, survey)]
+    here = [r for r in ranges if r.partition not in survey.absent.excluded]
+    gone = [loss for r in here for loss in _find_gone(r, survey)]
     failing = [
         loss
         for loss in gone
@@ -353,14 +357,14 @@ def _losses_inside(
     ]
 
 
-def _readable(ranges: list[Range], losses: list[Loss]) -> list[Range]:
-    left: list[Range] = []
+def _leave_out_losses(ranges: list[Range], losses: list[Loss]) -> list[Range]:
+    """What can be read of the ranges."""
     at = by_partition(losses)
-    for r in ranges:
-        gone = [(x.from_offset, x.until_offset) for x in at.get(r.partition, ())]
-        for start, end in subtract((r.from_offset, r.until_offset), gone):
-            left.append(Range(r.partition, start, end, r.topic_id, share_of(r, start, end)))
-    return left
+    return [
+        Range(r.partition, start, end, r.topic_id, share_of(r, start, end))
+        for r in ranges
+        for start, end in subtract(r.interval, [x.interval for x in at.get(r.partition, ())])
+    ]
 
 
 ASSUMED_RECORD_BYTES = 1024

@@ -134,6 +134,10 @@ class Loss:
     """The incarnation of the topic that has lost them, where it is known."""
 
     @property
+    def interval(self) -> tuple[int, int]:
+        return self.from_offset, self.until_offset
+
+    @property
     def width(self) -> int:
         return max(0, self.until_offset - self.from_offset)
 
@@ -143,7 +147,7 @@ class Loss:
 
     @property
     def range(self) -> Range:
-        return Range(self.partition, self.from_offset, self.until_offset, self.topic_id)
+        return Range(self.partition, *self.interval, self.topic_id)
 
     def __str__(self) -> str:
         return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.kind}"

@@ -44,31 +44,30 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
     Raises ProofFailed naming the slice or range that does not add up: a slice without a
     receipt, a receipt of other offsets, counts whose sum is not the width, and slices or
     receipts that no range has asked for."""
-    for piece in plan.slices:
-        receipt = receipts.get(piece.index)
+    for s in plan.slices:
+        receipt = receipts.get(s.index)
         if receipt is None:
             raise ProofFailed(
-                f"slice {piece.index} ({piece}) was not read to its end",
+                f"slice {s.index} ({s}) was not read to its end",
                 why="no task has returned a receipt for it",
                 do=REPORT,
-                slice=piece.index,
+                slice=s.index,
             )
-        _check_receipt(piece, receipt)
+        _check_receipt(s, receipt)
     pieces: dict[Partition, list[_Piece]] = {}
     served: dict[Partition, list[tuple[int, str]]] = {}
     not_read: dict[Partition, list[Interval]] = {}
-    for piece in plan.slices:
-        receipt = receipts[piece.index]
-        ends = (receipt.from_offset, receipt.until_offset)
+    for s in plan.slices:
+        receipt = receipts[s.index]
         if receipt.held is not None:
-            rest = (receipt.until_offset, piece.until_offset)
-            not_read.setdefault(piece.partition, []).append(rest)
-        entry = (*ends, receipt.counts, receipt.gaps, receipt.offsets)
-        pieces.setdefault(piece.partition, []).append(entry)
+            rest = (receipt.until_offset, s.until_offset)
+            not_read.setdefault(s.partition, []).append(rest)
+        entry = (*receipt.interval, receipt.counts, receipt.gaps, receipt.offsets)
+        pieces.setdefault(s.partition, []).append(entry)
         if receipt.leader:
-            served.setdefault(piece.partition, []).append((piece.from_offset, receipt.leader))
+            served.setdefault(s.partition, []).append((s.from_offset, receipt.leader))
     for loss in plan.losses:
-        gone = (loss.from_offset, loss.until_offset)
+        gone = loss.interval
         entry = (*gone, Counts(lost=loss.width), (gone,), loss.width)
         pieces.setdefault(loss.partition, []).append(entry)
     _refuse_slices_outside(plan, receipts)
@@ -92,7 +91,7 @@ def _without_held(r: Range, not_read: list[Interval]) -> list[Range]:
         replace(
             r, from_offset=a, until_offset=b, estimated_bytes=r.estimated_bytes * (b - a) // r.width
         )
-        for a, b in subtract((r.from_offset, r.until_offset), not_read)
+        for a, b in subtract(r.interval, not_read)
     ]
 
 
@@ -103,27 +102,27 @@ def _last_leader(r: Range, served: Iterable[tuple[int, str]]) -> str:
 
 def _refuse_slices_outside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     """Raises ProofFailed for slices outside the ranges: they would land without being counted."""
-    outside = receipts.keys() - {piece.index for piece in plan.slices}
+    outside = receipts.keys() - {s.index for s in plan.slices}
     if outside:
         raise ProofFailed(
             f"there are receipts for slices {sorted(outside)}, which the plan does not have",
             do=REPORT,
         )
-    pieces = sum(s.width for s in plan.slices) + sum(loss.width for loss in plan.losses)
-    if pieces != plan.width:
+    planned = sum(s.width for s in plan.slices) + sum(loss.width for loss in plan.losses)
+    if planned != plan.width:
         raise ProofFailed(
-            f"the slices and losses of the plan are {pieces} offsets, its ranges {plan.width}",
+            f"the slices and losses of the plan are {planned} offsets, its ranges {plan.width}",
             do=REPORT,
         )
 
 
-def _check_receipt(piece: Slice, receipt: Receipt) -> None:
+def _check_receipt(s: Slice, receipt: Receipt) -> None:
     held = receipt.held
     held_until = receipt.until_offset if held is None else held.until_offset
     same = (receipt.partition, receipt.from_offset, held_until) == (
-        piece.partition,
-        piece.from_offset,
-        piece.until_offset,
+        s.partition,
+        s.from_offset,
+        s.until_offset,
     )
     same = same and (held is None or held.from_offset == receipt.until_offset)
     read = receipt.until_offset - receipt.from_offset
@@ -136,12 +135,12 @@ def _check_receipt(piece: Slice, receipt: Receipt) -> None:
     lost = _width(receipt, Action.SKIP)
     if not same or not counted or not known or lost != receipt.counts.lost:
         raise ProofFailed(
-            f"slice {piece.index} ({piece}) does not add up",
+            f"slice {s.index} ({s}) does not add up",
             why=f"its receipt is for [{receipt.from_offset}, {receipt.until_offset}) of "
-            f"{receipt.partition} and accounts for {receipt.offsets} of {piece.width} offsets, "
+            f"{receipt.partition} and accounts for {receipt.offsets} of {s.width} offsets, "
             f"with losses of {lost} and gaps {receipt.gaps}: {receipt.counts}",
             do=REPORT,
-            slice=piece.index,
+            slice=s.index,
         )
 
 

@@ -52,7 +52,7 @@ class LandedRead:
     """How far its plan has landed the partition, and the leader epoch then, if it is known."""
 
 
-def known_as(now: Cluster, known: Iterable[Cluster]) -> Cluster:
+def with_known_addresses(now: Cluster, known: Iterable[Cluster]) -> Cluster:
     """The cluster with all its known addresses: those of landings that share an address with it,
     directly or through others. A cluster with another id is never included."""
     left = set(known)

@@ -83,18 +83,29 @@ def at_risk(ranges: Sequence[Range], survey: Survey) -> tuple[RetentionRisk, ...
     return tuple(risk for risk in found if risk is not None)
 
 
+def risk_warnings(risks: Sequence[RetentionRisk], speed: ReadSpeed) -> tuple[str, ...]:
+    """One warning for all of them, given before the plan is entered."""
+    if not risks:
+        return ()
+    more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""
+    return (
+        f"retention may take {risks[0]}{more}, before all is read at {speed}; they are read first",
+    )
+
+
 def _risk(r: Range, survey: Survey) -> RetentionRisk | None:
     retention = survey.retention.get(r.partition.topic)
     if retention is None:
         return None
-    until = min(survey.expiring.get(r.partition, r.from_offset), r.until_offset)
+    log = survey.logs[r.partition]
+    until = min(log.expires_until or 0, r.until_offset)
     if until > r.from_offset and retention.ms is not None:
         why = (
             f"these records are older than retention.ms = {retention.ms} allows, or will be "
             f"when they are read"
         )
         return RetentionRisk(r.partition, r.from_offset, until, why)
-    return _too_large(r, survey.logs[r.partition], retention)
+    return _too_large(r, log, retention)
 
 
 def _too_large(r: Range, log: LogState, retention: Retention) -> RetentionRisk | None:

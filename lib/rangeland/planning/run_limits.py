@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from rangeland.errors import JobFileError
 from rangeland.model import LogState, Partition, Range
+from rangeland.planning.grouping import by_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,7 @@ def apply_limits(
     A partition with several ranges spends its share on them in order, so that nothing
     after a cut is taken and a checkpoint never jumps over a hole. Estimated bytes shrink
     in proportion; empty ranges stay as they are."""
-    by_partition: dict[Partition, list[Range]] = {}
-    for r in ranges:
-        by_partition.setdefault(r.partition, []).append(r)
-    groups = [sorted(group) for group in by_partition.values()]
+    groups = [sorted(group) for group in by_partition(ranges).values()]
     if limits.max_records is not None:
         shares = share_out(limits.max_records, [sum(r.width for r in group) for group in groups])
         groups = [_spend_records(g, share) for g, share in zip(groups, shares, strict=True)]
@@ -93,7 +91,7 @@ def _at_borders(
     later = [b for b in log.borders if b > last.until_offset]
     end = before[-1] if before else last.from_offset
     if not before and len(group) == 1:
-        # At least one piece, or a piece larger than the limit would never be landed.
+        # At least one segment, or one larger than the limit would never be landed.
         end = min(later[0], whole.until_offset) if later else whole.until_offset
     return [*group[:-1], truncate(whole, end - last.from_offset)]
 

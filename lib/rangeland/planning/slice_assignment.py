@@ -87,9 +87,9 @@ def next_step(
     return ReadSlices(mine) if mine else WaitForOthers(left)
 
 
-def not_done(results: Iterable[TaskResult], done: Collection[int]) -> list[TaskResult]:
-    """The results of which no slice is in ``done``. A file may have rows of all slices of its
-    task, so a result is kept or dropped whole; slices dropped with it are read again."""
+def leave_out_done(results: Iterable[TaskResult], done: Collection[int]) -> list[TaskResult]:
+    """The results without those that have a slice in ``done``. A file may have rows of all slices
+    of its task, so a result is kept or dropped whole; slices dropped with it are read again."""
     seen = set(done)
     kept = []
     for result in results:

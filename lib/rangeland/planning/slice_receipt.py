@@ -36,6 +36,10 @@ class Receipt:
     """How many values named each writer's schema."""
 
     @property
+    def interval(self) -> tuple[int, int]:
+        return self.from_offset, self.until_offset
+
+    @property
     def offsets(self) -> int:
         """How many offsets are accounted for."""
         return self.counts.total if self.entry_span is None else self.entry_span

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import ceil
 
 from rangeland.model import LogState, Partition, Range, Slice
-from rangeland.planning.partition_groups import by_partition
+from rangeland.planning.grouping import by_partition
 from rangeland.planning.retention_risk import RetentionRisk
 
 SMALLEST_SLICE_BYTES = 8 << 20
@@ -32,7 +32,7 @@ class Slicing:
     min_slices: int = 0
 
 
-def cut(
+def cut_slices(
     ranges: Sequence[Range],
     slicing: Slicing,
     logs: Mapping[Partition, LogState],
@@ -50,14 +50,14 @@ def cut(
         wanted = max(total_bytes // slicing.min_slices, SMALLEST_SLICE_BYTES)
         target = min(target, wanted)
     # Rounding to the nearest count keeps slices within half a target of the target.
-    pieces = [min(r.width, max(1, round(r.estimated_bytes / target))) for r in ranges]
-    if sum(pieces) > MAX_SLICES:
+    counts = [min(r.width, max(1, round(r.estimated_bytes / target))) for r in ranges]
+    if sum(counts) > MAX_SLICES:
         target = max(target, ceil(total_bytes / MAX_SLICES))
-        pieces = [min(r.width, max(1, r.estimated_bytes // target)) for r in ranges]
-    elif sum(pieces) < slicing.min_slices:
-        pieces = [min(r.width, max(1, ceil(r.estimated_bytes / target))) for r in ranges]
+        counts = [min(r.width, max(1, r.estimated_bytes // target)) for r in ranges]
+    elif sum(counts) < slicing.min_slices:
+        counts = [min(r.width, max(1, ceil(r.estimated_bytes / target))) for r in ranges]
     slices: list[Slice] = []
-    for r, count in zip(ranges, pieces, strict=True):
+    for r, count in zip(ranges, counts, strict=True):
         slices += _cut_one(r, count, len(slices), logs.get(r.partition))
     at_risk = by_partition(risks)
     return [
@@ -66,19 +66,18 @@ def cut(
     ]
 
 
-def _is_urgent(piece: Slice, risks: Sequence[RetentionRisk]) -> bool:
+def _is_urgent(s: Slice, risks: Sequence[RetentionRisk]) -> bool:
     return any(
-        piece.from_offset < risk.until_offset and risk.from_offset < piece.until_offset
-        for risk in risks
+        s.from_offset < risk.until_offset and risk.from_offset < s.until_offset for risk in risks
     )
 
 
-def _cut_one(r: Range, pieces: int, first_index: int, log: LogState | None) -> list[Slice]:
+def _cut_one(r: Range, count: int, first_index: int, log: LogState | None) -> list[Slice]:
     if r.width <= 0:
         return []
     # If only a replica answered, the task looks up the leader when it reads.
     leader = log.leader.address if log is not None and not log.leader.is_replica else None
-    borders = [r.from_offset + r.width * i // pieces for i in range(pieces + 1)]
+    borders = [r.from_offset + r.width * i // count for i in range(count + 1)]
     if log is not None and log.borders is not None:
         inner = [_nearest(log.borders, wanted) for wanted in borders[1:-1]]
         kept = {b for b in inner if r.from_offset < b < r.until_offset}

@@ -19,6 +19,8 @@ from operator import add
 import numpy as np
 
 from rangeland.model import Partition, Range
+from rangeland.planning.grouping import group_by
+from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 
 Runs = tuple[np.ndarray, np.ndarray]
@@ -100,11 +102,11 @@ def in_force(pieces: Iterable[LandedPiece]) -> list[LandedPiece]:
 
 def _without(old: LandedPiece, new: Range) -> list[LandedPiece]:
     r = old.range
-    same_log = None in (r.topic_id, new.topic_id) or r.topic_id == new.topic_id
+    same_log = may_be_same(r.topic_id, new.topic_id)
     apart = new.until_offset <= r.from_offset or r.until_offset <= new.from_offset
     if r.partition != new.partition or not same_log or apart:
         return [old]
-    rests = subtract((r.from_offset, r.until_offset), [(new.from_offset, new.until_offset)])
+    rests = subtract(r.interval, [new.interval])
     return [_part(old, rest) for rest in rests]
 
 
@@ -125,10 +127,10 @@ def audit(
     offsets are bytes, every piece against the rows that were ``counted``."""
     in_bytes = [_audit_counted(pieces, p, c) for p, c in sorted((counted or {}).items())]
     whole = _audit_runs([piece for piece in pieces if not piece.in_bytes], found)
-    return reduce(_both, in_bytes, whole)
+    return reduce(_join_audits, in_bytes, whole)
 
 
-def _both(one: Audit, other: Audit) -> Audit:
+def _join_audits(one: Audit, other: Audit) -> Audit:
     return Audit(
         *(tuple(sorted((*getattr(one, f.name), *getattr(other, f.name)))) for f in fields(Audit))
     )
@@ -136,10 +138,8 @@ def _both(one: Audit, other: Audit) -> Audit:
 
 def pieces_in_bytes(pieces: Iterable[LandedPiece]) -> dict[Partition, list[LandedPiece]]:
     """Those whose offsets are bytes, of each partition, in the order of the log."""
-    found: dict[Partition, list[LandedPiece]] = {}
-    for piece in sorted((p for p in pieces if p.in_bytes), key=lambda p: p.range):
-        found.setdefault(piece.range.partition, []).append(piece)
-    return found
+    in_order = sorted((p for p in pieces if p.in_bytes), key=lambda p: p.range)
+    return group_by(in_order, lambda piece: piece.range.partition)
 
 
 def _audit_counted(
@@ -165,12 +165,10 @@ def _audit_runs(pieces: Sequence[LandedPiece], found: Mapping[Partition, Runs]) 
     unknown_rows: list[Range] = []
     suspect: list[Range] = []
     unproved = tuple(p.range for p in pieces if p.landed is None)
-    by_partition: dict[Partition, list[LandedPiece]] = {}
-    for piece in pieces:
-        by_partition.setdefault(piece.range.partition, []).append(piece)
-    for partition in sorted(by_partition.keys() | set(found)):
+    landed = group_by(pieces, lambda piece: piece.range.partition)
+    for partition in sorted(landed.keys() | set(found)):
         runs = found.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
-        own = by_partition.get(partition, [])
+        own = landed.get(partition, [])
         wanted, unsure = _wanted(own, runs)
         here = _Compared(partition, wanted, runs)
         holes += here.where(here.wanted > here.found)
@@ -179,7 +177,7 @@ def _audit_runs(pieces: Sequence[LandedPiece], found: Mapping[Partition, Runs]) 
         suspect += [
             Range(partition, start, end)
             for hole in here.where(here.wanted > here.found)
-            for start, end in overlap((hole.from_offset, hole.until_offset), unsure)
+            for start, end in overlap(hole.interval, unsure)
         ]
     return Audit(tuple(holes), tuple(duplicates), tuple(unknown_rows), tuple(suspect), unproved)
 
@@ -191,7 +189,7 @@ def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], 
     unsure: list[Interval] = []
     present: list[Interval] | None = None
     for piece in pieces:
-        whole = (piece.range.from_offset, piece.range.until_offset)
+        whole = piece.range.interval
         if piece.gaps is not None:
             wanted += subtract(whole, piece.gaps)
             continue
@@ -240,7 +238,7 @@ def _present(runs: Runs | None) -> list[Interval]:
 def _parts_of(pieces: Iterable[LandedPiece], holes: Iterable[Range]) -> list[Range]:
     """The holes as parts of the first of these pieces that should have rows there."""
     holes = list(holes)
-    left = {hole: [(hole.from_offset, hole.until_offset)] for hole in holes}
+    left = {hole: [hole.interval] for hole in holes}
     found: list[Range] = []
     for piece in pieces:
         for hole in holes:
@@ -254,7 +252,7 @@ def _parts_of(pieces: Iterable[LandedPiece], holes: Iterable[Range]) -> list[Ran
 
 def _rows_of(piece: LandedPiece) -> list[Interval]:
     """Where a piece has rows, as far as that is known."""
-    whole = (piece.range.from_offset, piece.range.until_offset)
+    whole = piece.range.interval
     if piece.gaps is None:
         return [] if piece.landed == 0 else [whole]
     return subtract(whole, piece.gaps)
@@ -265,19 +263,17 @@ def _of_others(pieces: Iterable[LandedPiece], r: Range) -> list[Interval]:
     return merge(
         i
         for piece in pieces
-        if piece.range.partition == r.partition
-        and None not in (piece.topic_id, r.topic_id)
-        and piece.topic_id != r.topic_id
-        for i in overlap((r.from_offset, r.until_offset), _rows_of(piece))
+        if piece.range.partition == r.partition and not may_be_same(piece.topic_id, r.topic_id)
+        for i in overlap(r.interval, _rows_of(piece))
     )
 
 
 def _inside(r: Range, these: Sequence[Interval]) -> list[Range]:
-    return [_cut(r, a, b) for a, b in overlap((r.from_offset, r.until_offset), these)]
+    return [_cut(r, a, b) for a, b in overlap(r.interval, these)]
 
 
 def _outside(r: Range, these: Sequence[Interval]) -> list[Range]:
-    return [_cut(r, a, b) for a, b in subtract((r.from_offset, r.until_offset), these)]
+    return [_cut(r, a, b) for a, b in subtract(r.interval, these)]
 
 
 def _cut(r: Range, from_offset: int, until_offset: int) -> Range:
@@ -290,8 +286,7 @@ def other_incarnations(pieces: Iterable[LandedPiece], r: Range) -> list[Range]:
         p.range
         for p in pieces
         if p.range.partition == r.partition
-        and None not in (p.range.topic_id, r.topic_id)
-        and p.range.topic_id != r.topic_id
+        and not may_be_same(p.topic_id, r.topic_id)
         and p.range.from_offset < r.until_offset
         and r.from_offset < p.range.until_offset
     ]
@@ -304,11 +299,8 @@ def cut_pieces(pieces: Iterable[LandedPiece], ranges: Iterable[Range]) -> list[t
         for r in ranges
         for piece in pieces
         if piece.range.partition == r.partition
-        and (None in (piece.range.topic_id, r.topic_id) or piece.range.topic_id == r.topic_id)
-        and any(
-            piece.range.from_offset < edge < piece.range.until_offset
-            for edge in (r.from_offset, r.until_offset)
-        )
+        and may_be_same(piece.topic_id, r.topic_id)
+        and any(piece.range.from_offset < edge < piece.range.until_offset for edge in r.interval)
     ]
 
 

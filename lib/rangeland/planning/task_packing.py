@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapreplace
 
-from rangeland.model import Address, Slice
+from rangeland.model import Slice
+from rangeland.planning.grouping import group_by
 
 
-def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list[list[Slice]]:
+def pack_tasks(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list[list[Slice]]:
     """Tasks: lists of slices of the same leader, each list about ``target_bytes``.
 
     Largest first onto the lightest task of its leader; the number of tasks of a leader is
     what its bytes fill, but at least ``min_tasks`` over all leaders while there are slices
     for them. Tasks come largest first, so that the last to start is the shortest; but first
     of all come those with urgent slices, which are spread and read before others."""
-    by_leader: dict[Address | None, list[Slice]] = {}
-    for piece in slices:
-        by_leader.setdefault(piece.leader, []).append(piece)
-    groups = list(by_leader.values())
+    groups = list(group_by(slices, lambda s: s.leader).values())
     sizes = [sum(s.estimated_bytes for s in group) for group in groups]
     counts = [
         min(len(group), max(1, round(size / target_bytes)))
@@ -45,8 +43,8 @@ def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list
 def _spread(group: Sequence[Slice], count: int) -> list[list[Slice]]:
     tasks: list[list[Slice]] = [[] for _ in range(count)]
     lightest = [(0, 0, number) for number in range(count)]  # bytes, slices and number: a heap
-    for piece in sorted(group, key=lambda s: (not s.is_urgent, -s.estimated_bytes, s.index)):
-        held_bytes, held, number = lightest[0]
-        tasks[number].append(piece)
-        heapreplace(lightest, (held_bytes + piece.estimated_bytes, held + 1, number))
+    for s in sorted(group, key=lambda s: (not s.is_urgent, -s.estimated_bytes, s.index)):
+        load_bytes, load, number = lightest[0]
+        tasks[number].append(s)
+        heapreplace(lightest, (load_bytes + s.estimated_bytes, load + 1, number))
     return [sorted(task, key=lambda s: (not s.is_urgent, s.index)) for task in tasks if task]

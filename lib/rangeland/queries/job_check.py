@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
+from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.job import Job
@@ -17,7 +17,6 @@ from rangeland.job.payload_formats import row_format_of
 from rangeland.progress_events import Progress
 from rangeland.results import CheckResult
 from rangeland.run import Runner
-from rangeland.survey.cluster_survey import SurveyRequest
 from rangeland.wording import count_noun
 
 
@@ -71,12 +70,9 @@ def _dialect(job: Job) -> str:
 
 
 def _brokers(job: Job) -> str:
-    source = job.source
     # The plan can tell whether a missing topic has vanished or never existed.
-    known = frozenset(source.topics)
-    wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
-    survey = survey_of(job, wanted)
-    gone = sorted(known - {partition.topic for partition in survey.logs})
+    survey = survey_of(job, request_for_topics(job, job.source.topics))
+    gone = sorted({*job.source.topics} - {partition.topic for partition in survey.logs})
     leaders = {str(log.leader.address) for log in survey.logs.values()}
     records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
     seen = (
@@ -109,8 +105,8 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
 
 def _plan(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
-    found, survey = runner.draft()
-    runner.refuse_draft(found, survey)
+    found = runner.draft()
+    runner.refuse_draft(found)
     if found.is_empty:
         return "there is nothing to land now"
     plan = found.plan

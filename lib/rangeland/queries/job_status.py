@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rangeland.cluster_access.job_survey import survey_of
+from rangeland.cluster_access.job_survey import request_for_topics, survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.ledger.events import OutcomeEvent
@@ -14,13 +14,12 @@ from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
-from rangeland.landing.held_partitions import held_now
+from rangeland.landing.held_partitions import find_hold
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.progress_events import Progress
 from rangeland.results import GroupStatus, PartitionStatus, RecentLanding, Status
-from rangeland.survey.cluster_survey import SurveyRequest
 from rangeland.survey.transaction_delays import FirstRecord, LogEnds, first_times, log_ends
 
 RECENT = 5
@@ -38,12 +37,9 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     except Conflict as error:  # what has landed is unknown, so the ledger alone says it
         position, unfinished = target.history.last_known(job.application), []
         disagreement = disagreement or error
-    source = job.source
-    progress.step(f"asking {source.where} for leaders and offsets")
-    known = position.topics
-    wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
+    progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = cluster_settings(job)
-    survey = survey_of(job, wanted, settings=cluster)
+    survey = survey_of(job, request_for_topics(job, position.topics), settings=cluster)
     cluster = cluster.knowing(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
@@ -64,7 +60,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
                 leader=str(log.leader.address),
                 landed=tuple(position.landed.of(partition, log.leader.topic_id)),
                 owner=owners.get(partition),
-                held=held_now(losses, position.checkpoint.get(partition), log),
+                held=find_hold(losses, position.checkpoint.get(partition), log),
                 **_readable(ends.get(partition), survey.taken_at_ms),
             )
         )

@@ -63,7 +63,7 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     settings = cluster_settings(job)
     survey = survey_of(job, request_for_range(job))
     progress.step("reading the newest records")
-    rows = newest(survey.logs.values(), settings.knowing(survey), records)
+    rows = newest_records(survey.logs.values(), settings.knowing(survey), records)
     topics = {partition.topic for partition in survey.logs}
     return describe_rows(rows, row_format_of(job, schema_ids_of(job, topics, rows)))
 
@@ -81,7 +81,7 @@ def schema_ids_of(
     return found
 
 
-def newest(
+def newest_records(
     logs: Iterable[LogState], settings: ClusterSettings, records: int
 ) -> list[pa.RecordBatch]:
     """The newest records of each log; the oldest where offsets are bytes."""

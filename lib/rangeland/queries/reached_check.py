@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rangeland.cluster_access.job_survey import survey_of
+from rangeland.cluster_access.job_survey import request_for_topics, survey_of
 from rangeland.errors import Unreachable, UsageError
 from rangeland.job import Job
 from rangeland.model import Isolation, Partition, Survey
@@ -41,7 +41,7 @@ class ReachResult(JsonResult):
         return 0 if self.is_reached else Unreachable.exit_code
 
 
-def reached(
+def check_reached(
     job: Job,
     progress: Progress,
     idle_after_ms: int | None = None,
@@ -59,9 +59,7 @@ def reached(
         )
     source = job.source
     progress.step(f"asking {source.where} for the ends of the logs")
-    wanted = SurveyRequest(
-        source.topics, source.topic_pattern, source.partitions, times_ms=times_awaited(until)
-    )
+    wanted = request_for_topics(job, times_ms=times_awaited(until))
     asked_at_ms = int(clock() * 1000)
     survey = survey_of(job, wanted)
     found = reach(until, survey, asked_at_ms, idle_after_ms)

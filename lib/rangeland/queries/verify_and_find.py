@@ -8,11 +8,10 @@ from typing import Any
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.verification import examine
+from rangeland.landing.verification import Verification, examine
 from rangeland.landing.verification import find as find_offset
 from rangeland.model import Partition, Range
 from rangeland.planning.checkpoint_move import never_landed
-from rangeland.planning.table_audit import Audit
 from rangeland.progress_events import Progress
 from rangeland.results import Finding, VerifyResult
 
@@ -22,19 +21,11 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
     started = time.monotonic()
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    if target.history.is_untouched:
-        return VerifyResult(
-            job=job.job,
-            table=job.sink.table,
-            table_version=target.table.version,
-            landings=0,
-            pieces=(),
-            audit=Audit(),
-            seconds=time.monotonic() - started,
-        )
-    progress.step(f"reading the offsets in {job.sink.table}")
-    target.ledger.refresh_as_one()
-    seen = examine(spark, target)
+    seen = Verification()
+    if not target.history.is_untouched:
+        progress.step(f"reading the offsets in {job.sink.table}")
+        target.ledger.refresh_as_one()
+        seen = examine(spark, target)
     return VerifyResult(
         job=job.job,
         table=job.sink.table,

@@ -17,6 +17,7 @@ from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.groups.backend import GroupBackend
 from rangeland.logging_setup import partition_fields
 from rangeland.model import (
+    Absences,
     AtOffset,
     AtTime,
     Earliest,
@@ -24,6 +25,7 @@ from rangeland.model import (
     Latest,
     Leader,
     LogState,
+    OffsetLookups,
     Partition,
     Survey,
 )
@@ -116,33 +118,34 @@ def _survey_once(
     if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
     logs = with_epochs(brokers, logs)
+    epochs_end = epoch_ends(brokers, logs, _epochs(wanted))
+    logs = {p: replace(log, epoch_end=epochs_end.get(p)) for p, log in logs.items()}
     groups = {g: backend.offsets(g, there) for g in wanted.groups} if backend is not None else {}
     named = (*named_offsets(wanted, logs), *_committed_offsets(groups))
-    survey = Survey(
-        taken_at_ms=int(now() * 1000),
-        logs=logs,
-        offsets_for_times={
+    lookups = OffsetLookups(
+        for_times={
             (p, t): found[p].offset for t, found in times.items() for p in there if p in found
         },
-        group_offsets={(p, g): found.get(p) for g, found in groups.items() for p in there},
-        requests=brokers.requests,
-        excluded_partitions=frozenset(attempt.excluded_partitions),
-        inexact=frozenset(
+        inexact_times=frozenset(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
+        of_groups={(p, g): found.get(p) for g, found in groups.items() for p in there},
         entries=entries_at(brokers, logs, named, wanted.marks)
         if capabilities.offsets_are_bytes
         else {},
-        uncommitted=_uncommitted_ends(attempt, isolation, logs, named)
+        uncommitted_ends=_uncommitted_ends(attempt, isolation, logs, named)
         if capabilities.has_transactions
         else {},
-        unreachable=attempt.unreachable,
-        brokers=frozenset(attempt.brokers),
-        unanswered_brokers=attempt.unanswered_brokers,
-        unseen_topics=frozenset(attempt.unseen_topics),
-        epoch_ends=epoch_ends(brokers, logs, _epochs(wanted)),
-        cluster=attempt.cluster(leaders.values()),
     )
+    absent = Absences(
+        excluded=frozenset(attempt.excluded_partitions),
+        unreachable=attempt.unreachable,
+        unseen_topics=frozenset(attempt.unseen_topics),
+        answered_brokers=frozenset(attempt.brokers),
+        unanswered_brokers=attempt.unanswered_brokers,
+    )
+    cluster = attempt.cluster(leaders.values())
+    survey = Survey(int(now() * 1000), logs, lookups, absent, cluster=cluster)
     if wanted.speed is not None:
         survey = with_retention(brokers, survey, wanted, attempt.answered_by)
     return replace(survey, requests=brokers.requests)

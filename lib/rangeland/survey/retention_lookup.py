@@ -33,9 +33,9 @@ def with_retention(
     begins = {p: mark.until_offset for p, mark in wanted.checkpoint.items()}
     read_ms = reading_ms(survey.logs, begins, wanted.speed or ReadSpeed())
     times_ms = expiry_times(retention, survey.taken_at_ms, read_ms)
-    return replace(
-        survey, retention=retention, expiring=_expiring_offsets(brokers, survey.logs, times_ms)
-    )
+    expiring = _expiring_offsets(brokers, survey.logs, times_ms)
+    logs = {p: replace(log, expires_until=expiring.get(p)) for p, log in survey.logs.items()}
+    return replace(survey, logs=logs, retention=retention)
 
 
 def _retention(

@@ -26,12 +26,8 @@ def suspicions(
     found = {
         p: why for p, log in survey.logs.items() if (why := _suspicion(log, checkpoint.get(p)))
     }
-    for partition, mark in checkpoint.items():
-        if partition.topic in wanted and _is_missing(partition, survey):
-            found[partition] = "it does not exist"
-        elif survey.epoch_ends.get(partition, mark.until_offset) < mark.until_offset:
-            found.setdefault(partition, "its epoch ends before the checkpoint")
-    return found
+    gone = [p for p in checkpoint if p.topic in wanted and _is_missing(p, survey)]
+    return found | dict.fromkeys(gone, "it does not exist")
 
 
 def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
@@ -50,6 +46,8 @@ def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
         return "it begins after the checkpoint"
     if mark.epoch is not None and _hides_its_epoch(log):
         return "its leader epoch could not be read"
+    if log.epoch_end is not None and log.epoch_end < mark.until_offset:
+        return "its epoch ends before the checkpoint"
     return None
 
 
@@ -68,8 +66,8 @@ def _hides_its_epoch(log: LogState) -> bool:
 
 
 def _is_missing(partition: Partition, survey: Survey) -> bool:
-    elsewhere = partition in survey.excluded_partitions or partition in survey.unreachable
-    is_away = partition.broker != "" and partition.broker not in survey.brokers
+    elsewhere = partition in survey.absent.excluded or partition in survey.absent.unreachable
+    is_away = partition.broker != "" and partition.broker not in survey.absent.answered_brokers
     return partition not in survey.logs and not elsewhere and not is_away
 
 
@@ -89,7 +87,7 @@ def settle_survey(
         for p in alone
         if p in first.logs and (p in still_suspicious or p not in second.logs)
     }
-    gone_now = {p: why for p, why in second.unreachable.items() if p not in kept}
+    gone_now = {p: why for p, why in second.absent.unreachable.items() if p not in kept}
     # Unserved in the first survey, suspicious in the second: one survey alone is not believed.
     once = [p for p in still_suspicious if p not in suspicious and p not in first.logs]
     away = {p: why for p in once if (why := why_unreachable(p, first)) is not None}
@@ -99,16 +97,20 @@ def settle_survey(
         for p in both
         if _hides_its_epoch(first.logs[p]) != _hides_its_epoch(second.logs[p])
     }
-    times = {(p, t): at for (p, t), at in first.offsets_for_times.items() if p in kept}
-    ends = {p: at for p, at in second.epoch_ends.items() if p not in kept}
+    times = {(p, t): at for (p, t), at in first.lookups.for_times.items() if p in kept}
     logs = {p: _from_its_start(log) for p, log in second.logs.items() if p not in away}
     return replace(
         second,
         logs={**logs, **kept},
-        offsets_for_times={**second.offsets_for_times, **times},
-        epoch_ends=ends | {p: at for p, at in first.epoch_ends.items() if p in kept},
-        uncommitted=first.uncommitted | second.uncommitted,
-        unreachable=gone_now | away,
-        excluded_partitions=second.excluded_partitions | (first.excluded_partitions & set(once)),
+        lookups=replace(
+            second.lookups,
+            for_times={**second.lookups.for_times, **times},
+            uncommitted_ends=first.lookups.uncommitted_ends | second.lookups.uncommitted_ends,
+        ),
+        absent=replace(
+            second.absent,
+            unreachable=gone_now | away,
+            excluded=second.absent.excluded | (first.absent.excluded & set(once)),
+        ),
         confirmed_by=dict.fromkeys((p for p in suspicious if p in still_suspicious), who),
     )

@@ -40,8 +40,8 @@ def without_still_to_come(ranges: Iterable[RangeEntry], losses: Iterable[Loss]) 
         for entry in ranges
         for r in (entry.range,)
         for start, end in subtract(
-            (r.from_offset, r.until_offset),
-            [(x.from_offset, x.until_offset) for x in ends if x.partition == r.partition],
+            r.interval,
+            [x.interval for x in ends if x.partition == r.partition],
         )
     ]
 

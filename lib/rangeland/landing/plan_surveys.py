@@ -1,0 +1,104 @@
+"""The surveys from which one command makes its plans.
+
+A survey may be needed before there is a plan: to see which schemas the records name, or which
+partitions there are to claim in a group. The next plan is made from it while it is fresh.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from rangeland.job import Job
+from rangeland.job.connection_settings import request_for_range
+from rangeland.landing.job_history import JobHistory
+from rangeland.model import Partition, Survey
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.plan_builder import JobPosition
+from rangeland.planning.retention_risk import speed_of
+from rangeland.progress_events import Progress
+from rangeland.survey.cluster_survey import SurveyRequest
+
+FRESH_SECONDS = 10
+"""How long an early survey may be used for a plan."""
+SurveyOf = Callable[[Job, SurveyRequest], Survey]
+
+
+class _EarlySurvey(NamedTuple):
+    """``at``: when it began, by the monotonic clock."""
+
+    at: float
+    survey: Survey
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self.at < FRESH_SECONDS
+
+
+class PlanSurveys:
+    """``last`` is the newest survey, without any log before the first. Everything that takes one
+    raises what ``survey_of`` raises."""
+
+    def __init__(
+        self, job: Job, history: JobHistory, progress: Progress, survey_of: SurveyOf
+    ) -> None:
+        self._job = job
+        self._history = history
+        self._progress = progress
+        self._survey_of = survey_of
+        self._early: _EarlySurvey | None = None
+        self.last = Survey(0, {})
+        self.speed = speed_of(history.pace(job.application))
+        """How fast the job is expected to read."""
+
+    def early(self) -> Survey:
+        """A survey that the next plan may be made from."""
+        if self._early is None or not self._early.is_fresh:
+            at = time.monotonic()
+            survey = self.new(self._history.position(self._job.application))
+            self._early = _EarlySurvey(at, survey)
+        self.last = self._early.survey
+        return self.last
+
+    def forget_early(self) -> None:
+        """The target was refreshed: an earlier survey must not be combined with it."""
+        self._early = None
+
+    def for_plan(self, position: JobPosition) -> Survey:
+        """The early survey, once, if it is fresh; else a new one. A new one, too, if the range
+        begins at a group's offsets: they may have moved meanwhile."""
+        early, self._early = self._early, None
+        if early is None or not early.is_fresh or early.survey.lookups.of_groups:
+            return self.new(position)
+        self.last = early.survey
+        return self.last
+
+    def new(self, position: JobPosition) -> Survey:
+        """One survey of the cluster for all that the job's range needs."""
+        return self._take(self.request_for_plan(position))
+
+    def of_plan(self, marks: Mapping[Partition, LogMark]) -> Survey:
+        """A survey of the logs of a plan that was made earlier."""
+        return self._take(self._request_for_marks(marks))
+
+    def compare(self, marks: Mapping[Partition, LogMark]) -> Survey:
+        """A survey to compare the job's logs with these marks. It does not become the last one."""
+        return self._survey_of(self._job, self._request_for_marks(marks))
+
+    def request_for_plan(self, position: JobPosition) -> SurveyRequest:
+        """What ``new`` asks the cluster."""
+        wanted = request_for_range(self._job, position.topics, position.checkpoint)
+        return replace(wanted, speed=self.speed)
+
+    def _request_for_marks(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
+        source, topics = self._job.source, frozenset(p.topic for p in marks)
+        return SurveyRequest(
+            source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
+        )
+
+    def _take(self, wanted: SurveyRequest) -> Survey:
+        self._progress.step(f"asking {self._job.source.where} for leaders and offsets")
+        self.last = self._survey_of(self._job, wanted)
+        return self.last

@@ -1,0 +1,34 @@
+"""Values by a key. Plans have ten thousand ranges, slices or losses, so none is searched for among
+all others. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from rangeland.model import Partition
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _InPartition(Protocol):
+    @property
+    def partition(self) -> Partition: ...
+
+
+P = TypeVar("P", bound=_InPartition)
+
+
+def group_by(values: Iterable[V], key: Callable[[V], K]) -> dict[K, list[V]]:
+    """Keys and values in the order in which they are given."""
+    found: dict[K, list[V]] = {}
+    for value in values:
+        found.setdefault(key(value), []).append(value)
+    return found
+
+
+def by_partition(values: Iterable[P]) -> dict[Partition, list[P]]:
+    """Ranges, slices or losses, in the order in which they are given."""
+    return group_by(values, lambda value: value.partition)
