@@ -80,7 +80,7 @@ class CommandOutput:
         else:
             from rangeland.render.text_drawing import console_for
 
-            console_for(self.stdout).print(picture)
+            console_for(self.stdout).print(picture, crop=False)
         self.answered = True
 
     def fail(self, error: BaseException) -> int:

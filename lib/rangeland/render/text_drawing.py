@@ -15,7 +15,6 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from rangeland.model import Partition
 from rangeland.wording import number
 
 T = TypeVar("T")
@@ -48,16 +47,16 @@ def safe_text(text: object, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def shorten_partition(partition: Partition) -> Text:
-    """The partition's name, without its middle if it is too long for a column."""
-    return shorten_name(partition)
-
-
-def shorten_name(name_of: object) -> Text:
-    """A name, without its middle if it is too long for a column."""
-    name = plain(name_of)
+def shorten_name(named: object) -> Text:
+    """The name of a partition or a group member, without its middle if it is too long for a
+    column."""
+    name = plain(named)
     half = (MAX_NAME - 3) // 2
     return Text(name if len(name) <= MAX_NAME else f"{name[:half]}...{name[-half:]}")
+
+
+def number_or_dash(value: int | None) -> str:
+    return "-" if value is None else number(value)
 
 
 # --- a log as a bar ---------------------------------------------------------------------
@@ -166,7 +165,8 @@ def list_lines(heading: str, lines: Iterable[object], style: str) -> list[Render
 
 
 def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], list[T]]:
-    """The heaviest things in their own order, and the others; one line more costs nothing."""
+    """The heaviest things in their own order, and the others. The last row is for the others, so
+    one thing alone is never hidden."""
     if len(things) <= MAX_ROWS:
         return list(things), []
     ranked = sorted(range(len(things)), key=lambda index: (-weight(things[index]), index))
@@ -175,6 +175,11 @@ def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], l
         [thing for index, thing in enumerate(things) if index in shown],
         [thing for index, thing in enumerate(things) if index not in shown],
     )
+
+
+def rest_name(hidden: Sequence[object]) -> Text:
+    """The first cell of the row that stands for what ``biggest`` hides."""
+    return Text(f"+ {number(len(hidden))} more", "dim")
 
 
 def table_of(*names: str) -> Table:
