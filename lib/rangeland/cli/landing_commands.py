@@ -12,7 +12,6 @@ import typer
 
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.many_jobs import (
-    JobPaths,
     ManyJobs,
     Parallel,
     TableCommand,
@@ -21,7 +20,15 @@ from rangeland.cli.many_jobs import (
     load_jobs,
     many_jobs,
 )
-from rangeland.cli.options import From, Settings, Until, command, load_with_schemas
+from rangeland.cli.options import (
+    From,
+    JobPaths,
+    Settings,
+    Until,
+    command,
+    load_job,
+    load_with_schemas,
+)
 from rangeland.errors import Conflict, RangelandError, UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +116,8 @@ def apply(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="[JOB.yaml] FILE", help="A file written by `plan --out`, or a folder of them."
+            metavar="[JOB.yaml] PLAN.json",
+            help="A file written by `plan --out`, or a folder of them.",
         ),
     ],
     settings: Settings = None,
@@ -117,8 +125,8 @@ def apply(
     """Land exactly what is in a reviewed plan file, or nothing (exit 73) if it is out of date.
 
     The file contains its job and the full path of the table, so any working directory will do.
-    A job file before it replaces that job, and --set overrides a field of either: use them for
-    other servers or secrets, not for another table.
+    A job file named before it replaces that job, and --set overrides a field of either: use them
+    for other servers or secrets, not for another table.
 
     \b
     Examples:
@@ -310,8 +318,6 @@ def _applied(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
 def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:
     """The job of the job file, or else of the plan file, with the overrides applied. Raises
     Conflict if the plan was not made for it."""
-    from rangeland.job.command_line_overrides import load_job
-
     of_file = len(files) == 2
     job = load_job(files[0], settings)[0] if of_file else reviewed.job_with(settings)
     plan, planned = reviewed.plan, reviewed.job

@@ -34,10 +34,6 @@ TableCommand: TypeAlias = (
 )
 """What a command does with each table, and what draws the result of one."""
 
-JobPaths = Annotated[
-    list[Path],
-    typer.Argument(metavar="JOB.yaml...", help="Job files, or folders of them."),
-]
 Parallel = Annotated[
     int | None,
     typer.Option(
@@ -48,7 +44,7 @@ Parallel = Annotated[
     ),
 ]
 MOST_AT_A_TIME = 16
-INTERRUPTED = (
+INTERRUPTED_MESSAGE = (
     "Interrupted. Each table holds all records of its plan or none, never a part. Run the same "
     "command again: it finishes what has begun, and no offset is landed twice."
 )
@@ -102,7 +98,7 @@ def answer_all(
     """Does the work for all tables, and prints the answer with the most severe exit code. Spark is
     not started where no file can be used. ``asks_brokers``: jobs fail without them, so those that
     no broker answers fail at once."""
-    output.when_interrupted = INTERRUPTED if output.writes else ""
+    output.when_interrupted = INTERRUPTED_MESSAGE if output.writes else ""
     if asks_brokers:
         many = _reachable(output, many)
     spark = _session(output, many) if many.files else None

@@ -9,8 +9,16 @@ from typing import Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import JobPaths, TableCommand, answer_each, load_jobs
-from rangeland.cli.options import JobPath, Settings, command, load_with_schemas, spark_for
+from rangeland.cli.many_jobs import TableCommand, answer_each, load_jobs
+from rangeland.cli.options import (
+    JobPath,
+    JobPaths,
+    Settings,
+    command,
+    load_job,
+    load_with_schemas,
+    spark_for,
+)
 from rangeland.errors import UsageError
 
 
@@ -82,9 +90,7 @@ def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
     """
     output.writes = True
 
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    job, _ = load_job(job_file, settings)
 
     from rangeland.render.result_view import adopt_picture
     from rangeland.run import adopt as adopt_table
@@ -106,9 +112,7 @@ def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
     """
     output.writes = True
 
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    job, _ = load_job(job_file, settings)
 
     from rangeland.groups.mirror_command import group_of, push
     from rangeland.render.group_view import mirror_picture
