@@ -12,6 +12,7 @@ from typing import IO, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -150,18 +151,16 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
 
 
 def list_lines(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:
-    """A heading with a few of the lines below it; nothing if there are none."""
-    entries = [plain(line) for line in lines]
-    if not entries:
-        return []
-    text = Text(f"{heading}:", style=style)
-    if len(entries) == 1:
-        return [text.append(f" {entries[0]}", style="default")]
-    for entry in entries[:MAX_LINES]:
-        text.append(f"\n  {entry}", style="default")
+    """A heading with a few of the lines indented below it, or one beside it; nothing if there are
+    none."""
+    entries = [safe_text(line) for line in lines]
+    title = Text(f"{heading}:", style=style)
+    if len(entries) < 2:
+        return [title.append(" ").append(entry.plain, style="default") for entry in entries]
+    shown = entries[:MAX_LINES]
     if len(entries) > MAX_LINES:
-        text.append(f"\n  and {number(len(entries) - MAX_LINES)} more", style="dim")
-    return [text]
+        shown.append(Text(f"and {number(len(entries) - MAX_LINES)} more", "dim"))
+    return [title, *(Padding(entry, (0, 0, 0, 2), expand=False) for entry in shown)]
 
 
 def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], list[T]]:
