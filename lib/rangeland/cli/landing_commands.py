@@ -264,7 +264,7 @@ def _preview(
 
     answer_each(output, jobs, imported, asks_brokers=True)
     if out is not None and not output.quiet:
-        print(f"Written to {out}. Do it with: rangeland apply {out}", file=sys.stderr)
+        print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
 
 
 def _make_empty_folder(out: Path) -> None:

@@ -23,6 +23,7 @@ T = TypeVar("T")
 MAX_ROWS = 12
 MAX_LINES = 5
 MAX_NAME = 29
+MAX_WIDTH = 1_000
 WIDTH_WITHOUT_TERMINAL = 100
 
 
@@ -181,15 +182,31 @@ def rest_name(hidden: Sequence[object]) -> Text:
     return Text(f"+ {number(len(hidden))} more", "dim")
 
 
+FLEXIBLE = {"log": 8, "why": 24}
+"""The columns that may be narrower than what is in them, and how narrow."""
+
+
+class _UncutTable(Table):
+    """A table whose numbers are never cut: where nothing can give way any more, it is wider than
+    the console."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        least = self.__rich_measure__(console, options.update(max_width=MAX_WIDTH)).minimum
+        room = options.update(max_width=max(options.max_width, least))
+        yield from super().__rich_console__(console, room)
+
+
 def table_of(*names: str) -> Table:
-    """Columns of numbers are named ``>name``. Where there is little room the bars give way."""
+    """Columns of numbers are named ``>name``. ``FLEXIBLE`` ones give way where there is little
+    room."""
     columns = [
         Column(
             header=Text(name.lstrip(">"), "dim"),
             justify="right" if name.startswith(">") else "left",
-            no_wrap=name != "log",
+            no_wrap=name not in FLEXIBLE,
+            min_width=FLEXIBLE.get(name),
             overflow="fold",
         )
         for name in names
     ]
-    return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    return _UncutTable(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
