@@ -130,7 +130,7 @@ def section(name: str, heading: str) -> str:
     return docs.page(name).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("heading", ["The way of one batch", "The way of one error"])
+@pytest.mark.parametrize("heading", ["The path of a batch", "The path of an error"])
 def test_each_hop_names_what_is_in_its_module(heading: str) -> None:
     way = section("lib/README.md", heading)
     rows = re.findall(r"^\| \d+ \| `([\w/]+)` \| (.+) \| .+ \|$", way, re.MULTILINE)

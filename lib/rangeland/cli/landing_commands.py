@@ -88,7 +88,7 @@ def run(
 
     If an earlier run died, its plan is finished first, with exactly the same ranges. Several
     jobs, and the tables of a job whose sink.table contains {topic}, are landed side by side in one
-    Spark session; one that fails stops no other.
+    Spark session; one that fails does not stop the others.
 
     \b
     Examples:

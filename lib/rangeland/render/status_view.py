@@ -150,7 +150,7 @@ def reach_picture(result: ReachResult) -> RenderableType:
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
     title = safe_text(result.job, "bold").append(": ")
     if waiting:
-        title.append(f"{count_noun(waiting, 'partition')} not there yet", "yellow")
+        title.append(f"not reached yet in {count_noun(waiting, 'partition')}", "yellow")
     else:
         title.append(f"reached in {count_noun(len(result.partitions), 'partition')}", "bold green")
     table = table_of("partition", "state", ">end", ">until")
