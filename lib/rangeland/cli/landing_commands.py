@@ -247,6 +247,7 @@ def _preview(
     are_many = isinstance(jobs, ManyJobs)
     if out is not None and are_many:
         _make_empty_folder(out)
+    written: list[Path] = []
 
     def imported() -> TableCommand:
         from rangeland.landing.plan_file import write_plan_file
@@ -258,13 +259,16 @@ def _preview(
             if out is not None:
                 path = out / f"{one.name}.json" if are_many else out
                 write_plan_file(path, result, one.text)
+                written.append(path)
             return result
 
         return work, plan_picture
 
-    answer_each(output, jobs, imported, asks_brokers=True)
-    if out is not None and not output.quiet:
-        print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
+    try:
+        answer_each(output, jobs, imported, asks_brokers=True)
+    finally:  # Some of many plans may be there although others have failed.
+        if written and not output.quiet:
+            print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
 
 
 def _make_empty_folder(out: Path) -> None:
