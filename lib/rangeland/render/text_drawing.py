@@ -196,9 +196,9 @@ class _UncutTable(Table):
         yield from super().__rich_console__(console, room)
 
 
-def table_of(*names: str) -> Table:
+def table_of(*names: str, is_cut: bool = False) -> Table:
     """Columns of numbers are named ``>name``. ``FLEXIBLE`` ones give way where there is little
-    room."""
+    room; with ``is_cut`` all are cut then."""
     columns = [
         Column(
             header=Text(name.lstrip(">"), "dim"),
@@ -209,4 +209,5 @@ def table_of(*names: str) -> Table:
         )
         for name in names
     ]
-    return _UncutTable(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    kind = Table if is_cut else _UncutTable
+    return kind(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
