@@ -127,7 +127,7 @@ def test_a_result_without_landing_says_so() -> None:
     already = (made.a_range(0, 0, 100),)
     before = drawn(result_picture(made.a_result([], state="already-landed", already=already)))
     assert "nothing to land in lake/orders (version 34, " in nothing
-    assert "already landed before" in before
+    assert "already landed, nothing new in lake/orders" in before
     assert "orders/0 [0, 100)" in before
 
 

@@ -115,7 +115,7 @@ def _result_title(result: RunResult) -> Text:
         return title.append_text(safe_text(f" {where}"))
     if result.state == "already-landed":
         title.append("already landed", style="bold cyan")
-        return title.append_text(safe_text(f" before, nothing new {where}"))
+        return title.append_text(safe_text(f", nothing new {where}"))
     title.append("nothing to land", style="bold")
     return title.append_text(safe_text(f" {where}"))
 
