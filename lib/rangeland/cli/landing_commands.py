@@ -18,7 +18,6 @@ from rangeland.cli.many_jobs import (
     answer_all,
     answer_each,
     load_jobs,
-    many_jobs,
 )
 from rangeland.cli.options import (
     From,
@@ -304,7 +303,7 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
         except RangelandError as error:
             failed.append(FailedFile(str(path), error))
 
-    answer_each(output, many_jobs(files, failed), partial(_applied, plans))
+    answer_each(output, ManyJobs(files, failed), partial(_applied, plans))
 
 
 def _applied(plans: Mapping[int, ReviewedPlan]) -> TableCommand:

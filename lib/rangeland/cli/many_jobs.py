@@ -56,7 +56,12 @@ class ManyJobs:
 
     files: list[LoadedFile]
     failed: list[FailedFile]
-    parallel: int
+    asked_parallel: int | None = None
+
+    @property
+    def parallel(self) -> int:
+        """How many tables at a time."""
+        return self.asked_parallel or min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1))
 
 
 def load_jobs(
@@ -79,13 +84,7 @@ def load_jobs(
     from rangeland.fleet.table_jobs import load_files
 
     files, failed = load_files(job_files(paths), load, asks_cluster=asks_cluster)
-    return many_jobs(files, failed, parallel)
-
-
-def many_jobs(
-    files: list[LoadedFile], failed: list[FailedFile], parallel: int | None = None
-) -> ManyJobs:
-    return ManyJobs(files, failed, parallel or min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1)))
+    return ManyJobs(files, failed, parallel)
 
 
 def answer_all(
@@ -159,7 +158,7 @@ def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
         if error is not None
     }
     left = [file for file in many.files if id(file) not in failed]
-    return ManyJobs(left, [*many.failed, *failed.values()], many.parallel)
+    return ManyJobs(left, [*many.failed, *failed.values()], many.asked_parallel)
 
 
 def _session(output: CommandOutput, many: ManyJobs) -> Any:
