@@ -99,14 +99,14 @@ def run(
     """
     output.writes = True
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.render.result_view import result_picture
         from rangeland.run import run as run_job
 
         return lambda one, *about: run_job(one.job, *about), result_picture
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-    _land(output, jobs, imported)
+    _land(output, jobs, table_command)
 
 
 @command
@@ -149,7 +149,7 @@ def apply(
     from rangeland.job.topic_tables import TableJob
 
     refuse_unusable_schemas(job)
-    answer_each(output, TableJob(job, reviewed.text), partial(_applied, {id(job): reviewed}))
+    answer_each(output, TableJob(job, reviewed.text), partial(_apply_command, {id(job): reviewed}))
 
 
 @command
@@ -199,7 +199,7 @@ def backfill(
 
     kind = PlanKind.HOLES if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.render.result_view import result_picture
         from rangeland.run import backfill as backfill_job
 
@@ -208,7 +208,7 @@ def backfill(
     if dry_run:
         _preview(output, jobs, kind)
     else:
-        _land(output, jobs, imported, kind)
+        _land(output, jobs, table_command, kind)
 
 
 # --- shared --------------------------------------------------------------------
@@ -217,13 +217,13 @@ def backfill(
 def _land(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
-    imported: Callable[[], TableCommand],
+    table_command: Callable[[], TableCommand],
     kind: PlanKind | None = None,
 ) -> None:
     if isinstance(jobs, ManyJobs):
         answer_all(output, jobs, partial(_run_all, kind=kind), asks_brokers=True)
     else:
-        answer_each(output, jobs, imported, asks_brokers=True)
+        answer_each(output, jobs, table_command, asks_brokers=True)
 
 
 def _run_all(
@@ -248,7 +248,7 @@ def _preview(
         _make_empty_folder(out)
     written: list[Path] = []
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.landing.plan_file import write_plan_file
         from rangeland.render.plan_view import plan_picture
         from rangeland.run import preview
@@ -264,7 +264,7 @@ def _preview(
         return work, plan_picture
 
     try:
-        answer_each(output, jobs, imported, asks_brokers=True)
+        answer_each(output, jobs, table_command, asks_brokers=True)
     finally:  # Some of many plans may be there although others have failed.
         if written and not output.quiet:
             print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
@@ -303,10 +303,10 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
         except RangelandError as error:
             failed.append(FailedFile(str(path), error))
 
-    answer_each(output, ManyJobs(files, failed), partial(_applied, plans))
+    answer_each(output, ManyJobs(files, failed), partial(_apply_command, plans))
 
 
-def _applied(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
+def _apply_command(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
     """``plans`` are those of the jobs, by identity."""
     from rangeland.render.result_view import result_picture
     from rangeland.run import apply as apply_job

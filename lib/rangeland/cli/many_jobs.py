@@ -99,7 +99,7 @@ def answer_all(
     no broker answers fail at once."""
     output.when_interrupted = INTERRUPTED_MESSAGE if output.writes else ""
     if asks_brokers:
-        many = _reachable(output, many)
+        many = _without_unreachable(output, many)
     spark = _session(output, many) if many.files else None
 
     from rangeland.fleet.fleet_run import jobs_of
@@ -114,23 +114,23 @@ def answer_all(
 def answer_each(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
-    imported: Callable[[], TableCommand],
+    table_command: Callable[[], TableCommand],
     *,
     asks_brokers: bool = False,
 ) -> None:
-    """Does the work for each table by itself. ``imported`` is called once Spark has been started:
-    the JVM starts while modules are imported."""
+    """Does the work for each table by itself. ``table_command`` is called once Spark has been
+    started, so that the JVM starts while it imports modules."""
     if isinstance(jobs, ManyJobs):
-        answer_all(output, jobs, partial(_each, imported), asks_brokers=asks_brokers)
+        answer_all(output, jobs, partial(_for_each_table, table_command), asks_brokers=asks_brokers)
         return
     spark = spark_for(output, jobs.job, asks_brokers=asks_brokers)
-    work, picture = imported()
+    work, picture = table_command()
     result = work(jobs, spark, output.progress())
     answer_result(output, result, picture(result))
 
 
-def _each(
-    imported: Callable[[], TableCommand],
+def _for_each_table(
+    table_command: Callable[[], TableCommand],
     jobs: TableJobs,
     spark: Any,
     progress: JobsProgress,
@@ -138,13 +138,13 @@ def _each(
 ) -> FleetResult[Any]:
     from rangeland.fleet.fleet_run import TableProgress, for_each
 
-    work, _ = imported()
+    work, _ = table_command()
     return for_each(
         jobs, lambda one: work(one, spark, TableProgress(one, progress)), progress, parallel
     )
 
 
-def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
+def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     """Without the files whose clusters cannot be reached; those of a pattern were asked for its
     topics."""
     from rangeland.cluster_access.broker_check import unreachable

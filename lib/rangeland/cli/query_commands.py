@@ -39,11 +39,11 @@ def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None)
     from rangeland.queries.job_check import check as check_job
     from rangeland.render.status_view import check_picture
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         return lambda one, spark, shown: check_job(one.job, lambda: spark, shown), check_picture
 
     if isinstance(jobs, ManyJobs):
-        answer_each(output, jobs, imported)
+        answer_each(output, jobs, table_command)
         return
     job = jobs.job
     result = check_job(job, lambda: spark_for(output, job), output.progress())
@@ -65,14 +65,14 @@ def status(
       rangeland status orders.yaml --json | tail -n 1 | jq '[.partitions[].lag] | add'
     """
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.queries.job_status import status as status_job
         from rangeland.render.status_view import status_picture
 
         return lambda one, *about: status_job(one.job, *about), status_picture
 
     jobs = load_jobs(job_files, partial(load_job, settings=settings), parallel)
-    answer_each(output, jobs, imported, asks_brokers=True)
+    answer_each(output, jobs, table_command, asks_brokers=True)
 
 
 @command
@@ -94,14 +94,14 @@ def verify(
       rangeland verify orders.yaml --json | tail -n 1 | jq .holes
     """
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.queries.verify_and_find import verify as verify_job
         from rangeland.render.verify_view import verify_picture
 
         return lambda one, *about: verify_job(one.job, *about), verify_picture
 
     jobs = load_jobs(job_files, partial(load_job, settings=settings), parallel, asks_cluster=False)
-    answer_each(output, jobs, imported)
+    answer_each(output, jobs, table_command)
 
 
 @command

@@ -65,14 +65,14 @@ def redrive(
             do="Leave out one of the two: what the log cannot provide stays in quarantine",
         )
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.render.result_view import redrive_picture
         from rangeland.run import redrive as redrive_job
 
         act = partial(redrive_job, from_log=from_log, dry_run=dry_run)
         return lambda one, *about: act(one.job, *about), redrive_picture
 
-    answer_each(output, load_jobs(job_files, load_with_schemas(settings)), imported)
+    answer_each(output, load_jobs(job_files, load_with_schemas(settings)), table_command)
 
 
 @command

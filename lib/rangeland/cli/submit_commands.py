@@ -143,9 +143,9 @@ def submit(
     refuse_impossible(choices)
     if _ships_jars(delta):
         choices = replace(choices, jars=_delta_jars(spark), kernel=fetch_jars(KERNEL_JARS))
-    shipped = _shipped(job, job_file, choices, out, entry, only)
+    shipped = _shipped_files(job, job_file, choices, out, entry, only)
     if choices.deploy_mode == "cluster":
-        job_file = _whole(job, text, out)
+        job_file = _whole_job_file(job, text, out)
     flags = _flags(settings or (), from_bound, until_bound)
     made = submission(job, job_file, choices, shipped, flags)
     _answer(output, made, shipped.package, run, spark.support.java)
@@ -182,7 +182,7 @@ def _delta_jars(spark: InstalledSpark) -> tuple[Path, ...]:
     return tuple(jars_beyond(Path(spark.home, "jars"), jar_files(spark.delta.jars)))
 
 
-def _shipped(
+def _shipped_files(
     job: Job,
     job_file: Path,
     choices: SubmitChoices,
@@ -217,7 +217,7 @@ def _shipped(
     )
 
 
-def _whole(job: Job, text: JobText, out: Path) -> Path:
+def _whole_job_file(job: Job, text: JobText, out: Path) -> Path:
     """The job with everything that it extends as one file, which is easier to ship."""
     import yaml
 
