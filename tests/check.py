@@ -2,13 +2,13 @@
 
 Each step prints its command before it runs, so any of them can be run alone, and what it
 said when it has ended. Nothing is passed over and nothing is tried twice: a step that fails
-decides the exit code, after all have run. The rings run side by side, since those that start
+decides the exit code, after all have run. The suites run side by side, since those that start
 Spark or brokers wait for them much of the time; jars are fetched meanwhile. At the end come
-the ten slowest tests of all rings.
+the ten slowest tests of all suites.
 
-``--quick`` leaves out the rings that start Spark or brokers. ``--slow`` runs the tests marked
-``slow`` in place of the others, one ring after the other: soaks, every variant of what the
-ordinary run checks once, a real Airflow; and the quick rings with more examples. Run it before a
+``--quick`` leaves out the suites that start Spark or brokers. ``--slow`` runs the tests marked
+``slow`` in place of the others, one suite after the other: soaks, every variant of what the
+ordinary run checks once, a real Airflow; and the quick suites with more examples. Run it before a
 release, and after changes in what it covers.
 """
 
@@ -41,15 +41,15 @@ STATIC = [
 ]
 FETCH = [PYTHON, "-m", "tests.download"]
 QUICK = ["unit", "property", "simulation", "contract", "golden"]
-SLOW_RINGS = ["property", "brokers", "chaos", "cluster", "airflow", "spark"]
+SLOW_SUITES = ["property", "brokers", "chaos", "cluster", "airflow", "spark"]
 """Those with tests marked ``slow``: pytest fails where it finds none."""
 SLOW_EFFORT = 5
 
-RINGS = ["spark", "brokers", "chaos", "cluster"]
+SUITES = ["spark", "brokers", "chaos", "cluster"]
 """The longest first: whichever ends first is followed by the next one."""
 AT_ONCE = 3
 SPLIT = {"spark": ["-n", "2", "--dist", "loadfile"]}
-"""Rings that are split by file, each part with a Spark and brokers of its own."""
+"""Suites that are split by file, each part with a Spark and brokers of its own."""
 SLOWEST = 10
 SAME_EACH_TIME: dict[str, object] = {
     "PYTEST_ADDOPTS": "--randomly-seed=1",
@@ -64,8 +64,8 @@ def main(arguments: list[str]) -> int:
         if "--quick" in arguments:
             failed = _run([*STATIC, _quick()], durations, SAME_EACH_TIME)
         elif "--slow" in arguments:
-            rings = [_pytest([f"tests/{name}"], "slow") for name in SLOW_RINGS]
-            failed = _run([FETCH, _quick(), *rings], durations, {"RANGELAND_EFFORT": SLOW_EFFORT})
+            suites = [_pytest([f"tests/{name}"], "slow") for name in SLOW_SUITES]
+            failed = _run([FETCH, _quick(), *suites], durations, {"RANGELAND_EFFORT": SLOW_EFFORT})
         else:
             failed = _run_ordinary(durations)
         print(f"The {SLOWEST} slowest tests:", *_slowest(durations), sep="\n", flush=True)
@@ -76,12 +76,12 @@ def main(arguments: list[str]) -> int:
 
 def _run_ordinary(durations: Path) -> list[list[str]]:
     """The commands that have failed."""
-    rings = [_pytest([f"tests/{name}"], split=SPLIT.get(name, [])) for name in RINGS]
+    suites = [_pytest([f"tests/{name}"], split=SPLIT.get(name, [])) for name in SUITES]
     with ThreadPoolExecutor(1) as beside, ThreadPoolExecutor(AT_ONCE) as pool:
         fetching = beside.submit(_run, [FETCH], durations)
         failed = _run(STATIC, durations)
         variables = SAME_EACH_TIME | _quick_sessions()
-        work = [*rings, _quick()]
+        work = [*suites, _quick()]
         for found in pool.map(lambda command: _run([command], durations, variables), work):
             failed += found
         return failed + fetching.result()

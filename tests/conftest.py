@@ -1,4 +1,4 @@
-"""Fixtures that several rings of tests share: real brokers, and names for topics.
+"""Fixtures that several suites of tests share: real brokers, and names for topics.
 
 Nothing is started or imported from PySpark when this file is loaded. A broker starts with
 the first test that asks for it; the one-broker cluster then serves all tests of the

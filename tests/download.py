@@ -1,4 +1,4 @@
-"""Downloads all that the ordinary rings need, several at once: ``python -m tests.download``.
+"""Downloads all that the ordinary suites need, several at once: ``python -m tests.download``.
 
 A test that needs a set of jars or a package downloads it itself; this only does it earlier. What
 cannot be downloaded is printed and is no failure here: the tests that need it will fail.

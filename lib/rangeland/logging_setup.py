@@ -140,14 +140,14 @@ class JsonFormatter(logging.Formatter):
         self._task = {"task": task} if task else {}
 
     def format(self, record: logging.LogRecord) -> str:
-        document = {
-            **_extra(record),
+        own = {
             "ts": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
             **self._task,
         }
+        document = {**own, **_extra(record), **own}  # Ours come first, and win.
         if record.exc_info:
             document["exception"] = self.formatException(record.exc_info)
         return json.dumps(document, default=str)

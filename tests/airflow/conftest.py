@@ -1,5 +1,5 @@
 """A PostgreSQL, and one Airflow with a home and a database of its own, for all tests of this
-ring."""
+suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chaos ring shares: folders that are removed, a judge, drivers that are ended.
+"""What the chaos suite shares: folders that are removed, a judge, drivers that are ended.
 
 Tests here harm only what they started. Each module is bounded in time by the waits of
 ``drivers`` and of the brokers, and looks for processes that were left when it ends.

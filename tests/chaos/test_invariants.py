@@ -1,4 +1,4 @@
-"""The checks of this ring are checked first: they must see what they are there to see."""
+"""The checks of this suite are checked first: they must see what they are there to see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One standalone cluster and one broker for the whole ring, and Pythons for its workers.
+"""One standalone cluster and one broker for the whole suite, and Pythons for its workers.
 
 The cluster's workers find nothing of ours: only what a command ships. Tests run one after
 the other, and leave cluster and broker whole.
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[KafkaCluster]:
-    """One broker of this ring's own, to be paused."""
+    """One broker of this suite's own, to be paused."""
     with KafkaCluster() as cluster:
         yield cluster
 

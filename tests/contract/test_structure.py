@@ -130,7 +130,7 @@ def section(name: str, heading: str) -> str:
     return docs.page(name).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("heading", ["The way of one batch", "The way of one error"])
+@pytest.mark.parametrize("heading", ["The path of a batch", "The path of an error"])
 def test_each_hop_names_what_is_in_its_module(heading: str) -> None:
     way = section("lib/README.md", heading)
     rows = re.findall(r"^\| \d+ \| `([\w/]+)` \| (.+) \| .+ \|$", way, re.MULTILINE)
@@ -224,11 +224,11 @@ def test_each_module_that_logs_calls_its_logger_so() -> None:
 
 
 def test_the_slow_run_has_the_rings_with_slow_tests() -> None:
-    """A ring that is left out is never run, and pytest fails in one that has none."""
+    """A suite that is left out is never run, and pytest fails in one that has none."""
     mark = re.compile(r"pytest\.mark\.slow")
     marked = {
         path.relative_to(docs.ROOT / "tests").parts[0]
         for path in (docs.ROOT / "tests").rglob("test_*.py")
         if mark.search(path.read_text(encoding="utf-8"))
     }
-    assert sorted(check.SLOW_RINGS) == sorted(marked)
+    assert sorted(check.SLOW_SUITES) == sorted(marked)

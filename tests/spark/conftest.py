@@ -1,4 +1,4 @@
-"""One local Spark session with Delta for all tests of this ring."""
+"""One local Spark session with Delta for all tests of this suite."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What must work on every Spark. ``python -m tests.other_sparks 3.5`` runs these tests on another
-one than the installed one, and ``python -m tests.other_sparks 3.5 tests/spark`` the whole ring."""
+one than the installed one, and ``python -m tests.other_sparks 3.5 tests/spark`` the whole suite."""
 
 from __future__ import annotations
 

@@ -526,6 +526,25 @@ def test_every_command_has_help_with_an_example(called: Called, command: str) ->
     assert "--json" in out
 
 
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        ("run", "JOB.yaml..."),
+        ("apply", "[JOB.yaml] PLAN.json"),
+        ("find", "JOB.yaml TOPIC PARTITION OFFSET"),
+    ],
+)
+def test_arguments_are_shown_as_they_are_typed(called: Called, command: str, typed: str) -> None:
+    _, out, _ = called(command, "--help")
+    assert f"Usage: rangeland {command} [OPTIONS] {typed}\n" in out
+    assert "<" not in out.partition("Arguments:")[2].partition("Options:")[0]
+
+
+@pytest.mark.parametrize("wrong", [["--from"], ["--nope"], []])
+def test_a_mistyped_command_names_its_own_help(called: Called, wrong: list[str]) -> None:
+    assert "See `rangeland run --help`" in called("run", *wrong)[2]
+
+
 def test_the_version_is_one_line() -> None:
     done = process("--version")
     assert done.returncode == 0

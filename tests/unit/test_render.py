@@ -15,7 +15,7 @@ from rangeland.render.error_view import error_picture
 from rangeland.render.plan_view import plan_picture
 from rangeland.render.result_view import closing_sum, result_picture
 from rangeland.render.status_view import check_picture, status_picture
-from rangeland.render.text_drawing import LogBar, console_for, plain
+from rangeland.render.text_drawing import LogBar, console_for, plain, table_of
 from rangeland.results import WriterSchema
 from rangeland.wording import duration, size
 from tests import sample_results as made
@@ -126,8 +126,8 @@ def test_a_result_without_landing_says_so() -> None:
     nothing = drawn(result_picture(made.a_result([], state="nothing")))
     already = (made.a_range(0, 0, 100),)
     before = drawn(result_picture(made.a_result([], state="already-landed", already=already)))
-    assert "nothing to land in lake/orders (version 34)" in nothing
-    assert "already landed before" in before
+    assert "nothing to land in lake/orders (version 34, " in nothing
+    assert "already landed, nothing new in lake/orders" in before
     assert "orders/0 [0, 100)" in before
 
 
@@ -260,3 +260,16 @@ def test_without_a_terminal_no_control_code_is_printed() -> None:
     stream = io.StringIO()
     console_for(stream).print(result_picture(made.a_result()))
     assert "\x1b" not in stream.getvalue()
+
+
+def test_a_table_with_little_room_is_wide_and_cuts_no_number() -> None:
+    table = table_of("partition", "log", ">from", ">until", "why")
+    bar = LogBar(0, 10, ((0, 10, "land"),))
+    table.add_row("orders/0", bar, "25,000", "25,001", "the value is not a whole number")
+    stream = io.StringIO()
+    Console(file=stream, width=30).print(table, crop=False)
+    lines = lines_with(stream.getvalue(), "")
+    assert lines[0] == ["partition", "log", "from", "until", "why"]
+    assert (lines[1][0], lines[1][2], lines[1][3]) == ("orders/0", "25,000", "25,001")
+    words = [word for line in (lines[1][4:], *lines[2:]) for word in line]
+    assert " ".join(words) == "the value is not a whole number"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from rangeland.model import Partition, Range
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
@@ -27,7 +29,7 @@ def verified(audit: Audit, *gone_files: str) -> VerifyResult:
 
 def test_a_clean_table_is_said_to_be_proved() -> None:
     text = drawn(verify_picture(verified(Audit())))
-    assert "every one of 240 landed records is there once" in text
+    assert "240 landed records, each in the table exactly once" in text
     assert "3 landings" in text
     assert "--missing" not in text
     assert lines_with(text, "orders/0")[0][-4:] == ["100", "300", "0", "0"]
@@ -42,7 +44,7 @@ def test_holes_and_duplicates_are_named_and_drawn_with_the_remedy() -> None:
     assert "gone from the store: part-1.parquet" in text
     assert "rangeland backfill JOB.yaml --missing" in text
     assert "x" in lines_with(text, "orders/0")[0][1]
-    assert "is there once" not in text
+    assert "exactly once" not in text
 
 
 def test_what_is_not_sure_is_said() -> None:
@@ -102,6 +104,14 @@ def test_an_offset_that_a_policy_has_left_out_is_said_with_the_reason(
     text = " ".join(drawn(find_picture(Finding(P0, 150, state, why=why))).split())
     assert words in text
     assert why in text
+
+
+def test_a_long_path_is_not_broken() -> None:
+    path = f"file:/lake/{'orders/' * 20}part-1.parquet"
+    stream = io.StringIO()
+    found = find_picture(Finding(P0, 150, "stranger", (path,)))
+    Console(file=stream, width=80).print(found, crop=False)
+    assert f"{path}\n" in stream.getvalue()
 
 
 def test_a_replaced_range_says_what_has_changed() -> None:

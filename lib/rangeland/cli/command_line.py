@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from rangeland.cli import (
     demo_command,
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _dispatch(given, output)
         except _Mistyped as error:
-            return output.fail(usage_error(error))
+            return output.fail(usage_error(error, given))
         except (KeyboardInterrupt, typer.Abort):
             return output.interrupted()
         except BrokenPipeError:
@@ -107,28 +108,47 @@ def rangeland(
         raise typer.Exit(UsageError.exit_code)
 
 
-app.command(short_help="Check everything that a run needs. Writes nothing.")(query_commands.check)
-app.command(short_help="Look at the newest records: formats, fields.")(query_commands.sample)
-app.command(short_help="Show what a run would land now. Writes nothing.")(landing_commands.plan)
-app.command(short_help="Land what is new, and nothing twice.")(landing_commands.run)
-app.command(short_help="Land exactly what is in a reviewed plan file.")(landing_commands.apply)
-app.command(short_help="Land a range of your choice, beside the runs.")(landing_commands.backfill)
-app.command(short_help="Land quarantined records that can now be decoded.")(repair_commands.redrive)
-app.command(short_help="Show how far a job is: checkpoint, end, lag.")(query_commands.status)
-app.command(short_help="Prove that each landed offset is in the table once.")(query_commands.verify)
-app.command(short_help="Show which run landed an offset, and its file.")(query_commands.find)
-app.command(short_help="Accept a table that disagrees with its ledger.")(repair_commands.adopt)
-app.command(short_help="Commit the checkpoint as the offsets of the job's group.")(
-    repair_commands.mirror
-)
-app.command(short_help="Check whether the logs have reached the end of a range.")(
-    query_commands.reached
-)
-app.command(short_help="Print the JSON schema of job files, for editors.")(schema_command.schema)
-app.command(short_help="Build a spark-submit command and the files it ships.")(
-    submit_commands.submit
-)
-app.command(short_help="See it work on this machine, with its own broker.")(demo_command.demo)
+class _Command(TyperCommand):
+    """Shows arguments in the help as a job's author types them, without types of Python."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", *(argument.metavar for argument in self._arguments())]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        options = [p for p in self.get_params(ctx) if p.param_type_name == "option"]
+        arguments = [(argument.metavar, argument.help) for argument in self._arguments()]
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
+        with formatter.section("Options"):
+            formatter.write_dl(filter(None, (option.get_help_record(ctx) for option in options)))
+
+    def _arguments(self) -> list[Any]:
+        return [param for param in self.params if param.param_type_name == "argument"]
+
+
+_COMMANDS = {
+    query_commands.check: "Check everything that a run needs. Writes nothing.",
+    query_commands.sample: "Look at the newest records: formats, fields.",
+    landing_commands.plan: "Show what a run would land now. Writes nothing.",
+    landing_commands.run: "Land what is new, and nothing twice.",
+    landing_commands.apply: "Land exactly what is in a reviewed plan file.",
+    landing_commands.backfill: "Land a range of your choice, beside the runs.",
+    repair_commands.redrive: "Land quarantined records that can now be decoded.",
+    query_commands.status: "Show how far a job is: checkpoint, end, lag.",
+    query_commands.verify: "Prove that each landed offset is in the table once.",
+    query_commands.find: "Show which run landed an offset, and its file.",
+    repair_commands.adopt: "Accept a table that disagrees with its ledger.",
+    repair_commands.mirror: "Commit the checkpoint as the offsets of the job's group.",
+    query_commands.reached: "Check whether the logs have reached the end of a range.",
+    schema_command.schema: "Print the JSON schema of job files, for editors.",
+    submit_commands.submit: "Build a spark-submit command and the files it ships.",
+    demo_command.demo: "See it work on this machine, with its own broker.",
+}
+"""In the order of the help."""
+
+for _work, _short_help in _COMMANDS.items():
+    app.command(cls=_Command, short_help=_short_help)(_work)
 
 
 if __name__ == "__main__":

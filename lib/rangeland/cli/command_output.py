@@ -80,7 +80,7 @@ class CommandOutput:
         else:
             from rangeland.render.text_drawing import console_for
 
-            console_for(self.stdout).print(picture)
+            console_for(self.stdout).print(picture, crop=False)
         self.answered = True
 
     def fail(self, error: BaseException) -> int:
@@ -143,11 +143,13 @@ def _caused_by_interrupt(error: BaseException | None) -> bool:
     return False
 
 
-def usage_error(mistyped: Any) -> UsageError:
-    """Typer's error about a mistyped command line (a ``ClickException``) as a ``UsageError``."""
+def usage_error(mistyped: Any, arguments: Sequence[str]) -> UsageError:
+    """Typer's error about a mistyped command line (a ``ClickException``) as a ``UsageError``. An
+    error without a context is about an option of the command, which comes first."""
     context = getattr(mistyped, "ctx", None)
-    command = getattr(context, "command_path", None) or "rangeland"
-    message = str(mistyped.format_message()).rstrip(".")
+    named = [word for word in arguments[:1] if word.isalpha()]
+    command = getattr(context, "command_path", None) or " ".join(["rangeland", *named])
+    message = str(mistyped.format_message()).rstrip(".").replace(": Value error, ", ": ")
     if "unexpected extra argument" in message:
         # It lists them, and `--set source.security.sasl.password hunter2` leaves a password over.
         message = message.partition(" (")[0] + ", not repeated here"

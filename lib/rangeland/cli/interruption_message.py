@@ -1,4 +1,4 @@
-"""What a person is told whose command was interrupted."""
+"""What to say after an interruption: what is in the table, and what to do next."""
 
 from __future__ import annotations
 

@@ -12,16 +12,22 @@ import typer
 
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.many_jobs import (
-    JobPaths,
     ManyJobs,
     Parallel,
     TableCommand,
     answer_all,
     answer_each,
     load_jobs,
-    many_jobs,
 )
-from rangeland.cli.options import From, Settings, Until, command, load_with_schemas
+from rangeland.cli.options import (
+    From,
+    JobPaths,
+    Settings,
+    Until,
+    command,
+    load_job,
+    load_with_schemas,
+)
 from rangeland.errors import Conflict, RangelandError, UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +87,7 @@ def run(
 
     If an earlier run died, its plan is finished first, with exactly the same ranges. Several
     jobs, and the tables of a job whose sink.table contains {topic}, are landed side by side in one
-    Spark session; one that fails stops no other.
+    Spark session; one that fails does not stop the others.
 
     \b
     Examples:
@@ -93,14 +99,14 @@ def run(
     """
     output.writes = True
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.render.result_view import result_picture
         from rangeland.run import run as run_job
 
         return lambda one, *about: run_job(one.job, *about), result_picture
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-    _land(output, jobs, imported)
+    _land(output, jobs, table_command)
 
 
 @command
@@ -109,7 +115,8 @@ def apply(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="[JOB.yaml] FILE", help="A file written by `plan --out`, or a folder of them."
+            metavar="[JOB.yaml] PLAN.json",
+            help="A file written by `plan --out`, or a folder of them.",
         ),
     ],
     settings: Settings = None,
@@ -117,8 +124,8 @@ def apply(
     """Land exactly what is in a reviewed plan file, or nothing (exit 73) if it is out of date.
 
     The file contains its job and the full path of the table, so any working directory will do.
-    A job file before it replaces that job, and --set overrides a field of either: use them for
-    other servers or secrets, not for another table.
+    A job file named before it replaces that job, and --set overrides a field of either: use them
+    for other servers or secrets, not for another table.
 
     \b
     Examples:
@@ -142,7 +149,7 @@ def apply(
     from rangeland.job.topic_tables import TableJob
 
     refuse_unusable_schemas(job)
-    answer_each(output, TableJob(job, reviewed.text), partial(_applied, {id(job): reviewed}))
+    answer_each(output, TableJob(job, reviewed.text), partial(_apply_command, {id(job): reviewed}))
 
 
 @command
@@ -192,7 +199,7 @@ def backfill(
 
     kind = PlanKind.HOLES if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.render.result_view import result_picture
         from rangeland.run import backfill as backfill_job
 
@@ -201,7 +208,7 @@ def backfill(
     if dry_run:
         _preview(output, jobs, kind)
     else:
-        _land(output, jobs, imported, kind)
+        _land(output, jobs, table_command, kind)
 
 
 # --- shared --------------------------------------------------------------------
@@ -210,13 +217,13 @@ def backfill(
 def _land(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
-    imported: Callable[[], TableCommand],
+    table_command: Callable[[], TableCommand],
     kind: PlanKind | None = None,
 ) -> None:
     if isinstance(jobs, ManyJobs):
         answer_all(output, jobs, partial(_run_all, kind=kind), asks_brokers=True)
     else:
-        answer_each(output, jobs, imported, asks_brokers=True)
+        answer_each(output, jobs, table_command, asks_brokers=True)
 
 
 def _run_all(
@@ -239,8 +246,9 @@ def _preview(
     are_many = isinstance(jobs, ManyJobs)
     if out is not None and are_many:
         _make_empty_folder(out)
+    written: list[Path] = []
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.landing.plan_file import write_plan_file
         from rangeland.render.plan_view import plan_picture
         from rangeland.run import preview
@@ -250,13 +258,16 @@ def _preview(
             if out is not None:
                 path = out / f"{one.name}.json" if are_many else out
                 write_plan_file(path, result, one.text)
+                written.append(path)
             return result
 
         return work, plan_picture
 
-    answer_each(output, jobs, imported, asks_brokers=True)
-    if out is not None and not output.quiet:
-        print(f"Written to {out}. Do it with: rangeland apply {out}", file=sys.stderr)
+    try:
+        answer_each(output, jobs, table_command, asks_brokers=True)
+    finally:  # Some of many plans may be there although others have failed.
+        if written and not output.quiet:
+            print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
 
 
 def _make_empty_folder(out: Path) -> None:
@@ -292,10 +303,10 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
         except RangelandError as error:
             failed.append(FailedFile(str(path), error))
 
-    answer_each(output, many_jobs(files, failed), partial(_applied, plans))
+    answer_each(output, ManyJobs(files, failed), partial(_apply_command, plans))
 
 
-def _applied(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
+def _apply_command(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
     """``plans`` are those of the jobs, by identity."""
     from rangeland.render.result_view import result_picture
     from rangeland.run import apply as apply_job
@@ -310,8 +321,6 @@ def _applied(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
 def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:
     """The job of the job file, or else of the plan file, with the overrides applied. Raises
     Conflict if the plan was not made for it."""
-    from rangeland.job.command_line_overrides import load_job
-
     of_file = len(files) == 2
     job = load_job(files[0], settings)[0] if of_file else reviewed.job_with(settings)
     plan, planned = reviewed.plan, reviewed.job

@@ -34,10 +34,6 @@ TableCommand: TypeAlias = (
 )
 """What a command does with each table, and what draws the result of one."""
 
-JobPaths = Annotated[
-    list[Path],
-    typer.Argument(metavar="JOB.yaml...", help="Job files, or folders of them."),
-]
 Parallel = Annotated[
     int | None,
     typer.Option(
@@ -48,7 +44,7 @@ Parallel = Annotated[
     ),
 ]
 MOST_AT_A_TIME = 16
-INTERRUPTED = (
+INTERRUPTED_MESSAGE = (
     "Interrupted. Each table holds all records of its plan or none, never a part. Run the same "
     "command again: it finishes what has begun, and no offset is landed twice."
 )
@@ -60,7 +56,12 @@ class ManyJobs:
 
     files: list[LoadedFile]
     failed: list[FailedFile]
-    parallel: int
+    asked_parallel: int | None = None
+
+    @property
+    def parallel(self) -> int:
+        """How many tables at a time."""
+        return self.asked_parallel or min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1))
 
 
 def load_jobs(
@@ -83,13 +84,7 @@ def load_jobs(
     from rangeland.fleet.table_jobs import load_files
 
     files, failed = load_files(job_files(paths), load, asks_cluster=asks_cluster)
-    return many_jobs(files, failed, parallel)
-
-
-def many_jobs(
-    files: list[LoadedFile], failed: list[FailedFile], parallel: int | None = None
-) -> ManyJobs:
-    return ManyJobs(files, failed, parallel or min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1)))
+    return ManyJobs(files, failed, parallel)
 
 
 def answer_all(
@@ -102,9 +97,9 @@ def answer_all(
     """Does the work for all tables, and prints the answer with the most severe exit code. Spark is
     not started where no file can be used. ``asks_brokers``: jobs fail without them, so those that
     no broker answers fail at once."""
-    output.when_interrupted = INTERRUPTED if output.writes else ""
+    output.when_interrupted = INTERRUPTED_MESSAGE if output.writes else ""
     if asks_brokers:
-        many = _reachable(output, many)
+        many = _without_unreachable(output, many)
     spark = _session(output, many) if many.files else None
 
     from rangeland.fleet.fleet_run import jobs_of
@@ -119,23 +114,23 @@ def answer_all(
 def answer_each(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
-    imported: Callable[[], TableCommand],
+    table_command: Callable[[], TableCommand],
     *,
     asks_brokers: bool = False,
 ) -> None:
-    """Does the work for each table by itself. ``imported`` is called once Spark has been started:
-    the JVM starts while modules are imported."""
+    """Does the work for each table by itself. ``table_command`` is called once Spark has been
+    started, so that the JVM starts while it imports modules."""
     if isinstance(jobs, ManyJobs):
-        answer_all(output, jobs, partial(_each, imported), asks_brokers=asks_brokers)
+        answer_all(output, jobs, partial(_for_each_table, table_command), asks_brokers=asks_brokers)
         return
     spark = spark_for(output, jobs.job, asks_brokers=asks_brokers)
-    work, picture = imported()
+    work, picture = table_command()
     result = work(jobs, spark, output.progress())
     answer_result(output, result, picture(result))
 
 
-def _each(
-    imported: Callable[[], TableCommand],
+def _for_each_table(
+    table_command: Callable[[], TableCommand],
     jobs: TableJobs,
     spark: Any,
     progress: JobsProgress,
@@ -143,13 +138,13 @@ def _each(
 ) -> FleetResult[Any]:
     from rangeland.fleet.fleet_run import TableProgress, for_each
 
-    work, _ = imported()
+    work, _ = table_command()
     return for_each(
         jobs, lambda one: work(one, spark, TableProgress(one, progress)), progress, parallel
     )
 
 
-def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
+def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     """Without the files whose clusters cannot be reached; those of a pattern were asked for its
     topics."""
     from rangeland.cluster_access.broker_check import find_unreachable
@@ -163,7 +158,7 @@ def _reachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
         if error is not None
     }
     left = [file for file in many.files if id(file) not in failed]
-    return ManyJobs(left, [*many.failed, *failed.values()], many.parallel)
+    return ManyJobs(left, [*many.failed, *failed.values()], many.asked_parallel)
 
 
 def _session(output: CommandOutput, many: ManyJobs) -> Any:

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import (
-    JobPaths,
-    ManyJobs,
-    Parallel,
-    TableCommand,
-    answer_each,
-    load_jobs,
-)
+from rangeland.cli.many_jobs import ManyJobs, Parallel, TableCommand, answer_each, load_jobs
 from rangeland.cli.options import (
     JobPath,
+    JobPaths,
     Settings,
-    Until,
     answer_result,
     command,
+    load_job,
     spark_for,
     write_out,
 )
 from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
-    from rangeland.job import Job
-    from rangeland.job.located_values import JobText
     from rangeland.queries.payload_sample import SampleResult
 
 
@@ -42,16 +34,16 @@ def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None)
     Example:
       rangeland check orders.yaml
     """
-    jobs = load_jobs(job_files, _load(settings))
+    jobs = load_jobs(job_files, partial(load_job, settings=settings))
 
     from rangeland.queries.job_check import check as check_job
     from rangeland.render.status_view import check_picture
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         return lambda one, spark, shown: check_job(one.job, lambda: spark, shown), check_picture
 
     if isinstance(jobs, ManyJobs):
-        answer_each(output, jobs, imported)
+        answer_each(output, jobs, table_command)
         return
     job = jobs.job
     result = check_job(job, lambda: spark_for(output, job), output.progress())
@@ -73,14 +65,14 @@ def status(
       rangeland status orders.yaml --json | tail -n 1 | jq '[.partitions[].lag] | add'
     """
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.queries.job_status import status as status_job
         from rangeland.render.status_view import status_picture
 
         return lambda one, *about: status_job(one.job, *about), status_picture
 
-    jobs = load_jobs(job_files, _load(settings), parallel)
-    answer_each(output, jobs, imported, asks_brokers=True)
+    jobs = load_jobs(job_files, partial(load_job, settings=settings), parallel)
+    answer_each(output, jobs, table_command, asks_brokers=True)
 
 
 @command
@@ -102,14 +94,14 @@ def verify(
       rangeland verify orders.yaml --json | tail -n 1 | jq .holes
     """
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.queries.verify_and_find import verify as verify_job
         from rangeland.render.verify_view import verify_picture
 
         return lambda one, *about: verify_job(one.job, *about), verify_picture
 
-    jobs = load_jobs(job_files, _load(settings), parallel, asks_cluster=False)
-    answer_each(output, jobs, imported)
+    jobs = load_jobs(job_files, partial(load_job, settings=settings), parallel, asks_cluster=False)
+    answer_each(output, jobs, table_command)
 
 
 @command
@@ -127,7 +119,10 @@ def find(
         int, typer.Argument(metavar="OFFSET", min=0, help="The offset of the record.")
     ],
     broker: Annotated[
-        str, typer.Option("--broker", help="The broker, if each numbers its own partitions.")
+        str,
+        typer.Option(
+            "--broker", metavar="NAME", help="The broker, if each numbers its own partitions."
+        ),
     ] = "",
     settings: Settings = None,
 ) -> None:
@@ -140,10 +135,10 @@ def find(
       rangeland find orders.yaml orders 0 123456
       rangeland find clicks.yaml clicks 1-0 123456
     """
-    from rangeland.job.command_line_overrides import load_job, read_partition
+    from rangeland.job.command_line_overrides import read_partition
     from rangeland.job.topic_tables import job_of_topic
 
-    job, text = load_job(job_file, settings or ())
+    job, text = load_job(job_file, settings)
     if job.sink.is_per_topic:
         job = job_of_topic(job, text, topic)[0]
     wanted = read_partition(job, topic, partition, broker)
@@ -161,7 +156,15 @@ def find(
 def reached(
     output: CommandOutput,
     job_file: JobPath,
-    until_bound: Until = None,
+    until_bound: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="BOUND",
+            help="What to wait for: an ISO time, or offsets as JSON. By default range.until of "
+            "the job file.",
+        ),
+    ] = None,
     idle_after_s: Annotated[
         float | None,
         typer.Option(
@@ -185,9 +188,7 @@ def reached(
       rangeland reached orders.yaml --until 2026-01-31T06:00:00Z --idle-after 300
       rangeland reached orders.yaml --until '{"orders": {"0": 40}}'
     """
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or (), None, until_bound)
+    job, _ = load_job(job_file, settings, until_bound=until_bound)
 
     from rangeland.queries.reached_check import check_reached
     from rangeland.render.status_view import reach_picture
@@ -203,7 +204,13 @@ def sample(
     job_file: JobPath,
     records: Annotated[
         int,
-        typer.Option("--records", min=1, max=100_000, help="How many records of each partition."),
+        typer.Option(
+            "--records",
+            metavar="N",
+            min=1,
+            max=100_000,
+            help="How many records of each partition.",
+        ),
     ] = 100,
     out: Annotated[
         Path | None,
@@ -221,9 +228,7 @@ def sample(
       rangeland sample orders.yaml
       rangeland sample orders.yaml --records 1000 --out orders.ddl
     """
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    job, _ = load_job(job_file, settings)
 
     from rangeland.queries.payload_sample import sample as sample_job
     from rangeland.render.sample_view import sample_picture
@@ -244,9 +249,3 @@ def write_schema(result: SampleResult, out: Path) -> None:
             do="Read more of them with --records",
         )
     write_out(out, result.schema + "\n")
-
-
-def _load(settings: list[str] | None) -> Callable[[Path], tuple[Job, JobText]]:
-    from rangeland.job.command_line_overrides import load_job
-
-    return lambda path: load_job(path, settings or ())

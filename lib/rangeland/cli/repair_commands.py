@@ -9,8 +9,16 @@ from typing import Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import JobPaths, TableCommand, answer_each, load_jobs
-from rangeland.cli.options import JobPath, Settings, command, load_with_schemas, spark_for
+from rangeland.cli.many_jobs import TableCommand, answer_each, load_jobs
+from rangeland.cli.options import (
+    JobPath,
+    JobPaths,
+    Settings,
+    command,
+    load_job,
+    load_with_schemas,
+    spark_for,
+)
 from rangeland.errors import UsageError
 
 
@@ -57,14 +65,14 @@ def redrive(
             do="Leave out one of the two: what the log cannot provide stays in quarantine",
         )
 
-    def imported() -> TableCommand:
+    def table_command() -> TableCommand:
         from rangeland.render.result_view import redrive_picture
         from rangeland.run import redrive as redrive_job
 
         act = partial(redrive_job, from_log=from_log, dry_run=dry_run)
         return lambda one, *about: act(one.job, *about), redrive_picture
 
-    answer_each(output, load_jobs(job_files, load_with_schemas(settings)), imported)
+    answer_each(output, load_jobs(job_files, load_with_schemas(settings)), table_command)
 
 
 @command
@@ -82,9 +90,7 @@ def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
     """
     output.writes = True
 
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    job, _ = load_job(job_file, settings)
 
     from rangeland.render.result_view import adopt_picture
     from rangeland.run import adopt as adopt_table
@@ -106,9 +112,7 @@ def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
     """
     output.writes = True
 
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    job, _ = load_job(job_file, settings)
 
     from rangeland.groups.mirror_command import group_of, push
     from rangeland.render.group_view import mirror_picture

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import From, JobPath, Settings, Until, command
+from rangeland.cli.options import From, JobPath, Settings, Until, command, load_job
 from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
@@ -124,12 +124,11 @@ def submit(
     output.writes = run
 
     from rangeland.delta.java_bridge.delta_kernel_loader import KERNEL_JARS
-    from rangeland.job.command_line_overrides import load_job
     from rangeland.jvm.jars import fetch_jars
     from rangeland.spark.supported_versions import installed_spark
     from rangeland.submit.submission import PYTHON, SubmitChoices, refuse_impossible, submission
 
-    job, text = load_job(job_file, settings or (), from_bound, until_bound)
+    job, text = load_job(job_file, settings, from_bound, until_bound)
     spark = installed_spark()
     choices = SubmitChoices(
         master=master,
@@ -144,9 +143,9 @@ def submit(
     refuse_impossible(choices)
     if _ships_jars(delta):
         choices = replace(choices, jars=_delta_jars(spark), kernel=fetch_jars(KERNEL_JARS))
-    shipped = _shipped(job, job_file, choices, out, entry, only)
+    shipped = _shipped_files(job, job_file, choices, out, entry, only)
     if choices.deploy_mode == "cluster":
-        job_file = _whole(job, text, out)
+        job_file = _whole_job_file(job, text, out)
     flags = _flags(settings or (), from_bound, until_bound)
     made = submission(job, job_file, choices, shipped, flags)
     _answer(output, made, shipped.package, run, spark.support.java)
@@ -172,7 +171,7 @@ def _answer(output: CommandOutput, made: Submission, package: Path, run: bool, j
 
 def _ships_jars(delta: str) -> bool:
     if delta not in ("packages", "jars"):
-        raise UsageError(f"--delta {delta}", do="Use packages or jars")
+        raise UsageError(f"--delta {delta} is not understood", do="Use packages or jars")
     return delta == "jars"
 
 
@@ -183,7 +182,7 @@ def _delta_jars(spark: InstalledSpark) -> tuple[Path, ...]:
     return tuple(jars_beyond(Path(spark.home, "jars"), jar_files(spark.delta.jars)))
 
 
-def _shipped(
+def _shipped_files(
     job: Job,
     job_file: Path,
     choices: SubmitChoices,
@@ -218,7 +217,7 @@ def _shipped(
     )
 
 
-def _whole(job: Job, text: JobText, out: Path) -> Path:
+def _whole_job_file(job: Job, text: JobText, out: Path) -> Path:
     """The job with everything that it extends as one file, which is easier to ship."""
     import yaml
 

@@ -341,7 +341,7 @@ class BrokerConnection:
             return diagnosis.http_port(self.address)
         return NotABroker(
             f"{self.address} does not answer like a broker",
-            why="; ".join(part for part in (error.what, error.why, error.do) if part),
+            why="; ".join(part for part in (error.what, error.why) if part),
             do="check host, port and source.security",
             broker=str(self.address),
         )

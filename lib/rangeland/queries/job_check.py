@@ -5,7 +5,7 @@ Nothing is written, except for a small file that is deleted again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
@@ -17,7 +17,7 @@ from rangeland.job.payload_formats import row_format_of
 from rangeland.progress_events import Progress
 from rangeland.results import CheckResult
 from rangeland.run import Runner
-from rangeland.wording import count_noun
+from rangeland.wording import count_noun, end_sentence, sentence
 
 
 def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
@@ -95,12 +95,16 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
         runner.target.table.layout(runner.rows)
         runner.target.table.refuse_foreign_files()
         runner.target.table.try_store()
-        return " ".join([f"{job.sink.table} does not exist yet, and can be created.", *notes])
+        return _with_notes(f"{job.sink.table} does not exist yet, and can be created", notes)
     runner.target.table.layout(runner.rows)
     runner.target.table.try_store()
     runner.refuse_disagreement()
     at = f"{job.sink.table} is at version {runner.target.table.version}"
-    return " ".join([f"{at}, accepts these rows, and can be written.", *notes])
+    return _with_notes(f"{at}, accepts these rows, and can be written", notes)
+
+
+def _with_notes(found: str, notes: Sequence[str]) -> str:
+    return " ".join([end_sentence(found), *map(sentence, notes)]) if notes else found
 
 
 def _plan(job: Job, spark: Any, progress: Progress) -> str:
@@ -111,4 +115,4 @@ def _plan(job: Job, spark: Any, progress: Progress) -> str:
         return "there is nothing to land now"
     plan = found.plan
     ranges = count_noun(len(plan.ranges), "range")
-    return f"a run would land {count_noun(plan.width, 'offset')} of {ranges}"
+    return f"a run would land {count_noun(plan.width, 'offset')} in {ranges}"

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from rangeland.errors import public_name
 from rangeland.fleet.fleet_result import FleetResult, JobOutcome
 from rangeland.render.error_view import error_picture
 from rangeland.render.progress_view import LiveProgress
@@ -31,9 +32,9 @@ def fleet_picture(result: FleetResult[Any]) -> RenderableType:
             safe_text(f"{outcome.seconds:.1f}"),
         )
     parts: list[RenderableType] = [_title(result), Text(), table]
-    failed = [outcome.error for outcome in result.outcomes if outcome.error is not None]
-    for error in failed[:MAX_ERRORS]:
-        parts += [Text(), error_picture(error)]
+    failed = [(outcome, outcome.error) for outcome in result.outcomes if outcome.error is not None]
+    for outcome, error in failed[:MAX_ERRORS]:
+        parts += [Text(), safe_text(f"{_name(outcome)}:", "bold"), error_picture(error)]
     if len(failed) > MAX_ERRORS:
         parts.append(safe_text(f"{len(failed) - MAX_ERRORS} more errors: see them with --json"))
     warnings = [
@@ -46,10 +47,10 @@ def fleet_picture(result: FleetResult[Any]) -> RenderableType:
 
 def outcome_line(outcome: JobOutcome[Any], done: int, count: int) -> str:
     """``3 of 100: lake/orders: landed 10,000 records (1.2 s)``."""
-    records = _records(outcome)
-    what = f"{_word(outcome).plain}{f' {records} records' if records else ''}"
-    where = outcome.table or outcome.job
-    return f"{done} of {count}: {where}: {what} ({duration(outcome.seconds)})"
+    what, records = _word(outcome).plain, _records(outcome)
+    if records not in ("", "0"):
+        what += f"{'' if what == 'landed' else ','} {records} records"
+    return f"{done} of {count}: {_name(outcome)}: {what} ({duration(outcome.seconds)})"
 
 
 def _title(result: FleetResult[Any]) -> Text:
@@ -63,19 +64,29 @@ def _title(result: FleetResult[Any]) -> Text:
     return title.append_text(safe_text(f" ({duration(result.seconds)})"))
 
 
+def _name(outcome: JobOutcome[Any]) -> str:
+    return outcome.table or outcome.job
+
+
 def _word(outcome: JobOutcome[Any]) -> Text:
     """What became of a job, in a word or two."""
     if outcome.error is not None:
-        return Text(f"{type(outcome.error).__name__}, exit {outcome.exit_code}", "bold red")
+        return Text(f"{public_name(outcome.error)}, exit {outcome.exit_code}", "bold red")
     if outcome.exit_code:
         return Text(f"exit {outcome.exit_code}", "bold red")
     match outcome.result:
-        case RunResult(state=state):
-            return Text(state, "green" if state == "landed" else "")
-        case PlanPreview():
-            return Text("planned", "green")
+        case RunResult(state="landed"):
+            return Text("landed", "green")
+        case RunResult(state="already-landed"):
+            return Text("already landed")
+        case RunResult():
+            return Text("nothing new")
+        case PlanPreview() as preview:
+            return Text("planned", "green") if preview.draft.plan.width else Text("nothing new")
         case Status():
             return Text("behind" if _lag(outcome.result) else "up to date")
+        case VerifyResult():
+            return Text("verified", "green")
     return Text("ok", "green")
 
 

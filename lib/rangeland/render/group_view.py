@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.groups.mirror_command import MirrorResult
-from rangeland.render.text_drawing import biggest, safe_text, shorten_partition, table_of
+from rangeland.render.text_drawing import (
+    biggest,
+    number_or_dash,
+    rest_name,
+    safe_text,
+    shorten_name,
+    table_of,
+)
 from rangeland.results import GroupStatus
 from rangeland.wording import count_noun, duration, number
 
@@ -52,15 +57,10 @@ def mirror_picture(result: MirrorResult) -> RenderableType:
     table = table_of("partition", ">checkpoint", ">group before", ">group after", ">end", ">lag")
     shown, hidden = biggest(result.partitions, lambda p: p.lag)
     for p in shown:
-        numbers = _numbers([p.checkpoint, p.before, p.after, p.end])
-        table.add_row(
-            shorten_partition(p.partition), *numbers, Text(number(p.lag), "yellow" if p.lag else "")
-        )
+        offsets = [number_or_dash(o) for o in (p.checkpoint, p.before, p.after, p.end)]
+        lag = Text(number(p.lag), "yellow" if p.lag else "")
+        table.add_row(shorten_name(p.partition), *offsets, lag)
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
-        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)
+        table.add_row(rest_name(hidden), "", "", "", "", lag)
     return Group(title, Text(), table, Text(), safe_text(f"kept by {result.backend}", "dim"))
-
-
-def _numbers(values: Iterable[int | None]) -> list[Text]:
-    return [Text("-" if value is None else number(value)) for value in values]

@@ -23,8 +23,9 @@ from rangeland.render.text_drawing import (
     LogBar,
     biggest,
     list_lines,
+    rest_name,
     safe_text,
-    shorten_partition,
+    shorten_name,
     table_of,
 )
 from rangeland.results import PlanPreview
@@ -97,13 +98,11 @@ def _plan_table(preview: PlanPreview) -> Group:
     table = table_of("partition", "log", ">from", ">until", ">offsets", ">est. size", ">slices")
     bars = {p: _plan_bar(preview, p, logs.get(p)) for p in shown}
     for p in shown:
-        table.add_row(
-            shorten_partition(p), bars[p], *_plan_cells(pieces.get(p, []), slices.get(p, []))
-        )
+        table.add_row(shorten_name(p), bars[p], *_plan_cells(pieces.get(p, []), slices.get(p, [])))
     if hidden:
-        rest = [r for p in hidden for r in pieces[p]]
+        rest = [r for p in hidden for r in pieces.get(p, [])]
         cells = _plan_cells(rest, [s for p in hidden for s in slices.get(p, [])])
-        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", *cells[2:])
+        table.add_row(rest_name(hidden), "", "", "", *cells[2:])
     words = {kind: text for kind, (_, _, _, text) in KINDS.items()}
     return Group(table, Legend.of(bars.values(), words))
 

@@ -138,9 +138,11 @@ class _Lines:
         self._last = now
         read = sum(read_offsets.values())
         rate = read / (now - self._began)
-        left = f", about {duration((self._total - read) / rate)} left" if rate > 0 else ""
-        share = f"read {number(read)} of {number(self._total)} ({read * 100 // self._total} %)"
-        self._console.print(f"{share}, {number(round(rate))} offsets/s{left}", soft_wrap=True)
+        line = f"read {number(read)} of {number(self._total)} ({read * 100 // self._total}%)"
+        if rate > 0:
+            left = duration((self._total - read) / rate)
+            line += f", {number(round(rate))} offsets/s, about {left} left"
+        self._console.print(line, soft_wrap=True)
 
     def done(self) -> None:
         self._total = 0
@@ -192,7 +194,7 @@ class _Bars:
         self._shown = Progress(
             TextColumn("{task.fields[text]}", markup=False),
             BarColumn(bar_width=None),
-            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.percentage:>3.0f}%"),
             _Rate(),
             _Left(compact=True, elapsed_when_finished=True),
             console=self._console,

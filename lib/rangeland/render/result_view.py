@@ -21,8 +21,9 @@ from rangeland.render.text_drawing import (
     MAX_ROWS,
     biggest,
     list_lines,
+    rest_name,
     safe_text,
-    shorten_partition,
+    shorten_name,
     table_of,
 )
 from rangeland.results import RunResult, WriterSchema
@@ -72,14 +73,14 @@ def redrive_picture(result: RedriveResult) -> RenderableType:
         more = [Text(size(batch.size_bytes)), Text(number(batch.sequence))]
         decodes = Text("yes", "green") if one.decodes else Text("no", "yellow")
         table.add_row(
-            shorten_partition(r.partition),
+            shorten_name(r.partition),
             *ends,
             *more,
             decodes,
             safe_text(one.why or batch.reason),
         )
     if len(result.left) > MAX_ROWS:
-        table.add_row(Text(f"+ {number(len(result.left) - MAX_ROWS)} more", "dim"))
+        table.add_row(rest_name(result.left[MAX_ROWS:]))
     ready = sum(1 for one in result.left if one.decodes)
     last = f"{count_noun(len(result.left), 'piece')}, {number(ready)} can be decoded now"
     parts += [Text(), table, Text(), Text(last, "bold")]
@@ -104,18 +105,19 @@ def adopt_picture(result: AdoptResult) -> RenderableType:
 
 
 def _result_title(result: RunResult) -> Text:
-    version = "" if result.table_version is None else f" (version {result.table_version})"
-    where = f"in {result.table}{version}"
-    took = f" ({duration(result.seconds)})"
+    details = [] if result.table_version is None else [f"version {result.table_version}"]
+    if result.state != "landed":  # How long a landing took is in its last line.
+        details.append(duration(result.seconds))
+    where = f"in {result.table}" + (f" ({', '.join(details)})" if details else "")
     title = safe_text(result.job, "bold").append(": ")
     if result.state == "landed":
         title.append(f"landed {count_noun(result.counts.landed, 'record')}", style="bold green")
         return title.append_text(safe_text(f" {where}"))
     if result.state == "already-landed":
         title.append("already landed", style="bold cyan")
-        return title.append_text(safe_text(f" before, nothing new {where}{took}"))
+        return title.append_text(safe_text(f", nothing new {where}"))
     title.append("nothing to land", style="bold")
-    return title.append_text(safe_text(f" {where}{took}"))
+    return title.append_text(safe_text(f" {where}"))
 
 
 def _result_table(result: RunResult) -> Table:
@@ -126,11 +128,10 @@ def _result_table(result: RunResult) -> Table:
     for outcome in sorted(shown, key=lambda o: (o.range.partition, o.range.from_offset)):
         r = outcome.range
         ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
-        table.add_row(shorten_partition(r.partition), *ends, *_count_cells(outcome.counts, names))
+        table.add_row(shorten_name(r.partition), *ends, *_count_cells(outcome.counts, names))
     if hidden:
         rest = Counts.sum(outcome.counts for outcome in hidden)
-        name = Text(f"+ {number(len(hidden))} more", "dim")
-        table.add_row(name, "", "", *_count_cells(rest, names))
+        table.add_row(rest_name(hidden), "", "", *_count_cells(rest, names))
     return table
 
 

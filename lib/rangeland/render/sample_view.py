@@ -73,7 +73,7 @@ def _values(records: Sequence[dict[str, str]]) -> RenderableType:
     names = list(records[0])
     shown, rest = names[:SHOWN_COLUMNS], len(names) - SHOWN_COLUMNS
     more = [f"+ {number(rest)} more"] if rest > 0 else []
-    table = table_of(*(plain(name) for name in shown), *more)
+    table = table_of(*(plain(name) for name in shown), *more, is_cut=True)
     for record in records:
         cells = [safe_text(_cut(record[name])) for name in shown]
         table.add_row(*cells, *([Text("...", "dim")] if more else []))

@@ -21,9 +21,10 @@ from rangeland.render.text_drawing import (
     LogBar,
     biggest,
     list_lines,
+    number_or_dash,
+    rest_name,
     safe_text,
     shorten_name,
-    shorten_partition,
     table_of,
 )
 from rangeland.results import CheckResult, PartitionStatus, RecentLanding, Status
@@ -78,17 +79,17 @@ def _status_table(status: Status) -> Group:
     shown, hidden = biggest(status.partitions, lambda p: p.lag)
     bars = {p.partition: _status_bar(p) for p in shown}
     for p in sorted(shown, key=lambda p: p.partition):
-        ends = [number(p.start), _or_dash(p.checkpoint), number(p.end)]
+        ends = [number(p.start), number_or_dash(p.checkpoint), number(p.end)]
         lag = Text(number(p.lag), "yellow" if p.lag else "green")
         age = [Text("-" if p.lag_ms is None else duration(p.lag_ms / 1000))] if aged else []
-        group = [_or_dash(p.group_offset)] if grouped else []
+        group = [number_or_dash(p.group_offset)] if grouped else []
         owner = [shorten_name(p.owner or "-")] if owned else []
         table.add_row(
-            shorten_partition(p.partition), bars[p.partition], *ends, lag, *age, *group, *owner
+            shorten_name(p.partition), bars[p.partition], *ends, lag, *age, *group, *owner
         )
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
-        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)
+        table.add_row(rest_name(hidden), "", "", "", "", lag)
     words = {
         "later": "not landed yet",
         "waiting": "behind an open transaction: it cannot be read yet",
@@ -131,10 +132,6 @@ def _recent_line(landing: RecentLanding) -> str:
     return f"landing {number(landing.sequence)}, {moment:%Y-%m-%d %H:%M:%S} UTC, {what}"
 
 
-def _or_dash(value: int | None) -> str:
-    return "-" if value is None else number(value)
-
-
 def check_picture(check: CheckResult) -> RenderableType:
     """Each thing that was checked, whether it is well, and what was found."""
     table = Table.grid(padding=(0, 1))
@@ -153,15 +150,15 @@ def reach_picture(result: ReachResult) -> RenderableType:
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
     title = safe_text(result.job, "bold").append(": ")
     if waiting:
-        title.append(f"{count_noun(waiting, 'partition')} not there yet", "yellow")
+        title.append(f"not reached yet in {count_noun(waiting, 'partition')}", "yellow")
     else:
         title.append(f"reached in {count_noun(len(result.partitions), 'partition')}", "bold green")
     table = table_of("partition", "state", ">end", ">until")
     shown, hidden = biggest(result.partitions, lambda p: p.state == "waiting")
     for p in shown:
         style = "yellow" if p.state == "waiting" else "green"
-        ends = [number(p.end_offset), _or_dash(p.offset)]
-        table.add_row(shorten_partition(p.partition), Text(p.state, style), *ends)
+        ends = [number(p.end_offset), number_or_dash(p.offset)]
+        table.add_row(shorten_name(p.partition), Text(p.state, style), *ends)
     if hidden:
-        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "")
+        table.add_row(rest_name(hidden), "", "", "")
     return Group(title, Text(), table)

@@ -12,10 +12,10 @@ from typing import IO, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from rangeland.model import Partition
 from rangeland.wording import number
 
 T = TypeVar("T")
@@ -23,6 +23,7 @@ T = TypeVar("T")
 MAX_ROWS = 12
 MAX_LINES = 5
 MAX_NAME = 29
+MAX_WIDTH = 1_000
 WIDTH_WITHOUT_TERMINAL = 100
 
 
@@ -48,16 +49,16 @@ def safe_text(text: object, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def shorten_partition(partition: Partition) -> Text:
-    """The partition's name, without its middle if it is too long for a column."""
-    return shorten_name(partition)
-
-
-def shorten_name(name_of: object) -> Text:
-    """A name, without its middle if it is too long for a column."""
-    name = plain(name_of)
+def shorten_name(named: object) -> Text:
+    """The name of a partition or a group member, without its middle if it is too long for a
+    column."""
+    name = plain(named)
     half = (MAX_NAME - 3) // 2
     return Text(name if len(name) <= MAX_NAME else f"{name[:half]}...{name[-half:]}")
+
+
+def number_or_dash(value: int | None) -> str:
+    return "-" if value is None else number(value)
 
 
 # --- a log as a bar ---------------------------------------------------------------------
@@ -151,22 +152,21 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
 
 
 def list_lines(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:
-    """A heading with a few of the lines below it; nothing if there are none."""
-    entries = [plain(line) for line in lines]
-    if not entries:
-        return []
-    text = Text(f"{heading}:", style=style)
-    if len(entries) == 1:
-        return [text.append(f" {entries[0]}", style="default")]
-    for entry in entries[:MAX_LINES]:
-        text.append(f"\n  {entry}", style="default")
+    """A heading with a few of the lines indented below it, or one beside it; nothing if there are
+    none."""
+    entries = [safe_text(line) for line in lines]
+    title = Text(f"{heading}:", style=style)
+    if len(entries) < 2:
+        return [title.append(" ").append(entry.plain, style="default") for entry in entries]
+    shown = entries[:MAX_LINES]
     if len(entries) > MAX_LINES:
-        text.append(f"\n  and {number(len(entries) - MAX_LINES)} more", style="dim")
-    return [text]
+        shown.append(Text(f"and {number(len(entries) - MAX_LINES)} more", "dim"))
+    return [title, *(Padding(entry, (0, 0, 0, 2), expand=False) for entry in shown)]
 
 
 def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], list[T]]:
-    """The heaviest things in their own order, and the others; one line more costs nothing."""
+    """The heaviest things in their own order, and the others. The last row is for the others, so
+    one thing alone is never hidden."""
     if len(things) <= MAX_ROWS:
         return list(things), []
     ranked = sorted(range(len(things)), key=lambda index: (-weight(things[index]), index))
@@ -177,15 +177,37 @@ def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], l
     )
 
 
-def table_of(*names: str) -> Table:
-    """Columns of numbers are named ``>name``. Where there is little room the bars give way."""
+def rest_name(hidden: Sequence[object]) -> Text:
+    """The first cell of the row that stands for what ``biggest`` hides."""
+    return Text(f"+ {number(len(hidden))} more", "dim")
+
+
+FLEXIBLE = {"log": 8, "why": 24}
+"""The columns that may be narrower than what is in them, and how narrow."""
+
+
+class _UncutTable(Table):
+    """A table whose numbers are never cut: where nothing can give way any more, it is wider than
+    the console."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        least = self.__rich_measure__(console, options.update(max_width=MAX_WIDTH)).minimum
+        room = options.update(max_width=max(options.max_width, least))
+        yield from super().__rich_console__(console, room)
+
+
+def table_of(*names: str, is_cut: bool = False) -> Table:
+    """Columns of numbers are named ``>name``. ``FLEXIBLE`` ones give way where there is little
+    room; with ``is_cut`` all are cut then."""
     columns = [
         Column(
             header=Text(name.lstrip(">"), "dim"),
             justify="right" if name.startswith(">") else "left",
-            no_wrap=name != "log",
+            no_wrap=name not in FLEXIBLE,
+            min_width=FLEXIBLE.get(name),
             overflow="fold",
         )
         for name in names
     ]
-    return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    kind = Table if is_cut else _UncutTable
+    return kind(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))

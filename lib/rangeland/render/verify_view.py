@@ -12,10 +12,11 @@ from rangeland.render.text_drawing import (
     Legend,
     LogBar,
     biggest,
-    facts,
     list_lines,
+    plain,
+    rest_name,
     safe_text,
-    shorten_partition,
+    shorten_name,
     table_of,
 )
 from rangeland.results import Finding, VerifyResult
@@ -41,7 +42,7 @@ def verify_picture(result: VerifyResult) -> RenderableType:
     )
     parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
     if result.is_well:
-        all_there = f"every one of {count_noun(landed, 'landed record')} is there once"
+        all_there = f"{count_noun(landed, 'landed record')}, each in the table exactly once"
         parts.append(Text(all_there, "bold green"))
     parts += list_lines("missing", _lines(found.holes), "bold red")
     parts += list_lines("more rows than were landed", _lines(found.duplicates), "bold red")
@@ -76,14 +77,14 @@ def _coverage_table(result: VerifyResult) -> Group:
         bad = [_width(result.audit.holes, p), _width(result.audit.duplicates, p)]
         cells = [Text(number(n), "bold red" if n else "dim") for n in bad]
         bar = bars[p]
-        table.add_row(shorten_partition(p), bar, number(bar.first), number(bar.last), *cells)
+        table.add_row(shorten_name(p), bar, number(bar.first), number(bar.last), *cells)
     if hidden:
         rest = [
             sum(_width(kind, p) for p in hidden)
             for kind in (result.audit.holes, result.audit.duplicates)
         ]
         cells = [Text(number(n), "bold red" if n else "dim") for n in rest]
-        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", *cells)
+        table.add_row(rest_name(hidden), "", "", "", *cells)
     return Group(table, Legend.of(bars.values(), _WORDS))
 
 
@@ -132,9 +133,13 @@ def find_picture(finding: Finding) -> RenderableType:
         "landed at": finding.landed_at,
         "version": version if version is not None else "no longer in the table's log",
         "leader": finding.leader,
-        "file": "\n".join(finding.files),
+        "file": f"\n{'':11}".join(finding.files),
         "before": ", ".join(f"{a} {n}" for a, n in finding.earlier),
     }
     is_known = finding.sequence is not None
-    said = ((name, value) for name, value in lines.items() if value not in (None, ""))
-    return Group(title, facts((name, value) for name, value in said if is_known or name == "file"))
+    shown = [name for name, value in lines.items() if value not in (None, "")]
+    text = Text(no_wrap=True, overflow="ignore")  # A path that is broken cannot be copied.
+    for name in shown if is_known else ["file"] * bool(finding.files):
+        text.append(f"{name:<11}", "dim").append(f"{plain(lines[name])}\n")
+    text.rstrip()
+    return Group(title, text) if text else title

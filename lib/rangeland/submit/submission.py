@@ -96,9 +96,11 @@ class Submission:
 def refuse_impossible(choices: SubmitChoices) -> None:
     """Raises UsageError for choices that cannot work."""
     if choices.deploy_mode not in ("client", "cluster"):
-        raise UsageError(f"--deploy-mode {choices.deploy_mode}", do="Use client or cluster")
+        raise UsageError(
+            f"--deploy-mode {choices.deploy_mode} is not understood", do="Use client or cluster"
+        )
     if choices.env not in ("zip", "packed"):
-        raise UsageError(f"--env {choices.env}", do="Use zip or packed")
+        raise UsageError(f"--env {choices.env} is not understood", do="Use zip or packed")
     if choices.deploy_mode == "cluster" and not choices.master.startswith("yarn"):
         raise UsageError(
             f"--deploy-mode cluster does not go with --master {choices.master}",

@@ -374,7 +374,7 @@ class _Writer:
     def finish(self) -> None:
         """Waits for all acknowledgements. Raises if a record was not acknowledged."""
         left = self.client.flush(TIMEOUT_S)
-        what = f"Not all of {self._queued} records for {self._topic} were written"
+        what = f"Not every record was written to the topic {self._topic}"
         if self._failures:
             raise client_error(what, self._failures[0])
         if left:
