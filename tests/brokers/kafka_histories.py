@@ -13,7 +13,7 @@ from rangeland.testing.client_library import TIMEOUT_S, admin, library, our_erro
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producer import create_topic, delete_records, delete_topic, wait_for_topic
-from rangeland.testing.zookeeper import visit
+from rangeland.testing.zookeeper import Visitor
 from tests.brokers.model_histories import BrokerHistory, Side
 from tests.simulation.clusters import SimulatedCluster
 from tests.simulation.logs import CODECS, Entry, Log, Transaction
@@ -250,7 +250,7 @@ class OldKafkaHistory(HarmedKafkaHistory):
         assert isinstance(self.cluster, KafkaZooKeeperCluster)
         places = ("/admin/delete_topics", "/brokers/topics", "/config/topics")
         deadline = time.monotonic() + PATIENCE_S
-        with visit(self.cluster.zookeeper) as keeper:
+        with Visitor(self.cluster.zookeeper) as keeper:
             while any(keeper.exists(f"{place}/{self.topic}") for place in places):
                 assert time.monotonic() < deadline, [*self.said, "still in ZooKeeper"]
                 time.sleep(0.02)

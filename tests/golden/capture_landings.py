@@ -27,8 +27,8 @@ from rangeland.landing.plan_file import write_plan_file
 from rangeland.progress_events import NoProgress
 from rangeland.run import Runner
 from rangeland.spark.spark_jobs import run_tasks
+from rangeland.testing.demo_story import open_local_spark
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.localspark import open_local_spark
 from tests.spark.damage import BATCH, WIDTH, add, filled, flip
 from tests.spark.landings import between, job_of
 

@@ -10,7 +10,7 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -109,8 +109,7 @@ def _kafka(chosen: argparse.Namespace) -> None:
     _starting(chosen)
     with kind(chosen.version, brokers=chosen.brokers, heap_mb=chosen.heap_mb) as cluster:
         if chosen.records:
-            is_old = isinstance(cluster, KafkaZooKeeperCluster)
-            if isinstance(cluster, KafkaZooKeeperCluster):  # some of them have no request for it
+            if is_old := isinstance(cluster, KafkaZooKeeperCluster):  # some have no request for it
                 cluster.create_topic(chosen.topic, chosen.partitions)
             size = fill(
                 cluster.bootstrap,
@@ -138,12 +137,8 @@ def _jafka(chosen: argparse.Namespace) -> None:
         partitions=chosen.partitions,
         heap_mb=chosen.heap_mb,
     ) as cluster:
-        logs = [(broker, number) for broker in cluster.ids for number in range(chosen.partitions)]
-        for (broker, number), values in zip(logs, _dealt(chosen.records, len(logs)), strict=True):
-            jafka_clients.produce(cluster.address(broker), chosen.topic, values, number)
-        print(",".join(cluster.servers), flush=True)
-        _say_how_to_go_on(chosen, cluster.servers)
-        _keep(cluster)
+        logs = [(cluster.address(b), n) for b in cluster.ids for n in range(chosen.partitions)]
+        _fill_and_keep(chosen, cluster, logs, jafka_clients.produce)
 
 
 def _rocketmq(chosen: argparse.Namespace) -> None:
@@ -156,12 +151,8 @@ def _rocketmq(chosen: argparse.Namespace) -> None:
         heap_mb=chosen.heap_mb,
     ) as cluster:
         cluster.create_topic(chosen.topic, chosen.queues)  # no client can make one here
-        logs = [(name, number) for name in cluster.masters for number in range(chosen.queues)]
-        for (name, number), values in zip(logs, _dealt(chosen.records, len(logs)), strict=True):
-            rocketmq_clients.produce(cluster.address(name), chosen.topic, values, number)
-        print(",".join(cluster.servers), flush=True)
-        _say_how_to_go_on(chosen, cluster.servers)
-        _keep(cluster)
+        logs = [(cluster.address(b), n) for b in cluster.masters for n in range(chosen.queues)]
+        _fill_and_keep(chosen, cluster, logs, rocketmq_clients.produce)
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -173,10 +164,19 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
 }
 
 
-def _dealt(records: int, logs: int) -> Iterable[list[bytes]]:
-    """``records`` values, in as many parts as there are logs."""
-    for log in range(logs):
-        yield [b"record %d" % number for number in range(log, records, logs)]
+def _fill_and_keep(
+    chosen: argparse.Namespace,
+    cluster: JafkaCluster | RocketmqCluster,
+    logs: Sequence[tuple[str, int]],
+    produce_to: Callable[[str, str, Sequence[bytes], int], object],
+) -> None:
+    """Shares the records out to the logs, each an address and a number, and says how to go on."""
+    for at, (address, number) in enumerate(logs):
+        values = [b"record %d" % record for record in range(at, chosen.records, len(logs))]
+        produce_to(address, chosen.topic, values, number)
+    print(",".join(cluster.servers), flush=True)
+    _say_how_to_go_on(chosen, cluster.servers)
+    _keep(cluster)
 
 
 def _keep(cluster: Running) -> None:

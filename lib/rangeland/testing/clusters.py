@@ -8,13 +8,14 @@ how processes are started and when they are ready.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import fetch_jars
 from rangeland.testing.context_managers import Startable
+from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
 Name = TypeVar("Name", int, str)
@@ -139,6 +140,12 @@ class LocalCluster(Startable, Generic[Name]):
     def _processes(self) -> list[Process]:
         return list(self._nodes.values())
 
+    def _run(self, name: str, command: Sequence[str]) -> Process:
+        """Starts a program, with a log of its own in the folder ``logs``."""
+        logs = self.directory / "logs"
+        logs.mkdir(exist_ok=True)
+        return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
+
     def _start_together(self, names: Sequence[Name]) -> None:
         """Starts these, then waits for each."""
         for name in names:
@@ -157,3 +164,41 @@ class LocalCluster(Startable, Generic[Name]):
     @abstractmethod
     def _wait_for(self, name: Name) -> None:
         """Until one is ready."""
+
+
+class NumberedCluster(LocalCluster[int]):
+    """Brokers with the ids 1, 2, ..., each with a file of settings and a folder of data.
+    ``properties`` go to every broker and win over the settings here."""
+
+    def __init__(
+        self,
+        version: str,
+        brokers: int,
+        heap_mb: int,
+        properties: Mapping[str, object] | None,
+        directory: Path | None,
+    ) -> None:
+        if brokers < 1:
+            raise UsageError(f"A cluster of {brokers} brokers was asked for", do="Ask for one")
+        super().__init__(version, range(1, brokers + 1), 1, directory)
+        self.heap_mb = heap_mb
+        self.properties = dict(properties or {})
+
+    @property
+    def ids(self) -> list[int]:
+        return self.names
+
+    def _config(self, broker: int) -> Path:
+        return self.directory / f"{self.kind.lower()}-{broker}.properties"
+
+    def _data(self, broker: int) -> Path:
+        return self.directory / "data" / f"{self.kind.lower()}-{broker}"
+
+    def _start_all(self) -> None:
+        self.ports = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
+        self._prepare()
+        self._start_together(self.ids)
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Writes all that must be there before a broker starts; directory and ports are."""

@@ -35,9 +35,8 @@ from rangeland.render.verify_view import verify_picture
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.client_library import library
-from rangeland.testing.demo_story import Stage, Story
+from rangeland.testing.demo_story import Stage, Story, open_local_spark
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.localspark import open_local_spark
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.shop import Digest, Written, digest_of_log, ends_of, more_orders, open_shop
 from rangeland.wording import count_noun, duration, number

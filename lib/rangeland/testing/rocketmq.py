@@ -194,11 +194,9 @@ class RocketmqCluster(LocalCluster[str]):
         write_settings(self._config(name), settings)
 
     def _start_one(self, name: str) -> Process:
-        logs = self.directory / "logs"
         home = self.directory / "homes" / name
         temporary = home / "tmp"  # RocksDB and TLS unpack what they need there
-        for folder in (logs, temporary):
-            folder.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir(parents=True, exist_ok=True)
         is_server = name in self.name_servers
         heap_mb = 96 if is_server else self.heap_mb
         main = "namesrv.NamesrvStartup" if is_server else "broker.BrokerStartup"
@@ -215,7 +213,7 @@ class RocketmqCluster(LocalCluster[str]):
             },
             options=(f"-XX:MaxDirectMemorySize={64 if is_server else 128}m", *self._jvm),
         )
-        return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
+        return self._run(name, command)
 
     def _wait_for(self, name: str) -> None:
         """A broker is ready when the name servers know it, about 15 s after a crash. Every
