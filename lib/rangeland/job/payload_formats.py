@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
 from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,

@@ -13,8 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
 from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,

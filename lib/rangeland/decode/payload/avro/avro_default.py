@@ -19,6 +19,7 @@ from rangeland.decode.payload.avro.avro_schema import (
     shown_type,
 )
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
+from rangeland.wire.primitives import uvarint_bytes
 
 
 class _Unfit(ValueError):
@@ -90,11 +91,7 @@ def _typed(value: Any, kind: type) -> Any:
 def _long(value: int, bits: int = 64) -> bytes:
     if not -1 << bits - 1 <= value < 1 << bits - 1:
         raise _Unfit
-    left, found = value << 1 ^ value >> 63, bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])
+    return uvarint_bytes(value << 1 ^ value >> 63)
 
 
 def _block(items: list[bytes]) -> bytes:
