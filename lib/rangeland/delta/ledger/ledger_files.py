@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
-from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, stats_of, stats_of_rows, to_row
+from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import PLAN, LedgerEvent
 from rangeland.delta.stores.store_access import StoreSettings, open_store, sync_file
 from rangeland.delta.stores.store_errors import store_error
@@ -63,8 +63,7 @@ class LedgerFiles:
             sync_file(self._store, full)
         except OSError as error:
             raise store_error(error, full, table.nbytes) from error
-        stats = stats_of(rows[0], len(rows))
-        return DataFile(name, size, len(rows), stats, entries[0].written_at_ms)
+        return DataFile(name, size, len(rows), stats_of(rows), entries[0].written_at_ms)
 
     def rewrite(self, paths: Sequence[str]) -> DataFile:
         """Writes the rows of these files into one."""
@@ -83,7 +82,7 @@ class LedgerFiles:
             sync_file(self._store, full)
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable(f"compacting the ledger {self.path}", error) from error
-        return DataFile(name, size, len(keys), stats_of_rows(keys), time.time_ns() // 1_000_000)
+        return DataFile(name, size, len(keys), stats_of(keys), time.time_ns() // 1_000_000)
 
     def _dataset(self, paths: list[str]) -> pds.Dataset:
         return pds.dataset(paths, schema=SCHEMA, format="parquet", filesystem=self._store)

@@ -9,7 +9,6 @@ it can be computed.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from rangeland.delta.table_schema.arrow_schema import (
     arrow_type,
     delta_field,
     delta_type,
+    fields_of,
     schema_json,
     sql_type,
 )
@@ -142,7 +142,7 @@ def row_layout(
     wanted = parse_partition_by(partition_by, rows)
     computed = {c.name.lower() for c in wanted} & partitioned
     check_features(metadata, computed | {name.lower() for name in rows.names})
-    table = {f["name"].lower(): f for f in json.loads(metadata.schema_json)["fields"]}
+    table = {f["name"].lower(): f for f in fields_of(metadata.schema_json)}
     partitions = _partitions(metadata, table, rows, wanted)
     fields = [_placed(metadata, f, table.get(f.name.lower())) for f in rows]
     made = {c.name.lower() for c in partitions if c.function is not Function.VALUE}

@@ -37,7 +37,7 @@ from rangeland.delta.table_schema.column_mapping import HIGHEST_ID_PROPERTY, hig
 from rangeland.delta.table_schema.table_constraints import constraints_of
 from rangeland.delta.transaction_log.log_actions import add_lines, added_file, remove_lines
 from rangeland.delta.transaction_log.log_maintenance import LogMaintenance
-from rangeland.delta.transaction_log.table_history import TableHistory
+from rangeland.delta.transaction_log.table_history import read_commits
 from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
     CommitRequest,
@@ -74,7 +74,6 @@ class DeltaKernel:
             alone = self._conf.of_sole_writer()
             self._sole = self._shared if alone is None else self._facade.engine(alone)
             self._write = self._facade.write()
-            self._history = TableHistory(self._facade)
             self.engine = self._shared
 
     def as_sole_writer(self) -> DeltaKernel:
@@ -153,7 +152,7 @@ class DeltaKernel:
             raise _no_table(what) from None
 
     def _commits(self, path: str, since: int) -> list[CommitMetadata]:
-        return self._history.commits(self.engine, path, since)
+        return read_commits(self._facade, self.engine, path, since)
 
     # --- writing ------------------------------------------------------------------------
 
