@@ -39,7 +39,7 @@ from rangeland.spark.spark_jobs import (
     quiet_executors,
     watch,
 )
-from rangeland.spark.task_logging import with_task_logging
+from rangeland.spark.task_context import with_task_logging
 from rangeland.spark.transform import RUN_AGAIN, Transform, failure
 from rangeland.spark.transform_coverage import SeenOffsets
 
