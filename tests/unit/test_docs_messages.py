@@ -25,7 +25,7 @@ from rangeland.errors import RangelandError
 from rangeland.fetch.damage_policy import add_partition
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import require_closed_range
-from rangeland.job.located_values import parse_job_text
+from rangeland.job.job_text import parse_job_text
 from rangeland.model import Address, Isolation, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan

@@ -30,7 +30,7 @@ from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
     from rangeland.job import Job
-    from rangeland.job.located_values import JobText
+    from rangeland.job.job_text import JobText
     from rangeland.queries.payload_sample import SampleResult
 
 

@@ -14,7 +14,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import UsageError
 from rangeland.job.extends import read_job_text
 from rangeland.job.job_file import Job
-from rangeland.job.located_values import JobText, override, with_value
+from rangeland.job.job_text import JobText, override, with_value
 from rangeland.job.value_parsers import EXPECTED_BOUND, parse_bounds, parse_partition
 from rangeland.model import Bounds, FromCheckpoint, Partition
 from rangeland.untrusted import Unreadable, parse_json

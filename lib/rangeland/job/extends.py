@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rangeland.errors import JobFileError
-from rangeland.job.located_values import (
+from rangeland.job.job_text import (
     EXTENDS,
     FieldPath,
     JobText,

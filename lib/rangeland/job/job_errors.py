@@ -16,7 +16,7 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from rangeland.errors import JobFileError
-from rangeland.job.located_values import FieldPath, JobText, display_path
+from rangeland.job.job_text import FieldPath, JobText, display_path
 from rangeland.job.section import MisplacedKey, UnneededKey
 from rangeland.wording import count_noun
 

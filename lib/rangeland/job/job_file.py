@@ -22,7 +22,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.job.decode_section import Decode
 from rangeland.job.extends import read_job_text
 from rangeland.job.job_errors import JobFileMistake, job_file_error, mistakes_of
-from rangeland.job.located_values import JobText, override, parse_job_text
+from rangeland.job.job_text import JobText, override, parse_job_text
 from rangeland.job.policy_section import PolicySpec
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.source_section import Source

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from rangeland.job.job_file import Job
-from rangeland.job.located_values import EXTENDS
+from rangeland.job.job_text import EXTENDS
 from rangeland.job.value_parsers import UNITS
 
 Schema = dict[str, Any]

@@ -23,7 +23,7 @@ from typing import Any
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
-from rangeland.job.located_values import JobText, override
+from rangeland.job.job_text import JobText, override
 from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
 from rangeland.planning.policy import Loss
 from rangeland.record_codec import ColumnType
