@@ -77,24 +77,6 @@ class CommitMetadata:
         return operation == "DELETE" or (operation == "WRITE" and mode == "overwrite")
 
 
-class StoreKind(StrEnum):
-    LOCAL = "local"
-    PUT_IF_ABSENT = "put-if-absent"
-    SINGLE_DRIVER = "single-driver"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class StoreCapabilities:
-    """How safe it is for several drivers to commit to a store at the same time. ``note`` is a
-    warning for the user, empty if none is needed."""
-
-    kind: StoreKind
-    scheme: str
-    log_store: str
-    note: str = ""
-
-
 class Function(StrEnum):
     """How a partition column is computed from its source column. Days and hours are in UTC."""
 

@@ -22,10 +22,20 @@ class JarSet:
 
 _LOG4J = "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3"
 _IN_SPARK = ("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*")
-_SPARK_PARTS = (
-    "catalyst common-utils core kvstore launcher network-common network-shuffle sketch sql-api sql "
-    "tags unsafe"
-).split()
+_SPARK_PARTS = [
+    "catalyst",
+    "common-utils",
+    "core",
+    "kvstore",
+    "launcher",
+    "network-common",
+    "network-shuffle",
+    "sketch",
+    "sql-api",
+    "sql",
+    "tags",
+    "unsafe",
+]
 _JSON4S_PARTS = ("ast", "core", "jackson", "scalap")
 _POSTGRES_CPU = "arm64v8" if platform.machine() == "aarch64" else "amd64"
 

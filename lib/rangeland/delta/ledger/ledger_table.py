@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from rangeland.delta.ledger.compaction import is_due, rows_in, to_compact
+from rangeland.delta.ledger.event_keys import EventKey, LedgerView, in_order, key_of
 from rangeland.delta.ledger.event_rows import (
     SCHEMA,
     from_row,
@@ -39,8 +40,7 @@ from rangeland.delta.ledger.events import (
     Spans,
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
-from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
-from rangeland.delta.ledger.ledger_view import LedgerView
+from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import names_in, schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel

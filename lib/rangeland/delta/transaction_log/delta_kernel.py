@@ -26,13 +26,9 @@ from rangeland.delta.java_bridge.delta_kernel_loader import load_delta_kernel
 from rangeland.delta.java_bridge.hadoop_configuration import HadoopConf
 from rangeland.delta.java_bridge.java_errors import translate_java_errors
 from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.delta.stores.store_kinds import StoreCapabilities
 from rangeland.delta.stores.table_lock import lock_table
-from rangeland.delta.table_metadata import (
-    AddedFile,
-    CommitMetadata,
-    StoreCapabilities,
-    TableMetadata,
-)
+from rangeland.delta.table_metadata import AddedFile, CommitMetadata, TableMetadata
 from rangeland.delta.table_schema.column_mapping import HIGHEST_ID_PROPERTY, highest_id
 from rangeland.delta.table_schema.table_constraints import constraints_of
 from rangeland.delta.transaction_log.log_actions import add_lines, added_file, remove_lines
