@@ -112,6 +112,3 @@ def _take_demands(node: Schema) -> Schema:
         if needed:
             demands["properties"] = needed
     return demands
-
-
-__all__ = ["job_schema", "schema_text", "size_text"]

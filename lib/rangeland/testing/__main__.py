@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Any
 
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.jvm.jar_sets import JAR_SETS
 from rangeland.jvm.jars import fetch_jars
 from rangeland.testing import jafka_clients, rocketmq_clients
+from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producer import CODECS, Record, fill, produce
@@ -26,13 +27,6 @@ from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.wording import count_noun
 
 VERSIONS = (*KafkaCluster.versions, *KafkaZooKeeperCluster.versions)
-
-
-class Running(Protocol):
-    """Of a cluster: which of its processes are there."""
-
-    @property
-    def running(self) -> Sequence[object]: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -179,7 +173,7 @@ def _fill_and_keep(
     _keep(cluster)
 
 
-def _keep(cluster: Running) -> None:
+def _keep(cluster: LocalCluster[Any]) -> None:
     """Until Ctrl-C, or until no broker is left."""
     while True:
         time.sleep(1)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rangeland.delta.ledger.compaction import is_due, rows_in, to_compact
+from rangeland.delta.ledger.compaction import is_due, recorded_rows, to_compact
 from rangeland.delta.ledger.event_keys import EventKey, LedgerView, in_order, key_of
 from rangeland.delta.ledger.event_rows import (
     SCHEMA,
@@ -343,7 +343,7 @@ class Ledger:
         if not old or not is_complete(snapshot.schema_json):
             return False
         made = self._files.rewrite([file.path for file in old])
-        if made.rows != sum(map(rows_in, old)):
+        if made.rows != sum(map(recorded_rows, old)):
             raise self._files.broken(f"{len(old)} of its files have {made.rows} rows")
         number = (snapshot.transaction_version(COMPACTIONS) or 0) + 1
         try:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from rangeland.delta.table_metadata import TableMetadata
-from rangeland.delta.table_schema.arrow_schema import fields_of
+from rangeland.delta.table_schema.arrow_schema import all_fields, fields_of
 
 MODE_PROPERTY = "delta.columnMapping.mode"
 HIGHEST_ID_PROPERTY = "delta.columnMapping.maxColumnId"
@@ -84,20 +84,10 @@ def _named(fields: list[dict[str, Any]], name: str) -> Field | None:
 
 def highest_id(schema_text: str) -> int:
     """The highest number of a field in a schema, 0 without any."""
-    return max(_ids(json.loads(schema_text)), default=0)
-
-
-def _ids(kind: Any) -> Iterator[int]:
-    if not isinstance(kind, dict):
-        return
-    for field in kind.get("fields", ()):
-        found = field.get("metadata", {})
-        if ID in found:
-            yield int(found[ID])
-        yield from found.get(NESTED_IDS, {}).values()
-        yield from _ids(field["type"])
-    for part in PARTS.get(kind["type"], {}).values():
-        yield from _ids(kind[part])
+    found = [field.get("metadata", {}) for field in all_fields(json.loads(schema_text))]
+    own = (int(one[ID]) for one in found if ID in one)
+    nested = (number for one in found for number in one.get(NESTED_IDS, {}).values())
+    return max([*own, *nested], default=0)
 
 
 class _Numbers:

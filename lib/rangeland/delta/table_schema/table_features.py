@@ -9,15 +9,16 @@ row is refused if a column uses it. A feature that is not listed here is refused
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.arrow_schema import all_fields
 from rangeland.errors import TableRefused
 
-Fields = list[Mapping[str, Any]]
+Fields = Sequence[Mapping[str, Any]]
 Finder = Callable[[Fields, Collection[str]], str | None]
 
 
@@ -151,7 +152,7 @@ _UNKNOWN = FeatureRule(
 def check_features(metadata: TableMetadata, given: Collection[str] = ()) -> None:
     """Raises TableRefused for the first feature that a landing does not support. ``given``: the
     columns for which rows have values, in lower case."""
-    fields = list(_all_fields(json.loads(metadata.schema_json)))
+    fields = list(all_fields(json.loads(metadata.schema_json)))
     for feature in sorted(metadata.features):
         rule = FEATURES.get(feature, _UNKNOWN)
         if rule.used_by is None:
@@ -176,17 +177,6 @@ def _shown(rule: FeatureRule) -> str:
     if rule.treatment is Treatment.CHECK:
         return "checked, if rows have the column; else refused"
     return "refused, if a column needs it"
-
-
-def _all_fields(kind: Any) -> Iterator[Mapping[str, Any]]:
-    """The fields of a struct type, with those of nested structs."""
-    if not isinstance(kind, dict):
-        return
-    for field in kind.get("fields", ()):
-        yield field
-        yield from _all_fields(field["type"])
-    for part in ("elementType", "keyType", "valueType"):
-        yield from _all_fields(kind.get(part))
 
 
 def _refused(
