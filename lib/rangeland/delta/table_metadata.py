@@ -127,9 +127,9 @@ class TableLayout:
         out; where it does not, they come last."""
         names = {column.name for column in self.partition_by}
         plain = [f for f in self.schema if f.name not in names]
-        return pa.schema([*plain, *(self._kept() if self.keeps_partitions else ())])
+        return pa.schema([*plain, *(self._partition_fields() if self.keeps_partitions else ())])
 
-    def _kept(self) -> Iterator[pa.Field]:
+    def _partition_fields(self) -> Iterator[pa.Field]:
         for column in self.partition_by:
             computed = _COMPUTED.get(column.function)
             given = self.schema.field(column.source)

@@ -41,7 +41,7 @@ def load_job(
     job = Job.of(text)
     for flag, (given, value) in asked.items():
         text = with_value(text, ("range", SIDES[flag]), value)
-        found = Job.checked(text)
+        found = Job.job_or_mistakes(text)
         if not isinstance(found, Job):
             raise _bad_flag(flag, given, found[0].text())
         job = found

@@ -68,7 +68,7 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMis
             continue
         unknown = problem["type"] == "extra_forbidden"
         meant = suggestion(path, fields) if unknown else None
-        found.append(JobFileMistake(path, _expected(problem), meant))
+        found.append(JobFileMistake(path, _expectation(problem), meant))
     # A misspelt field is reported once, not also as the field that is missing.
     misspelt = {mistake.suggestion for mistake in found}
     return [mistake for mistake in found if mistake.path not in misspelt]
@@ -86,7 +86,7 @@ def _path(problem: Any) -> FieldPath:
     return loc
 
 
-def _expected(problem: Any) -> str:
+def _expectation(problem: Any) -> str:
     match problem["type"]:
         case "extra_forbidden":
             return "there is no such field"

@@ -270,14 +270,14 @@ class Job(Section):
 
     @staticmethod
     def of(text: JobText) -> Job:
-        found = Job.checked(text)
+        found = Job.job_or_mistakes(text)
         # Not raised inside of a handler: pydantic's message repeats field names, secret or not.
         if not isinstance(found, Job):
             raise job_file_error(text, found)
         return found
 
     @staticmethod
-    def checked(text: JobText) -> Job | list[JobFileMistake]:
+    def job_or_mistakes(text: JobText) -> Job | list[JobFileMistake]:
         """The job, or what is wrong with its text."""
         try:
             return Job.model_validate(text.values)

@@ -45,7 +45,7 @@ def job_schema() -> Schema:
     """The schema as JSON values; the same models always give the same text."""
     made = Job.model_json_schema(by_alias=True, schema_generator=_Plain)
     parts = made.pop("$defs")
-    whole = _inlined(made, parts)
+    whole = _inline(made, parts)
     demands = _take_demands(whole)
     return {
         "$schema": DRAFT,
@@ -64,17 +64,17 @@ def schema_text() -> str:
     return json.dumps(job_schema(), indent=2) + "\n"
 
 
-def _inlined(node: Any, parts: Schema) -> Any:
+def _inline(node: Any, parts: Schema) -> Any:
     """The node with definitions instead of references; what the field itself says wins."""
     if isinstance(node, list):
-        return [_inlined(item, parts) for item in node]
+        return [_inline(item, parts) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
         part = parts[node["$ref"].rpartition("/")[2]]
         node = {**{k: v for k, v in part.items() if k != "title"}, **node}
         del node["$ref"]
-    node = {key: _inlined(value, parts) for key, value in node.items()}
+    node = {key: _inline(value, parts) for key, value in node.items()}
     if isinstance(node.get("description"), str):
         node["description"] = " ".join(node["description"].split())
     return _with_plain_default(node)

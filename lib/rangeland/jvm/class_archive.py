@@ -117,7 +117,7 @@ class ClassArchive:
         try:
             folder = self.folder
             folder.mkdir(parents=True, exist_ok=True)
-            if self.path is not None or self._unfinished():
+            if self.path is not None or self._unfinished_files():
                 return []
             if shutil.disk_usage(folder).free < NEEDED_BYTES:
                 return []
@@ -128,7 +128,7 @@ class ClassArchive:
         logger.info("The JVM will write an archive of its classes when it ends")
         return [f"{MAKING}={new}", *QUIET]
 
-    def _unfinished(self) -> list[Path]:
+    def _unfinished_files(self) -> list[Path]:
         """Files that a JVM may still write; older ones are removed."""
         now = time.time()
         found = sorted(self.folder.glob(f"{self.key}.*.new"))

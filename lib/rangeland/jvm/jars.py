@@ -58,7 +58,7 @@ def fetch_jars(name: str) -> Path:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.parent / f".{name}.lock"):
+        with _hold_lock(target.parent / f".{name}.lock"):
             if not _is_current(target, module):
                 logger.info("Fetching the jars of %s", name)
                 _fetch_into(target, name, module)
@@ -131,7 +131,7 @@ def _is_current(target: Path, module: str) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -233,7 +233,7 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
     return values
 
 
-_CONTENT = PLAN_JSON.viewing(
+_CONTENT = PLAN_JSON.with_views(
     {
         ReviewedPlan: "hash location text=job plan losses_beside=seen",
         Loss: "*partition from_offset until_offset kind=verdict evidence topic_id action",

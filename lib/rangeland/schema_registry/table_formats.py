@@ -63,7 +63,7 @@ class TableFormats:
             topics[topic] = one_for_all or own
         return SubjectFormats(any_subject.name, any_subject.arrow_type, topics, self.schemas)
 
-    def registered(
+    def without_schema(
         self, field: RecordField, name: str, message: str, unknown: UnknownFields
     ) -> PayloadFormat:
         """The format of payloads that are read as the latest schemas of their subjects."""
@@ -72,7 +72,7 @@ class TableFormats:
         wanted = sorted({one for subjects in topics.values() for one in subjects})
         own = {one: own_prefix(self.strategy, of) for of, found in topics.items() for one in found}
         formats = {
-            one: self._made(
+            one: self._make(
                 SubjectWriters(self.schemas, one, own[one]), latest[one], name, message, unknown
             )
             for one in wanted
@@ -100,7 +100,7 @@ class TableFormats:
         names = {subject_name(self.strategy, of, schema) for schema in schemas}
         return sorted(name for name in names if name is not None)
 
-    def _made(
+    def _make(
         self,
         writers: SubjectWriters,
         latest: LatestSchema,

@@ -52,7 +52,7 @@ class DeferredSession:
     def sparkContext(self) -> Any:
         with self._lock:
             if self._context is None:
-                self._context = _timed("SparkContext", self._make_context)
+                self._context = _make_timed("SparkContext", self._make_context)
             return self._context
 
     @property
@@ -61,7 +61,7 @@ class DeferredSession:
         with self._lock:
             if self._session is None:
                 _ = self.sparkContext
-                self._session = _timed("SparkSession", self._make_session)
+                self._session = _make_timed("SparkSession", self._make_session)
             return self._session
 
     def __getattr__(self, name: str) -> Any:
@@ -70,7 +70,7 @@ class DeferredSession:
         return getattr(self.session, name)
 
 
-def _timed(what: str, make: Callable[[], Any]) -> Any:
+def _make_timed(what: str, make: Callable[[], Any]) -> Any:
     started = time.monotonic()
     made = make()
     logger.info("Made the %s", what, extra={"seconds": round(time.monotonic() - started, 3)})

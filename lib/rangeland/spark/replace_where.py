@@ -111,11 +111,11 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
         if name not in keys
     ]
 
-    def gathered(frame: Any, name: str) -> Any:
+    def gather(frame: Any, name: str) -> Any:
         rows = f.sort_array(f.collect_list(f.struct(*others)))
         return frame.groupBy(*keys).agg(rows.alias(name))
 
-    both = gathered(old, "before").join(gathered(new, "after"), keys, "full_outer")
+    both = gather(old, "before").join(gather(new, "after"), keys, "full_outer")
     before, after = f.col("before"), f.col("after")
     kinds = {
         "same": before.isNotNull() & after.isNotNull() & (before == after),
@@ -144,12 +144,12 @@ def replace_rows(
             .save(path)
         )
     except Exception as error:
-        raise _translated(error, path) from error
+        raise _translate(error, path) from error
     fields = {"table": path, "application": application, "sequence": sequence}
     logger.info("Replaced rows", extra=fields)
 
 
-def _translated(error: Exception, path: str) -> RangelandError:
+def _translate(error: Exception, path: str) -> RangelandError:
     text = first_line(error)
     names = f"{type(error).__name__} {text}"
     if any(name in names for name in CONFLICTS):

@@ -100,7 +100,7 @@ def _fetch(chosen: argparse.Namespace) -> None:
 
 def _kafka(chosen: argparse.Namespace) -> None:
     kind = KafkaCluster if chosen.version in KafkaCluster.versions else KafkaZooKeeperCluster
-    _starting(chosen)
+    _announce(chosen)
     with kind(chosen.version, brokers=chosen.brokers, heap_mb=chosen.heap_mb) as cluster:
         if chosen.records:
             if is_old := isinstance(cluster, KafkaZooKeeperCluster):  # some have no request for it
@@ -124,7 +124,7 @@ def _kafka(chosen: argparse.Namespace) -> None:
 
 
 def _jafka(chosen: argparse.Namespace) -> None:
-    _starting(chosen)
+    _announce(chosen)
     with JafkaCluster(
         chosen.version,
         brokers=chosen.brokers,
@@ -136,7 +136,7 @@ def _jafka(chosen: argparse.Namespace) -> None:
 
 
 def _rocketmq(chosen: argparse.Namespace) -> None:
-    _starting(chosen)
+    _announce(chosen)
     with RocketmqCluster(
         chosen.version,
         brokers=chosen.brokers,
@@ -184,7 +184,7 @@ def _keep(cluster: LocalCluster[Any]) -> None:
 # --- words ------------------------------------------------------------------------------
 
 
-def _starting(chosen: argparse.Namespace) -> None:
+def _announce(chosen: argparse.Namespace) -> None:
     name = f"{chosen.command} {chosen.version}"
     _say(f"Starting {name} (the first time fetches it, about a minute) ...")
 

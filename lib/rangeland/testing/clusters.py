@@ -86,11 +86,11 @@ class LocalCluster(Startable, Generic[Name]):
 
     def address(self, name: Name | None = None) -> str:
         """``127.0.0.1:port``, up or not."""
-        return f"127.0.0.1:{self.ports[self._named(name)]}"
+        return f"127.0.0.1:{self.ports[self._name_or_usual(name)]}"
 
     def process(self, name: Name | None = None) -> Process:
         """One process, for its pid, log and memory."""
-        chosen = self._named(name)
+        chosen = self._name_or_usual(name)
         if chosen not in self._nodes:
             known = ", ".join(map(str, self._nodes)) or "none, it is not started"
             raise UsageError(f"There is no {chosen} in the cluster", do=f"There are: {known}")
@@ -114,7 +114,7 @@ class LocalCluster(Startable, Generic[Name]):
     def restart(self, name: Name | None = None, *, wait: bool = True) -> None:
         """Starts one again on its port and data; stops it first if it runs. Returns when it is
         ready, or at once."""
-        chosen = self._named(name)
+        chosen = self._name_or_usual(name)
         self.process(chosen).stop()
         self._nodes[chosen] = self._start_one(chosen)
         if wait:
@@ -134,7 +134,7 @@ class LocalCluster(Startable, Generic[Name]):
         """The name of its set of jars."""
         return f"{self.kind.lower()}-{self.version}"
 
-    def _named(self, name: Name | None) -> Name:
+    def _name_or_usual(self, name: Name | None) -> Name:
         return self._usual if name is None else name
 
     def _processes(self) -> list[Process]:

@@ -214,14 +214,14 @@ class KafkaZooKeeperCluster(_Cluster):
         for node in self.ids:
             settings: dict[str, object] = {
                 "broker.id": node,
-                **self._listening(node),
+                **self._listeners(node),
                 "zookeeper.connect": self.zookeeper,
                 "zookeeper.session.timeout.ms": 4000,
                 "zookeeper.connection.timeout.ms": 20000,
             }
             self._write_config(node, settings)
 
-    def _listening(self, node: int) -> dict[str, object]:
+    def _listeners(self, node: int) -> dict[str, object]:
         if self.version.startswith("0.8."):  # it knows no listeners yet
             here = "127.0.0.1"
             port = self.ports[node]

@@ -50,7 +50,7 @@ def _ask(address: str, timeout_s: float) -> bytes:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout_s) as connection:
-            connection.sendall(_framed(_metadata_request()))
+            connection.sendall(_frame(_metadata_request()))
             return _receive(connection)
     except (OSError, EOFError):
         return b""
@@ -63,7 +63,7 @@ def _metadata_request() -> bytes:
     return header + struct.pack(">i", 0)
 
 
-def _framed(request: bytes) -> bytes:
+def _frame(request: bytes) -> bytes:
     return struct.pack(">i", len(request)) + request
 
 

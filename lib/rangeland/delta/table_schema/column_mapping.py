@@ -70,15 +70,17 @@ def map_columns(metadata: TableMetadata, columns: str) -> str:
         return columns
     nested = any(feature in metadata.features for feature in ICEBERG_FEATURES)
     numbers = _Numbers(metadata, nested)
-    fields = [numbers.field(f, _same(metadata.schema_json, f), "") for f in fields_of(columns)]
+    fields = [
+        numbers.field(f, _same_field(metadata.schema_json, f), "") for f in fields_of(columns)
+    ]
     return json.dumps({"type": "struct", "fields": fields})
 
 
-def _same(schema_text: str, field: Field) -> Field | None:
-    return _named(fields_of(schema_text), field["name"])
+def _same_field(schema_text: str, field: Field) -> Field | None:
+    return _find_field(fields_of(schema_text), field["name"])
 
 
-def _named(fields: list[dict[str, Any]], name: str) -> Field | None:
+def _find_field(fields: list[dict[str, Any]], name: str) -> Field | None:
     return next((f for f in fields if f["name"].lower() == name.lower()), None)
 
 
@@ -126,7 +128,7 @@ class _Numbers:
         old = theirs if is_same else {}
         if ours["type"] == "struct":
             fields = [
-                self.field(f, _named(old.get("fields", []), f["name"]), path)
+                self.field(f, _find_field(old.get("fields", []), f["name"]), path)
                 for f in ours["fields"]
             ]
             return {**ours, "fields": fields}
@@ -144,49 +146,49 @@ class _Numbers:
 
 def stored_schema(schema_text: str) -> str:
     """A schema as files have it: with physical names, and no metadata."""
-    return json.dumps({"type": "struct", "fields": _renamed(fields_of(schema_text), stored=True)})
+    return json.dumps({"type": "struct", "fields": _rename(fields_of(schema_text), stored=True)})
 
 
 def shown_schema(schema_text: str) -> str:
     """The same schema without metadata, with the names that SQL shows."""
-    return json.dumps({"type": "struct", "fields": _renamed(fields_of(schema_text), stored=False)})
+    return json.dumps({"type": "struct", "fields": _rename(fields_of(schema_text), stored=False)})
 
 
-def _renamed(fields: list[dict[str, Any]], *, stored: bool) -> list[dict[str, Any]]:
+def _rename(fields: list[dict[str, Any]], *, stored: bool) -> list[dict[str, Any]]:
     return [
         {
             **field,
             "name": stored_name(field) if stored else field["name"],
-            "type": _renamed_type(field["type"], stored=stored),
+            "type": _rename_type(field["type"], stored=stored),
             "metadata": {},
         }
         for field in fields
     ]
 
 
-def _renamed_type(kind: Any, *, stored: bool) -> Any:
+def _rename_type(kind: Any, *, stored: bool) -> Any:
     if not isinstance(kind, dict):
         return kind
     if kind["type"] == "struct":
-        return {**kind, "fields": _renamed(kind["fields"], stored=stored)}
+        return {**kind, "fields": _rename(kind["fields"], stored=stored)}
     parts = PARTS[kind["type"]].values()
-    return {**kind, **{key: _renamed_type(kind[key], stored=stored) for key in parts}}
+    return {**kind, **{key: _rename_type(kind[key], stored=stored) for key in parts}}
 
 
 def stored_fields(rows: pa.Schema, schema_text: str) -> pa.Schema:
     """The Arrow schema of files: physical names, and the numbers as Parquet's field ids. ``rows``
     are columns of the table with this schema, in its spelling."""
     by_name = {field["name"]: field for field in fields_of(schema_text)}
-    return pa.schema([_stored(f, by_name.get(f.name)) for f in rows])
+    return pa.schema([_stored_field(f, by_name.get(f.name)) for f in rows])
 
 
-def _stored(field: pa.Field, column: Field | None) -> pa.Field:
+def _stored_field(field: pa.Field, column: Field | None) -> pa.Field:
     identity = None if column is None else identity_of(column)
     if column is None or identity is None:
         return field
     nested = column["metadata"].get(NESTED_IDS, {})
     kind = _stored_type(field.type, column["type"], identity[1], nested)
-    return _numbered(pa.field(identity[1], kind, nullable=field.nullable), identity[0])
+    return _with_number(pa.field(identity[1], kind, nullable=field.nullable), identity[0])
 
 
 def _stored_type(
@@ -197,11 +199,11 @@ def _stored_type(
     def inner(field: pa.Field, part: str) -> pa.Field:
         where = f"{path}.{part}"
         typed = _stored_type(field.type, delta[PARTS[delta["type"]][part]], where, nested)
-        return _numbered(field.with_type(typed), nested.get(where))
+        return _with_number(field.with_type(typed), nested.get(where))
 
     if pt.is_struct(kind):
         by_name = {field["name"].lower(): field for field in delta["fields"]}
-        return pa.struct([_stored(f, by_name.get(f.name.lower())) for f in kind])
+        return pa.struct([_stored_field(f, by_name.get(f.name.lower())) for f in kind])
     if pt.is_map(kind):
         return pa.map_(inner(kind.key_field, "key"), inner(kind.item_field, "value"))
     if pt.is_list(kind):
@@ -209,7 +211,7 @@ def _stored_type(
     return kind
 
 
-def _numbered(field: pa.Field, number: object) -> pa.Field:
+def _with_number(field: pa.Field, number: object) -> pa.Field:
     if number is None:
         return field
     return field.with_metadata({PARQUET_ID: str(number).encode()})

@@ -110,7 +110,7 @@ def _parse(entry: str, schema: pa.Schema) -> PartitionColumn:
 def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
     """A table for exactly these rows."""
     columns = parse_partition_by(partition_by, rows)
-    layout_schema = pa.schema([_written(f) for f in rows])
+    layout_schema = pa.schema([_written_field(f) for f in rows])
     made = [_made_field(c) for c in columns if c.function is not Function.VALUE]
     layout = TableLayout(layout_schema, columns)
     return NewTable(
@@ -120,7 +120,7 @@ def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
     )
 
 
-def _written(field: pa.Field) -> pa.Field:
+def _written_field(field: pa.Field) -> pa.Field:
     """The field as it is stored: with a type that Delta has, and strings without dictionaries."""
     kind = arrow_type(delta_type(field.type))
     return pa.field(field.name, kind, nullable=field.nullable)
@@ -144,9 +144,9 @@ def row_layout(
     check_features(metadata, computed | {name.lower() for name in rows.names})
     table = {f["name"].lower(): f for f in fields_of(metadata.schema_json)}
     partitions = _partitions(metadata, table, rows, wanted)
-    fields = [_placed(metadata, f, table.get(f.name.lower())) for f in rows]
+    fields = [_place(metadata, f, table.get(f.name.lower())) for f in rows]
     made = {c.name.lower() for c in partitions if c.function is not Function.VALUE}
-    filled = _filled(metadata, table, {f.name.lower() for f in fields} | made)
+    filled = _filled_columns(metadata, table, {f.name.lower() for f in fields} | made)
     schema = pa.schema(fields)
     return RowLayout(
         TableLayout(
@@ -166,7 +166,7 @@ def row_layout(
     )
 
 
-def _placed(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
+def _place(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
     """The field with the table's spelling and type."""
     if column is None:
         raise _no_column(metadata, given.name, delta_type(given.type))
@@ -219,7 +219,7 @@ def _misfit(metadata: TableMetadata, found: Misfit) -> TableRefused:
     )
 
 
-def _filled(
+def _filled_columns(
     metadata: TableMetadata, table: Mapping[str, Mapping[str, Any]], given: set[str]
 ) -> tuple[str, ...]:
     missing = [f for name, f in table.items() if name not in given]

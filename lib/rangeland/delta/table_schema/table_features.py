@@ -52,7 +52,7 @@ class FeatureRule:
     used_by: Finder | None = None
 
 
-def _written(note: str) -> FeatureRule:
+def _write_rule(note: str) -> FeatureRule:
     return FeatureRule(Support.YES, Treatment.WRITE, note)
 
 
@@ -74,9 +74,9 @@ def _refused_by_kernel(note: str) -> FeatureRule:
     return FeatureRule(Support.NO, Treatment.REFUSE, note)
 
 
-_VARIANT = _written("a column that rows do not have stays null")
-_WIDENING = _written("new files have the newest types")
-_ICEBERG = _written(
+_VARIANT = _write_rule("a column that rows do not have stays null")
+_WIDENING = _write_rule("new files have the newest types")
+_ICEBERG = _write_rule(
     "files have partition columns and field ids; Spark converts them when it commits"
 )
 _ICEBERG_WRITER = FeatureRule(Support.YES, Treatment.REFUSE, "Spark could not replace its rows")
@@ -92,19 +92,19 @@ FEATURES: Mapping[str, FeatureRule] = {
         "Run ALTER TABLE ... ALTER COLUMN {0} DROP DEFAULT, or make the column in a transform",
         _missing_column_with("CURRENT_DEFAULT"),
     ),
-    "appendOnly": _written("a landing only appends; --replace is refused"),
+    "appendOnly": _write_rule("a landing only appends; --replace is refused"),
     "catalogManaged": _COORDINATED,
     "catalogOwned-preview": _COORDINATED,
-    "changeDataFeed": _written("appended rows are read from the files themselves"),
+    "changeDataFeed": _write_rule("appended rows are read from the files themselves"),
     "checkConstraints": FeatureRule(
         Support.UNUSED, Treatment.CHECK, "Spark evaluates them on the rows before the commit"
     ),
-    "checkpointProtection": _written("checked by Kernel when it cleans up"),
-    "clustering": _written("new files have the statistics; OPTIMIZE clusters them later"),
-    "columnMapping": _written("files have the physical names and the field ids, in both modes"),
+    "checkpointProtection": _write_rule("checked by Kernel when it cleans up"),
+    "clustering": _write_rule("new files have the statistics; OPTIMIZE clusters them later"),
+    "columnMapping": _write_rule("files have the physical names and the field ids, in both modes"),
     "coordinatedCommits-preview": _COORDINATED,
-    "deletionVectors": _written("new files have none"),
-    "domainMetadata": _written("left unchanged"),
+    "deletionVectors": _write_rule("new files have none"),
+    "domainMetadata": _write_rule("left unchanged"),
     "generatedColumns": FeatureRule(
         Support.UNUSED,
         Treatment.CHECK,
@@ -125,17 +125,17 @@ FEATURES: Mapping[str, FeatureRule] = {
         "Use a table without the identity column, and INSERT from there",
         _column_with("delta.identity.start"),
     ),
-    "inCommitTimestamp": _written("Kernel writes the timestamp"),
+    "inCommitTimestamp": _write_rule("Kernel writes the timestamp"),
     "invariants": FeatureRule(
         Support.UNUSED, Treatment.CHECK, "Spark evaluates them on the rows before the commit"
     ),
-    "materializePartitionColumns": _written("files have the partition columns, too"),
-    "rowTracking": _written("Kernel gives new files their row ids"),
-    "timestampNtz": _written("an ordinary type"),
+    "materializePartitionColumns": _write_rule("files have the partition columns, too"),
+    "rowTracking": _write_rule("Kernel gives new files their row ids"),
+    "timestampNtz": _write_rule("an ordinary type"),
     "typeWidening": _WIDENING,
     "typeWidening-preview": _WIDENING,
-    "v2Checkpoint": _written("Kernel reads them; its own have the classic name"),
-    "vacuumProtocolCheck": _written("concerns VACUUM"),
+    "v2Checkpoint": _write_rule("Kernel reads them; its own have the classic name"),
+    "vacuumProtocolCheck": _write_rule("concerns VACUUM"),
     "variantShredding": _VARIANT,
     "variantShredding-preview": _VARIANT,
     "variantType": _VARIANT,
@@ -157,21 +157,21 @@ def check_features(metadata: TableMetadata, given: Collection[str] = ()) -> None
         rule = FEATURES.get(feature, _UNKNOWN)
         if rule.used_by is None:
             if rule.treatment is Treatment.REFUSE:
-                raise _refused(metadata, feature, rule.note, rule.do)
+                raise _refusal(metadata, feature, rule.note, rule.do)
         elif used := rule.used_by(fields, given):
-            raise _refused(metadata, feature, rule.note.format(used), rule.do.format(used), used)
+            raise _refusal(metadata, feature, rule.note.format(used), rule.do.format(used), used)
 
 
 def features_page() -> str:
     """The table as Markdown, for the documentation."""
     head = "| feature | Delta Kernel writes it | here | note |\n|---|---|---|---|\n"
     return head + "".join(
-        f"| `{name}` | {rule.kernel} | {_shown(rule)} | {rule.note.replace(_ANY, 'the column')} |\n"
+        f"| `{name}` | {rule.kernel} | {_show(rule)} | {rule.note.replace(_ANY, 'the column')} |\n"
         for name, rule in FEATURES.items()
     )
 
 
-def _shown(rule: FeatureRule) -> str:
+def _show(rule: FeatureRule) -> str:
     if rule.used_by is None:
         return str(rule.treatment)
     if rule.treatment is Treatment.CHECK:
@@ -179,7 +179,7 @@ def _shown(rule: FeatureRule) -> str:
     return "refused, if a column needs it"
 
 
-def _refused(
+def _refusal(
     metadata: TableMetadata, feature: str, why: str, do: str, used: str | None = None
 ) -> TableRefused:
     return TableRefused(

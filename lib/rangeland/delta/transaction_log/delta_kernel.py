@@ -207,7 +207,7 @@ class DeltaKernel:
         """One commit. ``is_ready`` is called while the table is locked, so no writer that honours
         the lock can commit between its response and this commit. Passing a Snapshot saves loading
         one; it may be old."""
-        snapshot = self._loaded(table)
+        snapshot = self._snapshot_of(table)
         where, application, sequence = snapshot.path, request.application, request.sequence
         _refuse_moved(snapshot, request)
         newest = snapshot.transaction_version(application)
@@ -232,11 +232,11 @@ class DeltaKernel:
             return done
         except java_errors.StaleTransaction:
             logger.info("Found this transaction committed by another driver", extra=fields)
-            seen = self._loaded(where)
+            seen = self._snapshot_of(where)
             found = seen.transaction_version(application)
             return AlreadyCommitted(seen.version, sequence if found is None else found)
 
-    def _loaded(self, table: str | Snapshot) -> Snapshot:
+    def _snapshot_of(self, table: str | Snapshot) -> Snapshot:
         if isinstance(table, Snapshot):
             return table
         snapshot = self.load(table)

@@ -212,7 +212,7 @@ class JsonColumns(GrowingColumns):
     def width_of(self, index: int) -> int:
         return int(self.numbers[index, NodeField.WIDTH])
 
-    def undecided(self) -> list[list[int]]:
+    def undecided_numbers(self) -> list[list[int]]:
         """``json_undecided_t``: node, item, row, begin and length of the text."""
         numbers = self.values_of(-1, np.int64)[: self.numbers[-1, NodeField.LENGTH] * 5]
         return numbers.reshape(-1, UNDECIDED_NUMBERS).tolist()  # type: ignore[no-any-return]

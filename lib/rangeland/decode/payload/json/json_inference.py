@@ -92,7 +92,7 @@ def infer_json_schema(payloads: Iterable[bytes | None]) -> InferredSchema:
             not_json += 1
     kind = root.column(1) if root.fields else None
     schema = kind if kind is not None and pa.types.is_struct(kind) else None
-    return InferredSchema(records, not_json, tuple(root.described("", 1)), schema)
+    return InferredSchema(records, not_json, tuple(root.describe_fields("", 1)), schema)
 
 
 @dataclass
@@ -210,13 +210,13 @@ class _Seen:
             names.add(name.lower())
             yield name, seen.column(depth + 1) if is_usable else None
 
-    def described(self, path: str, depth: int) -> Iterator[InferredField]:
+    def describe_fields(self, path: str, depth: int) -> Iterator[InferredField]:
         """All fields in it, and in them."""
         kind = self.column(depth)
         if self.item:
-            yield from self.item.described(f"{path}[]", depth + 1)
+            yield from self.item.describe_fields(f"{path}[]", depth + 1)
         if kind is not None and pa.types.is_map(kind):
-            yield from self._values().described(f"{path}[]", depth + 1)
+            yield from self._values().describe_fields(f"{path}[]", depth + 1)
             return
         for name, column in self._columns(depth):
             seen = self.fields[name]
@@ -229,4 +229,4 @@ class _Seen:
                 dict(seen.types.most_common()),
                 None if column is None else print_type(column),
             )
-            yield from seen.described(inside, depth + 1)
+            yield from seen.describe_fields(inside, depth + 1)

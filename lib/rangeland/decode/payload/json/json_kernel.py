@@ -206,7 +206,7 @@ def _settle(given: _Input, columns: JsonColumns) -> Sequence[list[int]]:
     """Sets the numbers that the kernel has left to Python's parser; a fault for each row with
     infinite ones."""
     faults: list[list[int]] = []
-    for node, item, row, begin, length in columns.undecided():
+    for node, item, row, begin, length in columns.undecided_numbers():
         width = columns.width_of(node)
         number = float(bytes(memoryview(given.data)[begin : begin + length]))
         with np.errstate(over="ignore"):
