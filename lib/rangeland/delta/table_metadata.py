@@ -85,7 +85,7 @@ class Function(StrEnum):
     HOUR = "hour"
 
 
-_COMPUTED = {Function.DATE: pa.date32(), Function.HOUR: pa.timestamp("us", "UTC")}
+COMPUTED_TYPES = {Function.DATE: pa.date32(), Function.HOUR: pa.timestamp("us", "UTC")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class TableLayout:
 
     def _partition_fields(self) -> Iterator[pa.Field]:
         for column in self.partition_by:
-            computed = _COMPUTED.get(column.function)
+            computed = COMPUTED_TYPES.get(column.function)
             given = self.schema.field(column.source)
             yield given if computed is None else pa.field(column.name, computed)
 

@@ -30,7 +30,7 @@ EXTENDS_SCHEMA: Schema = {
         {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
     ],
 }
-_DEMANDS = ("required", "oneOf", "anyOf")
+_REQUIRING = ("required", "oneOf", "anyOf")
 """A model's keywords about required fields; a field has other uses for the last two."""
 
 
@@ -46,7 +46,7 @@ def job_schema() -> Schema:
     made = Job.model_json_schema(by_alias=True, schema_generator=_Plain)
     parts = made.pop("$defs")
     whole = _inline(made, parts)
-    demands = _take_demands(whole)
+    required = _take_required(whole)
     return {
         "$schema": DRAFT,
         "title": "Rangeland job file",
@@ -55,7 +55,7 @@ def job_schema() -> Schema:
         "properties": {EXTENDS: EXTENDS_SCHEMA, **whole["properties"]},
         "additionalProperties": False,
         "if": {"required": ["job"], "not": {"required": [EXTENDS]}},
-        "then": demands,
+        "then": required,
     }
 
 
@@ -100,15 +100,15 @@ def size_text(size_bytes: int) -> str:
     return str(size_bytes)
 
 
-def _take_demands(node: Schema) -> Schema:
+def _take_required(node: Schema) -> Schema:
     """Removes the keywords about required fields from a model's schema, and returns them."""
-    demands: Schema = {}
+    required: Schema = {}
     for part in [node, *(one for one in node.get("anyOf", ()) if "properties" in one)]:
         if "properties" not in part:
             continue
-        demands |= {key: part.pop(key) for key in _DEMANDS if key in part}
-        inner = {name: _take_demands(field) for name, field in part["properties"].items()}
+        required |= {key: part.pop(key) for key in _REQUIRING if key in part}
+        inner = {name: _take_required(field) for name, field in part["properties"].items()}
         needed = {name: found for name, found in inner.items() if found}
         if needed:
-            demands["properties"] = needed
-    return demands
+            required["properties"] = needed
+    return required

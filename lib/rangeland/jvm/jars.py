@@ -65,7 +65,9 @@ def fetch_jars(name: str) -> Path:
     except OSError as error:
         remedy = "Make room, or point RANGELAND_CACHE at another directory"
         why = f"{target} cannot be written: {error}"
-        raise StorageFailed(f"The jars of {name} were not kept", why=why, do=remedy) from error
+        raise StorageFailed(
+            f"The jars of {name} could not be stored", why=why, do=remedy
+        ) from error
     return target
 
 

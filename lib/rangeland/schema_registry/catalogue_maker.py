@@ -42,7 +42,7 @@ class RegistrySchemas:
         response = self._registry.latest(subject)
         if response is None:
             return None
-        schema = resolve_references(response.schema, self._fetch)
+        schema = self.whole(response.schema)
         if isinstance(schema, UnusableSchema):
             raise _no_reader(subject, response, schema)
         return LatestSchema(response.id, response.at.version, schema)

@@ -125,7 +125,7 @@ class _FetchedSchemas:
             )
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """An id that was not judged before is only asked for."""
+        """Asks the registry without judging, for an id that ``of_id`` was not called with."""
         with self._lock:
             if schema_id not in self._schemas:
                 return self._registry.versions(schema_id)

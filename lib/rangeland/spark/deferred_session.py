@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class DeferredSession:
-    """Stands for a ``SparkSession`` and becomes one: what it does not have itself is asked of the
-    session. ``make_context`` and ``make_session`` are called once, in this order."""
+    """Stands in for a ``SparkSession``: what it does not have itself is asked of the session, which
+    is made then. ``make_context`` and ``make_session`` are called once, in this order."""
 
     def __init__(
         self,

@@ -103,7 +103,7 @@ def open_deferred(
     )
     archives = any(MAKING in option for option in options)
     if archives or not is_local_master(chosen["spark.master"]):
-        # An archive shall have all classes; a cluster that is not there shall be noticed at once.
+        # An archive must have all classes, and a missing cluster must be noticed at once.
         _ = made.session
     return made
 

@@ -87,7 +87,7 @@ def _add(
 def _produce(chosen: argparse.Namespace) -> None:
     values = chosen.file.read_bytes().splitlines()
     produce(chosen.server, chosen.topic, [Record(value) for value in values])
-    _say(f"Topic {chosen.topic}: {count_noun(len(values), 'record')} more.")
+    _say(f"Wrote {count_noun(len(values), 'record')} to the topic {chosen.topic}.")
 
 
 def _fetch(chosen: argparse.Namespace) -> None:

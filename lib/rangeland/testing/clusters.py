@@ -36,9 +36,7 @@ class LocalCluster(Startable, Generic[Name]):
     ) -> None:
         if version not in self.versions:
             known = ", ".join(self.versions)
-            raise UsageError(
-                f"{self.kind} {version} is not in the table", do=f"Use one of: {known}"
-            )
+            raise UsageError(f"{self.kind} {version} is not available", do=f"Use one of: {known}")
         self.version = version
         self.names: list[Name] = list(names)
         """Of all processes."""
@@ -179,7 +177,7 @@ class NumberedCluster(LocalCluster[int]):
         directory: Path | None,
     ) -> None:
         if brokers < 1:
-            raise UsageError(f"A cluster of {brokers} brokers was asked for", do="Ask for one")
+            raise UsageError(f"a cluster cannot have {brokers} brokers", do="Ask for at least one")
         super().__init__(version, range(1, brokers + 1), 1, directory)
         self.heap_mb = heap_mb
         self.properties = dict(properties or {})

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -86,16 +87,16 @@ def show(output: CommandOutput, records: int, keep: bool) -> None:
     folder = _make_folder(keep)
     cluster = KafkaCluster(VERSION)
     try:
-        _play(story, output, cluster, folder, records)
+        _tell_story(story, output, cluster, folder, records)
         story.check()
         if keep:
-            _linger(story, folder)
+            _wait_for_enter(story, folder)
     finally:
         cluster.close()
         if not keep:
             remove_directory(folder)
     summary = _summary(story, records, folder if keep else None)
-    output.answer(summary, _last_words(story, folder if keep else None))
+    output.answer(summary, _closing_words(story, folder if keep else None))
 
 
 def _make_folder(keep: bool) -> Path:
@@ -106,7 +107,7 @@ def _make_folder(keep: bool) -> Path:
 # --- the story --------------------------------------------------------------------------
 
 
-def _play(
+def _tell_story(
     story: Story, output: CommandOutput, cluster: KafkaCluster, folder: Path, records: int
 ) -> None:
     more = max(4, records // 10)
@@ -126,10 +127,10 @@ def _play(
     _land_it(story, stage, written)
     appended, version = _land_what_is_new(story, stage, more)
     _backfill_it(story, stage, version)
-    _mend_it(story, stage)
+    _repair_it(story, stage)
     with story.step("Look at the table with SQL, and at the log with another client"):
         log = digest_of_log(servers, TOPIC)
-        _hold_against_log(story, stage, written + appended, log)
+        _compare_with_log(story, stage, written + appended, log)
         _show_rows(story, stage)
     _land_columns(story, stage, written + appended)
 
@@ -139,7 +140,7 @@ def _write_job_file(story: Story, stage: Stage) -> None:
         servers=stage.servers[0], topic=TOPIC, table=json.dumps(str(stage.table))
     )
     stage.job_file.write_text(text, encoding="utf-8")
-    story.tell(Text("".join(f"   {line}\n" for line in text.splitlines()).rstrip(), "dim"))
+    story.tell(Text(indent(text.rstrip(), "   "), "dim"))
 
 
 def _land_it(story: Story, stage: Stage, written: Written) -> None:
@@ -150,7 +151,7 @@ def _land_it(story: Story, stage: Stage, written: Written) -> None:
     with story.step("rangeland run orders.yaml: land it"):
         first = stage.run(run)
         story.tell(result_picture(first))
-        _keep_sum(story, "the first run", first, stage)
+        _promise_sum(story, "the first run", first, stage)
         counts = first.counts
         story.promise("every visible record is a row", written.visible, counts.landed)
         story.promise(
@@ -187,7 +188,7 @@ def _backfill_it(story: Story, stage: Stage, version: int | None) -> None:
         )
 
 
-def _mend_it(story: Story, stage: Stage) -> None:
+def _repair_it(story: Story, stage: Stage) -> None:
     with story.step("Somebody deletes rows. rangeland verify orders.yaml: which are missing?"):
         deleted = stage.sql("DELETE FROM {table} WHERE partition = 1 AND offset % 1000 < 10")[0][0]
         torn = stage.run(verify)
@@ -203,7 +204,7 @@ def _mend_it(story: Story, stage: Stage) -> None:
         )
 
 
-def _hold_against_log(story: Story, stage: Stage, total: Written, log: Digest) -> None:
+def _compare_with_log(story: Story, stage: Stage, total: Written, log: Digest) -> None:
     *digest, with_headers = stage.sql(
         "SELECT COUNT(*), COUNT_IF(value IS NULL), SUM(CRC32(COALESCE(key, X''))), "
         "SUM(CRC32(COALESCE(value, X''))), COUNT_IF(SIZE(headers) > 0) FROM {table}"
@@ -232,7 +233,7 @@ def _land_columns(story: Story, stage: Stage, total: Written) -> None:
             table=json.dumps(str(stage.typed_table)),
         )
         stage.typed_file.write_text(text, encoding="utf-8")
-        story.tell(Text("".join(f"   {line}\n" for line in text.splitlines()).rstrip(), "dim"))
+        story.tell(Text(indent(text.rstrip(), "   "), "dim"))
         typed = stage.run_typed(run)
         story.tell(result_picture(typed))
         claim = "every visible record is a row of that table too"
@@ -276,7 +277,7 @@ def _show_rows(story: Story, stage: Stage) -> None:
 # --- helpers -----------------------------------------------------------------------
 
 
-def _keep_sum(story: Story, which: str, result: RunResult, stage: Stage) -> None:
+def _promise_sum(story: Story, which: str, result: RunResult, stage: Stage) -> None:
     ends = ends_of(stage.servers, TOPIC)
     width = sum(end - start for start, end in ends.values())
     story.promise(f"{which} accounts for every offset of the log", width, result.counts.total)
@@ -294,7 +295,7 @@ def _as_table(names: Sequence[str], rows: Sequence[Any]) -> RenderableType:
     return table
 
 
-def _linger(story: Story, folder: Path) -> None:
+def _wait_for_enter(story: Story, folder: Path) -> None:
     """In a terminal, keeps the broker running until the user presses Enter."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
@@ -319,7 +320,7 @@ def _summary(story: Story, records: int, folder: Path | None) -> dict[str, Any]:
     }
 
 
-def _last_words(story: Story, folder: Path | None) -> RenderableType:
+def _closing_words(story: Story, folder: Path | None) -> RenderableType:
     taken = duration(time.monotonic() - story.began)
     kept = count_noun(len(story.promises), "promise")
     words: list[RenderableType] = [

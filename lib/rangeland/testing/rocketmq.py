@@ -93,7 +93,7 @@ class RocketmqCluster(LocalCluster[str]):
         directory: Path | None = None,
     ) -> None:
         if brokers < 1 or name_servers < 1:
-            raise UsageError("A cluster of no brokers or name servers was asked for")
+            raise UsageError("a cluster cannot have no brokers or no name servers")
         self.name_servers = [f"namesrv-{n}" for n in range(1, name_servers + 1)]
         self.masters = [f"broker-{chr(ord('a') + n)}" for n in range(brokers)]
         self.slaves = [master + SLAVE for master in self.masters] if slaves else []

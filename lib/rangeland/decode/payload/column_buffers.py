@@ -30,7 +30,7 @@ MAX_COLUMNS = 10_000
 MAX_DEPTH = 64
 """How deeply types may be nested: the kernel walks them with its own stack."""
 EMPTY_STRUCT = pa.bool_()
-"""What a type without fields becomes, since Parquet has no empty groups: true where it is there."""
+"""The column of a type without fields, as Parquet has no empty groups: true where it is set."""
 
 
 class ColumnKind(IntEnum):

@@ -280,14 +280,10 @@ def _receipts(row: Record) -> Record:
     if len(slices) != len(ranges):
         raise Unreadable(f"it has {len(slices)} slices for {len(ranges)} ranges")
     receipts = tuple(
-        _receipt(one, _ROWS.read(RangeEntry, found))
+        _DOCUMENTS.read(_SliceDocument, one).receipt(_ROWS.read(RangeEntry, found))
         for one, found in zip(slices, ranges, strict=True)
     )
     return {"member": document.text("member"), "receipts": receipts}
-
-
-def _receipt(document: object, entry: RangeEntry) -> Receipt:
-    return _DOCUMENTS.read(_SliceDocument, document).receipt(entry)
 
 
 def _epoch(row: Record) -> Record:

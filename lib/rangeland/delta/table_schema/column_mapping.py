@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -53,8 +53,8 @@ def stored_name(field: Field) -> str:
 
 def stored_column(schema_text: str, name: str) -> str:
     """What a top-level column is called in files, statistics and partition values."""
-    found = (f for f in fields_of(schema_text) if f["name"].lower() == name.lower())
-    return next(map(stored_name, found), name)
+    found = _find_field(fields_of(schema_text), name)
+    return name if found is None else stored_name(found)
 
 
 # --- numbers and names of new fields ------------------------------------------------------------
@@ -70,14 +70,9 @@ def map_columns(metadata: TableMetadata, columns: str) -> str:
         return columns
     nested = any(feature in metadata.features for feature in ICEBERG_FEATURES)
     numbers = _Numbers(metadata, nested)
-    fields = [
-        numbers.field(f, _same_field(metadata.schema_json, f), "") for f in fields_of(columns)
-    ]
+    known = fields_of(metadata.schema_json)
+    fields = [numbers.field(f, _find_field(known, f["name"]), "") for f in fields_of(columns)]
     return json.dumps({"type": "struct", "fields": fields})
-
-
-def _same_field(schema_text: str, field: Field) -> Field | None:
-    return _find_field(fields_of(schema_text), field["name"])
 
 
 def _find_field(fields: list[dict[str, Any]], name: str) -> Field | None:
@@ -146,33 +141,25 @@ class _Numbers:
 
 def stored_schema(schema_text: str) -> str:
     """A schema as files have it: with physical names, and no metadata."""
-    return json.dumps({"type": "struct", "fields": _rename(fields_of(schema_text), stored=True)})
+    return json.dumps(_rename(json.loads(schema_text), stored_name))
 
 
 def shown_schema(schema_text: str) -> str:
     """The same schema without metadata, with the names that SQL shows."""
-    return json.dumps({"type": "struct", "fields": _rename(fields_of(schema_text), stored=False)})
+    return json.dumps(_rename(json.loads(schema_text), lambda field: field["name"]))
 
 
-def _rename(fields: list[dict[str, Any]], *, stored: bool) -> list[dict[str, Any]]:
-    return [
-        {
-            **field,
-            "name": stored_name(field) if stored else field["name"],
-            "type": _rename_type(field["type"], stored=stored),
-            "metadata": {},
-        }
-        for field in fields
-    ]
-
-
-def _rename_type(kind: Any, *, stored: bool) -> Any:
+def _rename(kind: Any, name_of: Callable[[Field], str]) -> Any:
     if not isinstance(kind, dict):
         return kind
     if kind["type"] == "struct":
-        return {**kind, "fields": _rename(kind["fields"], stored=stored)}
+        fields = [
+            {**f, "name": name_of(f), "type": _rename(f["type"], name_of), "metadata": {}}
+            for f in kind["fields"]
+        ]
+        return {**kind, "fields": fields}
     parts = PARTS[kind["type"]].values()
-    return {**kind, **{key: _rename_type(kind[key], stored=stored) for key in parts}}
+    return {**kind, **{key: _rename(kind[key], name_of) for key in parts}}
 
 
 def stored_fields(rows: pa.Schema, schema_text: str) -> pa.Schema:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from rangeland.delta.table_metadata import (
+    COMPUTED_TYPES,
     INDEXED_COLUMNS,
     Function,
     PartitionColumn,
@@ -26,7 +27,6 @@ from rangeland.delta.table_metadata import (
     indexed_columns,
 )
 from rangeland.delta.table_schema.arrow_schema import (
-    UTC_MICROS,
     arrow_type,
     delta_field,
     delta_type,
@@ -111,7 +111,8 @@ def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
     """A table for exactly these rows."""
     columns = parse_partition_by(partition_by, rows)
     layout_schema = pa.schema([_written_field(f) for f in rows])
-    made = [_made_field(c) for c in columns if c.function is not Function.VALUE]
+    computed = [c for c in columns if c.function is not Function.VALUE]
+    made = [pa.field(c.name, COMPUTED_TYPES[c.function]) for c in computed]
     layout = TableLayout(layout_schema, columns)
     return NewTable(
         schema_json(pa.schema([*layout_schema, *made])),
@@ -124,10 +125,6 @@ def _written_field(field: pa.Field) -> pa.Field:
     """The field as it is stored: with a type that Delta has, and strings without dictionaries."""
     kind = arrow_type(delta_type(field.type))
     return pa.field(field.name, kind, nullable=field.nullable)
-
-
-def _made_field(column: PartitionColumn) -> pa.Field:
-    return pa.field(column.name, pa.date32() if column.function is Function.DATE else UTC_MICROS)
 
 
 def row_layout(

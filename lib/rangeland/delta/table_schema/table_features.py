@@ -70,10 +70,6 @@ def _missing_column_with(key: str) -> Finder:
     return find
 
 
-def _refused_by_kernel(note: str) -> FeatureRule:
-    return FeatureRule(Support.NO, Treatment.REFUSE, note)
-
-
 _VARIANT = _write_rule("a column that rows do not have stays null")
 _WIDENING = _write_rule("new files have the newest types")
 _ICEBERG = _write_rule(
@@ -113,7 +109,7 @@ FEATURES: Mapping[str, FeatureRule] = {
         "job file can fill it",
         _missing_column_with("delta.generationExpression"),
     ),
-    "icebergCompatV1": _refused_by_kernel("Kernel does not know it"),
+    "icebergCompatV1": FeatureRule(Support.NO, Treatment.REFUSE, "Kernel does not know it"),
     "icebergCompatV2": _ICEBERG,
     "icebergCompatV3": _ICEBERG,
     "icebergWriterCompatV1": _ICEBERG_WRITER,

@@ -35,7 +35,7 @@ MANY_NAMES: Final = 100
 """An object with more different names than this, all of one type, is a map."""
 
 MAX_FIELDS: Final = 2_000
-"""How many fields are looked at; more are counted under no name."""
+"""How many fields are examined. The values of further ones are not recorded."""
 
 _WHOLE: Final = pa.decimal128(38, 0)
 _STRING_TYPES: Final = (pa.date32(), INSTANT, LOCAL_TIME)
@@ -175,15 +175,12 @@ class _Seen:
     def _object(self, depth: int) -> pa.DataType | None:
         if not self.fields:
             return pa.map_(pa.string(), pa.field("value", pa.string()))
-        if self._is_map() and depth > 1:
+        if len(self.fields) > MANY_NAMES and depth > 1:
             kind = self._values().column(depth + 1)
             if kind is not None:
                 return pa.map_(pa.string(), pa.field("value", kind))
         found = [pa.field(name, kind) for name, kind in self._columns(depth) if kind is not None]
         return pa.struct(found) if found else None
-
-    def _is_map(self) -> bool:
-        return len(self.fields) > MANY_NAMES
 
     def _values(self) -> _Seen:
         """The values of all fields as those of one."""

@@ -155,7 +155,8 @@ class SubjectsDecoder(PayloadDecoder):
         )
 
     def _subject_of(self, schema_id: int) -> str:
-        """The first subject for what has none of them: its decoder says what is wrong with it."""
+        """The subject whose decoder reads this id. It is the first one for an id that none of them
+        has: that decoder then says what is wrong."""
         if schema_id not in self._subjects:
             known: Iterable[SubjectVersion] = ()
             if schema_id:
