@@ -301,10 +301,9 @@ class Ledger:
         self, entry: LedgerEvent, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
     ) -> bool:
         view = self._seen()
-        own: list[LedgerEvent] = [entry]
-        of_losses: list[LedgerEvent] = [*losses]
-        alike = isinstance(entry, LossEvent)
-        groups = [own + of_losses] if alike else [own, of_losses]
+        groups: list[list[LedgerEvent]] = [[entry], [*losses]]
+        if isinstance(entry, LossEvent):  # a file has the events of one kind
+            groups = [[entry, *losses]]
         written = [(group[0], self._files.write(group)) for group in groups if group]
         files: list[DataFile] = [file for _, file in written]
         name, number = transaction
@@ -346,18 +345,16 @@ class Ledger:
         if made.rows != sum(map(recorded_rows, old)):
             raise self._files.broken(f"{len(old)} of its files have {made.rows} rows")
         number = (snapshot.transaction_version(COMPACTIONS) or 0) + 1
+        request = CommitRequest(
+            COMPACTIONS,
+            number,
+            [made],
+            removed=old,
+            moves_rows=True,
+            expected_version=snapshot.version,
+        )
         try:
-            self._kernel.commit(
-                snapshot,
-                CommitRequest(
-                    COMPACTIONS,
-                    number,
-                    [made],
-                    removed=old,
-                    moves_rows=True,
-                    expected_version=snapshot.version,
-                ),
-            )
+            self._kernel.commit(snapshot, request)
         except Conflict:
             logger.info("Did not compact the ledger: another driver came first")
         self.refresh()
