@@ -117,7 +117,7 @@ def _rebuild(
     return kind(what, why=why, do=do, **facts)
 
 
-def _known(**facts: Any) -> dict[str, Any]:
+def _drop_none(**facts: Any) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -244,7 +244,7 @@ class BadRecord(RangelandError):
         good_until: int | None = None,
         **facts: Any,
     ) -> None:
-        edges = _known(base_offset=base_offset, next_offset=next_offset, good_until=good_until)
+        edges = _drop_none(base_offset=base_offset, next_offset=next_offset, good_until=good_until)
         super().__init__(what, why=why, do=do, **edges, **facts)
         self.damage: Damage | None = None
         if base_offset is not None:

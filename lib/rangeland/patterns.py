@@ -18,14 +18,14 @@ def check_pattern(pattern: str) -> None:
     """Raises ValueError with the reason if it is not a valid pattern."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"it has {len(pattern)} characters, and {MAX_PATTERN} are allowed")
-    _matched(pattern, ("",))
-    _matched(_anchored(pattern), ("",))
+    _match_texts(pattern, ("",))
+    _match_texts(_anchor(pattern), ("",))
 
 
 def match_topics(pattern: str, topics: Iterable[str]) -> list[str]:
     """The topics whose whole name matches, in the given order. Raises ValueError."""
     listed = tuple(topics)
-    found = _matched(_anchored(pattern), listed)
+    found = _match_texts(_anchor(pattern), listed)
     return [topic for topic, is_match in zip(listed, found, strict=True) if is_match]
 
 
@@ -35,11 +35,11 @@ def matches(pattern: str, topic: str) -> bool:
     return bool(match_topics(pattern, (topic,)))
 
 
-def _anchored(pattern: str) -> str:
+def _anchor(pattern: str) -> str:
     return rf"\A(?:{pattern})\z"
 
 
-def _matched(pattern: str, texts: Sequence[str]) -> list[bool]:
+def _match_texts(pattern: str, texts: Sequence[str]) -> list[bool]:
     # Imported here because it is slow, and most jobs list their topics.
     import pyarrow as pa
     import pyarrow.compute as pc

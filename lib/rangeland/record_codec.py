@@ -107,7 +107,7 @@ class RecordCodec:
         self._blanks = blanks
         self._compiled: dict[type, _Columns] = {}
 
-    def viewing(
+    def with_views(
         self, views: Mapping[type, str], columns: Mapping[str, ColumnType] | None = None
     ) -> RecordCodec:
         """The same rules with other views of some classes, and other types of some columns."""
@@ -154,10 +154,12 @@ class RecordCodec:
     def _fields(self, kind: type) -> _Columns:
         if kind not in self._compiled:
             view = self._views.get(kind) or getattr(kind, "VIEW", None)
-            self._compiled[kind] = self._plain(kind) if view is None else self._viewed(kind, view)
+            self._compiled[kind] = (
+                self._without_view(kind) if view is None else self._with_view(kind, view)
+            )
         return self._compiled[kind]
 
-    def _plain(self, kind: type) -> _Columns:
+    def _without_view(self, kind: type) -> _Columns:
         hints = typing.get_type_hints(kind)
         fields = tuple(self._field(kind, f, hints[f.name]) for f in dataclasses.fields(kind))
         return _Columns(fields, tuple(field for field in fields if field.is_written))
@@ -168,14 +170,14 @@ class RecordCodec:
         is_written = field.name not in self._omitted.get(kind, ())
         rules = (is_written, is_optional, _default(field))
         if _is_dataclass(inner):
-            column = self._nested(inner)
+            column = self._nested_columns(inner)
             return _Field(field.name, next(iter(column.shape)), *rules, column, inner, None)
         column = self._columns.get(name) or self._column(name, inner)
         return _Field(field.name, name, *rules, column, None, self._blank(name, field))
 
-    def _viewed(self, kind: type, view: str) -> _Columns:
+    def _with_view(self, kind: type, view: str) -> _Columns:
         fields = {field.name: field for field in dataclasses.fields(kind)}
-        written = tuple(self._in_view(kind, item, fields) for item in view.split())
+        written = tuple(self._field_in_view(kind, item, fields) for item in view.split())
         by_name = {field.attribute: field for field in written}
         hidden = {
             name: _Field(name, name, False, False, _default(field), AS_IT_IS, None, None)
@@ -184,17 +186,17 @@ class RecordCodec:
         }
         return _Columns(tuple((by_name | hidden)[name] for name in fields), written)
 
-    def _in_view(
+    def _field_in_view(
         self, kind: type, item: str, fields: Mapping[str, dataclasses.Field[Any]]
     ) -> _Field:
         text, _, renamed = item.partition("=")
         attribute = text.strip("*?")
         name, field = renamed or attribute, fields.get(attribute)
-        source = kind if field is not None else _computing(kind, attribute)
+        source = kind if field is not None else _getter_of(kind, attribute)
         hints = typing.get_type_hints(source)
         inner, is_optional = _of_hint(hints[attribute if field is not None else "return"])
         if text.startswith("*"):
-            column = self._nested(inner)
+            column = self._nested_columns(inner)
             first = next(iter(column.shape))
             return _Field(attribute, first, True, is_optional, None, column, inner, None)
         column = self._columns.get(name) or self._column(name, inner)
@@ -211,7 +213,7 @@ class RecordCodec:
         is_blank = any(field.default is blank for blank in self._blanks)
         return field.default if is_blank and name not in self._columns else None
 
-    def _nested(self, kind: type) -> ColumnType:
+    def _nested_columns(self, kind: type) -> ColumnType:
         """The columns of a dataclass in a record."""
         shape = self.columns_of(kind)
         nulls = dict.fromkeys(shape)
@@ -257,7 +259,7 @@ class RecordCodec:
         return ColumnType([self.columns_of(key) | self.columns_of(value)], write, read)
 
 
-def _computing(kind: type, attribute: str) -> Callable[..., Any]:
+def _getter_of(kind: type, attribute: str) -> Callable[..., Any]:
     """The function behind a property."""
     found = getattr(kind, attribute)
     function: Callable[..., Any] = found.func if isinstance(found, cached_property) else found.fget

@@ -56,7 +56,7 @@ def parse_json(
 
     NaN, infinite numbers (``1e999`` is one) and halves of surrogate pairs are refused; so are
     repeated keys, with ``unique_keys``. Raises Unreadable."""
-    decoded = _decoded(text, max_bytes)
+    decoded = _decode(text, max_bytes)
     pairs = _unique if unique_keys else None
     try:
         value = json.loads(
@@ -82,7 +82,7 @@ def parse_json(
     return value
 
 
-def _decoded(text: str | bytes | bytearray | memoryview, max_bytes: int) -> str:
+def _decode(text: str | bytes | bytearray | memoryview, max_bytes: int) -> str:
     if len(text) > max_bytes:
         raise Unreadable(f"it is longer than {max_bytes} bytes")
     try:
@@ -142,7 +142,7 @@ class JsonFields:
 
     def __init__(self, value: object) -> None:
         if not isinstance(value, Mapping):
-            raise Unreadable(f"expected an object, not {_shown(value)}")
+            raise Unreadable(f"expected an object, not {_show(value)}")
         self._values = value
 
     @staticmethod
@@ -221,7 +221,7 @@ def check_type(value: Any, kind: type[Any], what: str) -> Any:
     """A value of this type. Raises Unreadable."""
     if not isinstance(value, kind):
         expected = _EXPECTED.get(kind, kind.__name__)
-        raise Unreadable(f"{what}: expected {expected}, not {_shown(value)}")
+        raise Unreadable(f"{what}: expected {expected}, not {_show(value)}")
     return value
 
 
@@ -231,14 +231,14 @@ def check_type(value: Any, kind: type[Any], what: str) -> Any:
 def whole(value: object, what: str, low: int = 0, high: int = MAX_INT64) -> int:
     """A whole number within [low, high]. Raises Unreadable."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise Unreadable(f"{what}: expected a whole number in [{low}, {high}], not {_shown(value)}")
+        raise Unreadable(f"{what}: expected a whole number in [{low}, {high}], not {_show(value)}")
     return value
 
 
 def decimal(text: str, what: str, low: int = MIN_INT64, high: int = MAX_INT64) -> int:
     """A number written in ASCII digits, within [low, high]. Raises Unreadable."""
     if not isinstance(text, str) or _DECIMAL.fullmatch(text) is None:
-        raise Unreadable(f"{what}: expected a whole number in [{low}, {high}], not {_shown(text)}")
+        raise Unreadable(f"{what}: expected a whole number in [{low}, {high}], not {_show(text)}")
     return whole(int(text), what, low, high)
 
 
@@ -246,7 +246,7 @@ def parse_address(text: str) -> Address:
     """``host:port`` or ``[v6]:port``, as ``str(Address)`` writes it. Raises Unreadable."""
     host, _, port = text.rpartition(":")
     if not host.strip("[]"):
-        raise Unreadable(f"{_shown(text)} is not host:port")
+        raise Unreadable(f"{_show(text)} is not host:port")
     return Address(host.strip("[]"), decimal(port, "the port", 1, MAX_PORT))
 
 
@@ -256,7 +256,7 @@ def is_quotable(address: str) -> bool:
     return len(address) <= MAX_QUOTED and _PARTS_OF_URL.search(address) is None
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     """Enough of the value for a person to find it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

@@ -126,7 +126,7 @@ def _written(folder: Path, entry: LedgerEvent) -> DataFile:
     path = folder / f"{OUR_FILES}{row['event']}-{uuid.uuid4()}.zstd.parquet"
     table = pa.Table.from_pylist([row], schema=SCHEMA)
     pq.write_table(table, path, compression="zstd", store_schema=False)
-    return DataFile(path.name, path.stat().st_size, 1, stats_of(row), entry.written_at_ms)
+    return DataFile(path.name, path.stat().st_size, 1, stats_of([row]), entry.written_at_ms)
 
 
 def _checkpoint(kernel: DeltaKernel, path: str) -> None:

@@ -23,7 +23,7 @@ from rangeland.testing.producer import (
     wait_for_leader,
     wait_for_topic,
 )
-from rangeland.testing.zookeeper import visit
+from rangeland.testing.zookeeper import Visitor
 from tests.brokers.model_histories import BrokerHistory, Side, tick
 from tests.simulation.clusters import SimulatedCluster
 from tests.simulation.logs import CODECS, Entry, Log, Transaction
@@ -500,7 +500,7 @@ class OldKafkaHistory(HarmedKafkaHistory):
         assert isinstance(self.cluster, KafkaZooKeeperCluster)
         places = ("/admin/delete_topics", "/brokers/topics", "/config/topics")
         deadline = time.monotonic() + PATIENCE_S
-        with visit(self.cluster.zookeeper) as keeper:
+        with Visitor(self.cluster.zookeeper) as keeper:
             while any(keeper.exists(f"{place}/{self.topic}") for place in places):
                 assert time.monotonic() < deadline, [*self.said, "still in ZooKeeper"]
                 time.sleep(0.02)
@@ -514,6 +514,6 @@ class OldTruncatedKafkaHistory(TruncatedKafkaHistory):
         """Responses to requests for metadata do not have them yet."""
         assert isinstance(self.cluster, KafkaZooKeeperCluster)
         place = f"/brokers/topics/{self.topic}/partitions"
-        with visit(self.cluster.zookeeper) as keeper:
+        with Visitor(self.cluster.zookeeper) as keeper:
             states = {log.number: keeper.get(f"{place}/{log.number}/state") for log in self.logs}
         return {number: json.loads(data)["leader_epoch"] for number, (data, _) in states.items()}

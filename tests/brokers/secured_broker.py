@@ -22,7 +22,7 @@ from rangeland.testing.client_library import admin, library
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process
-from rangeland.testing.zookeeper import visit
+from rangeland.testing.zookeeper import Visitor
 from tests.brokers.reading import settings_of
 from tests.certificates import Authority
 
@@ -214,7 +214,7 @@ class SecuredOldCluster(KafkaZooKeeperCluster):
             )
         content = {"version": 1, "config": settings}
         change = {"version": 2, "entity_path": f"users/{USER}"}
-        with visit(self.zookeeper) as keeper:
+        with Visitor(self.zookeeper) as keeper:
             keeper.create(f"/config/users/{USER}", json.dumps(content).encode(), makepath=True)
             start = "/config/changes/config_change_"
             keeper.create(start, json.dumps(change).encode(), makepath=True, sequence=True)

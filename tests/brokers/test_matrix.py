@@ -37,7 +37,7 @@ from rangeland.testing.producer import (
     produce,
     produce_transaction,
 )
-from rangeland.testing.zookeeper import visit
+from rangeland.testing.zookeeper import Visitor
 from rangeland.zookeeper.broker_registry import read_cleanup_policies
 from tests.brokers.reading import (
     UNCOMMITTED,
@@ -389,7 +389,7 @@ def alter(cluster: KafkaZooKeeperCluster, topic: str, config: Mapping[str, str])
     log = cluster.directory / "logs" / "kafka-1.log"
     telling = f"Processing override for entityPath: topics/{topic}"
     before = log.read_text().count(telling)
-    with visit(cluster.zookeeper) as keeper:
+    with Visitor(cluster.zookeeper) as keeper:
         content = json.dumps({"version": 1, "config": config})
         keeper.set(f"/config/topics/{topic}", content.encode())
         notice = json.dumps({"version": 2, "entity_path": f"topics/{topic}"})

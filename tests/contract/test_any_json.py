@@ -283,7 +283,6 @@ def test_what_a_commit_says_of_itself_is_taken_as_it_comes(row: Any) -> None:
 OWN = {
     "decode/payload/json/json_parser.py": "json.loads(",  # payloads have rules of their own
     "delta/table_schema/table_features.py": "json.loads(metadata.schema_json)",
-    "delta/table_schema/schema_compatibility.py": "json.loads(metadata.schema_json)",
     "delta/transaction_log/table_history.py": "json.loads(line)",
     "delta/table_schema/arrow_schema.py": "json.loads(schema_text)",
     "delta/table_schema/column_mapping.py": "json.loads(schema_text)",

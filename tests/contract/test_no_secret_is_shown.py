@@ -38,7 +38,7 @@ from rangeland.errors import JobFileError, RangelandError, error_json
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.job.connection_settings import cluster_settings, zookeeper_access
-from rangeland.job.located_values import parse_job_text
+from rangeland.job.job_text import parse_job_text
 from rangeland.job.secret_references import look_up
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.logging_setup import JsonFormatter, TextFormatter

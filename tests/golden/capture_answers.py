@@ -18,7 +18,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.groups.backend import GroupMember
 from rangeland.groups.mirror_command import MirroredPartition, MirrorResult
-from rangeland.job.located_values import parse_job_text
+from rangeland.job.job_text import parse_job_text
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.plan_file import write_plan_file
 from rangeland.landing.redrive import QuarantinedRange, RedriveResult

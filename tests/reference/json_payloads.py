@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -127,10 +129,27 @@ def _count(cells: _Cells, kind: pa.DataType, items: int) -> None:
 
 
 def _scalar(found: Any, kind: pa.DataType, path: str) -> Any:
-    value = read_scalar(found, kind)
+    if pa.types.is_boolean(kind):
+        value = found if isinstance(found, bool) else None
+    elif pa.types.is_string(kind):
+        value = found if isinstance(found, str) else None
+    elif pa.types.is_binary(kind):
+        value = _binary(found)
+    else:
+        value = read_scalar(found, kind)
     if value is None:
         raise JsonMismatch(f"{path} is not of type {kind}")
     return value
+
+
+def _binary(found: Any) -> bytes | None:
+    if not isinstance(found, str):
+        return None
+    try:
+        value = base64.b64decode(found.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        return None
+    return value if base64.b64encode(value).decode() == found else None
 
 
 # --- What the schema lacks --------------------------------------------------------------

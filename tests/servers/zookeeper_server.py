@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from rangeland.errors import UsageError
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.server_command import java_command, log4j_settings, write_settings
-from rangeland.testing.zookeeper import Visitor, visit
+from rangeland.testing.zookeeper import Visitor
 from tests.servers.local_server import LocalServer
 
 TICK_MS = 200
@@ -68,31 +68,31 @@ class ZooKeeperServer(LocalServer):
 
     def dump(self, path: str = "/") -> dict[str, StoredZnode]:
         """All nodes below a path and itself, by path; empty where it is not there."""
-        with visit(self.address) as client:
+        with Visitor(self.address) as client:
             found: dict[str, StoredZnode] = {}
             _walk(client, path, found)
         return found
 
     def put(self, path: str, content: str = "") -> None:
         """Writes a persistent node, with its parents; for what tests want to be there."""
-        with visit(self.address) as client:
+        with Visitor(self.address) as client:
             client.ensure_path(path)
             client.set(path, content.encode())
 
     def remove(self, path: str) -> None:
         """Deletes a node and all below it, no matter who created it."""
-        with visit(self.address) as client:
+        with Visitor(self.address) as client:
             client.delete(path, recursive=True)
 
     def end_session(self, session: tuple[int, bytes]) -> None:
         """Ends a session as its expiry would: its nodes are deleted and its client is notified. A
         session is its id and its password."""
-        with visit(self.address, session):
+        with Visitor(self.address, session):
             pass
 
     def visit(self) -> Visitor:
         """kazoo's own client, by ``with``; what it holds is gone at the end."""
-        return visit(self.address)
+        return Visitor(self.address)
 
     # --- how it is done ----------------------------------------------------------------
 

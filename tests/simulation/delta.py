@@ -19,12 +19,11 @@ from typing import Any
 
 from rangeland.delta.java_bridge import java_errors
 from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.delta.stores.store_kinds import StoreCapabilities, StoreKind
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_metadata import (
     AddedFile,
     CommitMetadata,
-    StoreCapabilities,
-    StoreKind,
     TableMetadata,
 )
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel

@@ -38,7 +38,7 @@ from rangeland.landing import (
     verification,
 )
 from rangeland.model import Address
-from rangeland.spark import spark_jobs, task_retry
+from rangeland.spark import spark_jobs, task_context
 from rangeland.survey import cluster_survey
 from tests.simulation import group_model, memories, spark, sql
 from tests.simulation.clusters import SimulatedCluster, SimulatedStream
@@ -185,7 +185,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     threads = SimpleNamespace(Condition=Condition, Event=Event, Thread=spark.InlineThread)
     yield fetch_thread, "threading", threads
     yield spark_jobs, "InheritableThread", spark.InlineThread
-    yield task_retry, "TaskContext", spark.TaskContext
+    yield task_context, "TaskContext", spark.TaskContext
     yield spark_jobs, "with_task_logging", lambda work: work
     for module in (product, spark_plan_reader):
         yield module, "start_workers", lambda *arguments: _Workers()

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta.parquet_files.data_files import FileWriter, foreign_entries
+from rangeland.delta.parquet_files.data_files import FileWriter
 from rangeland.delta.stores.azure_access import AzureSettings
 from rangeland.delta.stores.google_access import GoogleSettings
 from rangeland.delta.stores.store_access import StoreSettings
-from rangeland.delta.stores.store_probe import try_store
+from rangeland.delta.stores.store_probe import foreign_entries, try_store
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.errors import TableRefused
 from rangeland.jvm.java import SMALL_JVM

@@ -19,7 +19,7 @@ import logging
 
 from rangeland import open_spark
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure
-from rangeland.spark.task_logging import with_task_logging
+from rangeland.spark.task_context import with_task_logging
 
 
 def work(numbers):

@@ -16,8 +16,7 @@ from google.protobuf import descriptor_pb2 as pb
 from google.protobuf import struct_pb2
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
 from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import PayloadFormat, PayloadSchemaError
 from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat

@@ -464,7 +464,7 @@ def test_an_interruption_says_what_was_written(runs: Runs, job: str, called: Cal
 
 @pytest.mark.parametrize("command", ["run", "backfill", "redrive", "adopt", "mirror"])
 @pytest.mark.parametrize(
-    "module", ["rangeland.job.command_line_overrides", "rangeland.job.located_values"]
+    "module", ["rangeland.job.command_line_overrides", "rangeland.job.job_text"]
 )
 def test_an_interruption_before_the_job_is_read_is_not_called_read_only(
     job: str, called: Called, monkeypatch: pytest.MonkeyPatch, command: str, module: str

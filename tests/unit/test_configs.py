@@ -15,7 +15,7 @@ from rangeland.job import Job, reference_page
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.decode_section import PayloadSpec
 from rangeland.job.job_schema import job_schema, schema_text, size_text
-from rangeland.job.located_values import parse_job_text
+from rangeland.job.job_text import parse_job_text
 from rangeland.job.value_parsers import (
     parse_bound,
     parse_bounds,

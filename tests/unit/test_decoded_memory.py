@@ -13,8 +13,7 @@ from google.protobuf import descriptor_pb2 as pb
 from rangeland.decode.payload import column_buffers, payload_kernel
 from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.json import json_columns, json_kernel
-from rangeland.decode.payload.json.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
 from rangeland.decode.payload.payload_decoder import (
     MAX_DECODED_BYTES,
     DecodedPayloads,

@@ -23,7 +23,7 @@ def test_threads_that_ask_at_once_get_the_same_kernel(monkeypatch: pytest.Monkey
         compiled.append(facade)
         return facade
 
-    monkeypatch.setattr(loader, "_compiled", compile_slowly)
+    monkeypatch.setattr(loader, "_compile_facade", compile_slowly)
     monkeypatch.setattr(loader, "jar_files", lambda name: ())
     jvm = SparkJvm(gateway=object(), hadoop=None, settings={})
     together = Barrier(8)
@@ -32,11 +32,11 @@ def test_threads_that_ask_at_once_get_the_same_kernel(monkeypatch: pytest.Monkey
         together.wait()
         return loader.load_delta_kernel(jvm)
 
-    loader._loaded.cache_clear()
+    loader._load.cache_clear()
     try:
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(load, range(8)))
     finally:
-        loader._loaded.cache_clear()
+        loader._load.cache_clear()
     assert len(compiled) == 1
     assert all(facade is compiled[0] for facade in found)

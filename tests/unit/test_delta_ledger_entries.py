@@ -121,7 +121,7 @@ def test_a_ledger_of_an_earlier_version_lacks_the_columns_of_losses() -> None:
 
 def test_statistics_hold_the_whole_application_id() -> None:
     long = to_row(a_plan()) | {"application": "rangeland/" + "x" * 80}
-    stats = json.loads(stats_of(long))
+    stats = json.loads(stats_of([long]))
     assert stats["minValues"]["application"] == stats["maxValues"]["application"]
     assert len(stats["minValues"]["application"]) == 90
 

@@ -21,7 +21,7 @@ from rangeland.cli import command_line
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.job_schema import job_schema
-from rangeland.job.located_values import parse_job_text
+from rangeland.job.job_text import parse_job_text
 from tests import docs
 from tests.docs import Block, Command
 

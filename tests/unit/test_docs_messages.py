@@ -25,13 +25,13 @@ from rangeland.errors import RangelandError
 from rangeland.fetch.slice_failures import add_partition
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import require_closed_range
-from rangeland.job.located_values import parse_job_text
+from rangeland.job.job_text import parse_job_text
 from rangeland.model import Address, Isolation, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import prove
-from rangeland.spark.unexpected_errors import unexpected_error
+from rangeland.spark.spark_errors import unexpected_error
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from tests import docs
 from tests import sample_results as made
@@ -65,7 +65,7 @@ def storage() -> None:
 def engine() -> None:
     from py4j.protocol import Py4JError
 
-    from rangeland.spark.spark_jobs import translate_spark_error
+    from rangeland.spark.spark_errors import translate_spark_error
 
     raise translate_spark_error(
         Py4JError(

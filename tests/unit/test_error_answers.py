@@ -25,7 +25,8 @@ from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.final_log_check import LogChange
 from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.planning.plan import PlanKind
-from rangeland.spark.python_workers import check_workers, worker_failure
+from rangeland.spark.python_workers import check_workers
+from rangeland.spark.spark_errors import worker_failure
 
 
 def _plan_with(ranges: int) -> CommittedPlan:

@@ -9,7 +9,7 @@ from rangeland.fleet.fleet_result import FleetResult, JobOutcome, most_severe
 from rangeland.fleet.fleet_run import NoJobsProgress, TableJobs, for_each
 from rangeland.fleet.table_jobs import FailedFile
 from rangeland.job import Job
-from rangeland.job.located_values import parse_job_text
+from rangeland.job.job_text import parse_job_text
 from rangeland.job.topic_tables import TableJob
 from rangeland.results import CheckResult
 

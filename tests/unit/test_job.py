@@ -12,7 +12,7 @@ import pytest
 from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
-from rangeland.job.located_values import override, parse_job_text
+from rangeland.job.job_text import override, parse_job_text
 from rangeland.job.value_parsers import parse_bounds, parse_size, parse_time_ms
 from rangeland.model import (
     Address,

@@ -11,7 +11,7 @@ import pytest
 from rangeland.errors import JobFileError, RangelandError, UsageError
 from rangeland.job import Job
 from rangeland.job.extends import read_job_text
-from rangeland.job.located_values import override, parse_job_text
+from rangeland.job.job_text import override, parse_job_text
 from rangeland.job.yaml_loader import MAX_BYTES, MAX_DEPTH, MAX_VALUES, load
 
 LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(

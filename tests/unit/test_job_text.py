@@ -8,7 +8,7 @@ import pytest
 
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job.extends import read_job_text
-from rangeland.job.located_values import override, parse_job_text, with_value
+from rangeland.job.job_text import override, parse_job_text, with_value
 
 TEXT = """\
 job: orders

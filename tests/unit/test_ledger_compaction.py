@@ -50,7 +50,7 @@ def test_a_row_is_written_as_often_as_the_logarithm_of_their_number() -> None:
     for number in range(4_000):
         files.append(file(f"part-ledger-plan-{number}.parquet", at_ms=number))
         if old := to_compact(files):
-            rows = sum(map(compaction.rows_in, old))
+            rows = sum(map(compaction.recorded_rows, old))
             written += rows
             files = [f for f in files if f not in old] + [file(f"compacted-ledger-{number}", rows)]
     assert len(files) < 10 + 12
@@ -59,7 +59,7 @@ def test_a_row_is_written_as_often_as_the_logarithm_of_their_number() -> None:
 
 @pytest.mark.parametrize("stats", [None, "{", '{"numRecords": "1"}'])
 def test_statistics_that_say_nothing_are_no_rows(stats: str | None) -> None:
-    assert compaction.rows_in(AddedFile("part-ledger-plan-1", 1, 1, stats, {})) == 0
+    assert compaction.recorded_rows(AddedFile("part-ledger-plan-1", 1, 1, stats, {})) == 0
 
 
 def test_a_ledger_with_other_columns_is_not_complete() -> None:

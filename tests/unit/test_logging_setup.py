@@ -25,7 +25,7 @@ from rangeland.logging_setup import (
 )
 from rangeland.model import Partition
 from rangeland.render.progress_view import LiveProgress
-from rangeland.spark.task_logging import with_task_logging
+from rangeland.spark.task_context import with_task_logging
 from tests import sample_results as made
 
 LOGGER = logging.getLogger("rangeland.fetch.fetch_loop")

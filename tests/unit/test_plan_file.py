@@ -13,7 +13,7 @@ import pytest
 
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job
-from rangeland.job.located_values import override, parse_job_text
+from rangeland.job.job_text import override, parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.planning.plan import canonical
 from rangeland.planning.policy import Action, LossKind

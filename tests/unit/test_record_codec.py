@@ -178,7 +178,7 @@ def test_defaults_may_be_left_out_where_a_view_says_so() -> None:
 
 
 def test_another_view_of_a_class_leaves_the_first_as_it_is() -> None:
-    other = VIEWED.viewing({Spot: "name=at"})
+    other = VIEWED.with_views({Spot: "name=at"})
     assert other.write(BOX).keys() == VIEW.keys() - {"side"}
     assert VIEWED.write(BOX) == VIEW
 

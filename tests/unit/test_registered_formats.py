@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError, UnknownFields
 from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from rangeland.delta.java_bridge.java_errors import NoTable, StaleTransaction, translate
-from rangeland.delta.stores.store_kinds import is_passed_over, store_capabilities
-from rangeland.delta.table_metadata import Function, PartitionColumn, StoreKind, TableMetadata
+from rangeland.delta.stores.store_kinds import StoreKind, is_passed_over, store_capabilities
+from rangeland.delta.table_metadata import Function, PartitionColumn, TableMetadata
 from rangeland.delta.table_schema.arrow_schema import arrow_type, delta_type, schema_json
 from rangeland.delta.table_schema.schema_compatibility import (
     new_table,

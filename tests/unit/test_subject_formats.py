@@ -76,7 +76,7 @@ def tables(
 
 
 def registered(made: TableFormats) -> SubjectFormats:
-    found = made.registered("value", "avro", "", UnknownFields.DROP)
+    found = made.without_schema("value", "avro", "", UnknownFields.DROP)
     assert isinstance(found, SubjectFormats)
     return found
 
@@ -203,7 +203,7 @@ def test_what_has_no_schema_or_another_format_is_refused() -> None:
         registered(tables(RECORD, BOTH, {"orders": ()}))
     made = tables(TOPIC, BOTH, {"orders": ()})
     with pytest.raises(JobFileError, match="it is avro, and the job file says json"):
-        made.registered("value", "json", "", UnknownFields.DROP)
+        made.without_schema("value", "json", "", UnknownFields.DROP)
 
 
 TEXT, LONG = pa.string(), pa.int64()

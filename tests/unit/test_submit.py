@@ -22,7 +22,7 @@ from rangeland.decode.native import native_library
 from rangeland.errors import JobFileError, StorageFailed, Unreachable, UsageError
 from rangeland.job import Job
 from rangeland.jvm.java import find_java
-from rangeland.spark import python_workers, spark_session
+from rangeland.spark import python_workers, spark_errors, spark_session
 from rangeland.spark.supported_versions import NEWEST, RuntimeVersions, refuse_others
 from rangeland.submit import packed_environment, shipped_files
 from rangeland.submit.submission import (
@@ -643,13 +643,11 @@ LOST = "Lost task 0.3 in stage 1.0 (TID 3) (10.0.0.7 executor 2): "
 def test_what_spark_says_of_an_unfit_worker_is_put_into_words(
     text: str, words: tuple[str, ...]
 ) -> None:
-    error = python_workers.worker_failure(text)
+    error = spark_errors.worker_failure(text)
     assert isinstance(error, JobFileError)
     for word in words:
         assert word in str(error)
 
 
 def test_other_failures_are_not_the_workers() -> None:
-    assert (
-        python_workers.worker_failure(f"{LOST}java.lang.OutOfMemoryError: Java heap space") is None
-    )
+    assert spark_errors.worker_failure(f"{LOST}java.lang.OutOfMemoryError: Java heap space") is None

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.errors import JobFileError
 from rangeland.job import Job
-from rangeland.job.located_values import parse_job_text
+from rangeland.job.job_text import parse_job_text
 from rangeland.job.topic_tables import (
     is_asked_for,
     job_of_topic,

@@ -226,7 +226,7 @@ class Session:
     """In place of trials with Spark."""
 
     def __init__(self, fails: FailingOn) -> None:
-        self.raised = fails
+        self.try_slices = fails
 
 
 def blaming(

@@ -48,7 +48,7 @@ def rows_of(old: RegisteredSchema | UnusableSchema, new: RegisteredSchema) -> Ro
     tables = TableFormats(
         ExecutorSchemas(catalogue), SubjectNameStrategy.TOPIC, {VALUES: (OLD, NEW)}
     )
-    return RowFormat(value=tables.registered("value", "avro", "", UnknownFields.DROP))
+    return RowFormat(value=tables.without_schema("value", "avro", "", UnknownFields.DROP))
 
 
 class Census:

@@ -25,7 +25,7 @@ from rangeland.cli.stop_signals import StopSignals
 from rangeland.errors import RangelandError, UsageError, error_json, public_name
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
 from rangeland.spark.gateway import end_jvm, let_jvm_end
-from rangeland.spark.unexpected_errors import unexpected_error
+from rangeland.spark.spark_errors import unexpected_error
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rangeland.fleet.fleet_run import JobsProgress, TableJobs
     from rangeland.fleet.table_jobs import FailedFile, LoadedFile
     from rangeland.job import Job
-    from rangeland.job.located_values import JobText
+    from rangeland.job.job_text import JobText
     from rangeland.job.topic_tables import TableJob
     from rangeland.progress_events import Progress
 

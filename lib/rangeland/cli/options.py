@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rangeland.fleet.fleet_result import Answer
     from rangeland.job import Job
-    from rangeland.job.located_values import JobText
+    from rangeland.job.job_text import JobText
 
 P = ParamSpec("P")
 
@@ -107,7 +107,7 @@ def _refuse_mistyped(given: Mapping[str, Any]) -> None:
     """Raises UsageError for a malformed --set, and for a setting where a file is expected: to look
     for that file would repeat its value, which may be a secret."""
     if settings := given.get("settings"):
-        from rangeland.job.located_values import read_assignment
+        from rangeland.job.job_text import read_assignment
 
         for setting in settings:
             read_assignment(setting)

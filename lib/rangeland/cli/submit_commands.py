@@ -19,7 +19,7 @@ from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
     from rangeland.job import Job
-    from rangeland.job.located_values import JobText
+    from rangeland.job.job_text import JobText
     from rangeland.spark.supported_versions import InstalledSpark
     from rangeland.submit.submission import ShippedFiles, Submission, SubmitChoices
 

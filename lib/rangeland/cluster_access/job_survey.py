@@ -42,7 +42,7 @@ def survey_of(
             if wanted.topic_pattern and not brokers.dialect.capabilities.has_metadata:
                 wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
             survey = take_survey(brokers, wanted, backend=backend)
-            cluster = job.source.called(survey.cluster)
+            cluster = job.source.name_cluster(survey.cluster)
             return replace(survey, version_support=brokers.version_support, cluster=cluster)
     finally:
         if backend is not None:

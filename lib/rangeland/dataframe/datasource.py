@@ -32,7 +32,7 @@ from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.plan_frames import frame_batches
-from rangeland.spark.task_logging import configure_task
+from rangeland.spark.task_context import configure_task
 from rangeland.untrusted import MAX_INT32, Unreadable, decimal, parse_json
 
 try:

@@ -101,17 +101,17 @@ def with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatc
 
 def _constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
     if rows > _CACHED_ROWS:
-        return _repeated(value, kind, rows)
+        return _repeat(value, kind, rows)
     size = 1 << max(rows - 1, 0).bit_length()
     return _cached_constant(value, kind, size).slice(0, rows)
 
 
 @lru_cache(maxsize=32)
 def _cached_constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    return _repeated(value, kind, rows)
+    return _repeat(value, kind, rows)
 
 
-def _repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+def _repeat(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
     """``pa.scalar`` and ``pa.array`` import pandas, which takes a new Python worker longer than to
     read a small slice."""
     if isinstance(value, int):

@@ -77,24 +77,6 @@ class CommitMetadata:
         return operation == "DELETE" or (operation == "WRITE" and mode == "overwrite")
 
 
-class StoreKind(StrEnum):
-    LOCAL = "local"
-    PUT_IF_ABSENT = "put-if-absent"
-    SINGLE_DRIVER = "single-driver"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class StoreCapabilities:
-    """How safe it is for several drivers to commit to a store at the same time. ``note`` is a
-    warning for the user, empty if none is needed."""
-
-    kind: StoreKind
-    scheme: str
-    log_store: str
-    note: str = ""
-
-
 class Function(StrEnum):
     """How a partition column is computed from its source column. Days and hours are in UTC."""
 
@@ -103,7 +85,7 @@ class Function(StrEnum):
     HOUR = "hour"
 
 
-_COMPUTED = {Function.DATE: pa.date32(), Function.HOUR: pa.timestamp("us", "UTC")}
+COMPUTED_TYPES = {Function.DATE: pa.date32(), Function.HOUR: pa.timestamp("us", "UTC")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +127,11 @@ class TableLayout:
         out; where it does not, they come last."""
         names = {column.name for column in self.partition_by}
         plain = [f for f in self.schema if f.name not in names]
-        return pa.schema([*plain, *(self._kept() if self.keeps_partitions else ())])
+        return pa.schema([*plain, *(self._partition_fields() if self.keeps_partitions else ())])
 
-    def _kept(self) -> Iterator[pa.Field]:
+    def _partition_fields(self) -> Iterator[pa.Field]:
         for column in self.partition_by:
-            computed = _COMPUTED.get(column.function)
+            computed = COMPUTED_TYPES.get(column.function)
             given = self.schema.field(column.source)
             yield given if computed is None else pa.field(column.name, computed)
 

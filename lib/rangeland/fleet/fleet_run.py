@@ -24,7 +24,7 @@ from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
 from rangeland.run import Runner
-from rangeland.spark.unexpected_errors import unexpected_error
+from rangeland.spark.spark_errors import unexpected_error
 
 A = TypeVar("A", bound=Answer)
 

@@ -23,7 +23,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import RangelandError, StorageFailed
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.job.located_values import JobText
+from rangeland.job.job_text import JobText
 from rangeland.job.topic_tables import (
     TableJob,
     is_asked_for,

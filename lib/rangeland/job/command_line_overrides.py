@@ -14,7 +14,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import UsageError
 from rangeland.job.extends import read_job_text
 from rangeland.job.job_file import Job
-from rangeland.job.located_values import JobText, override, with_value
+from rangeland.job.job_text import JobText, override, with_value
 from rangeland.job.value_parsers import EXPECTED_BOUND, parse_bounds, parse_partition
 from rangeland.model import Bounds, FromCheckpoint, Partition
 from rangeland.untrusted import Unreadable, parse_json
@@ -41,7 +41,7 @@ def load_job(
     job = Job.of(text)
     for flag, (given, value) in asked.items():
         text = with_value(text, ("range", SIDES[flag]), value)
-        found = Job.checked(text)
+        found = Job.job_or_mistakes(text)
         if not isinstance(found, Job):
             raise _bad_flag(flag, given, found[0].text())
         job = found

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rangeland.errors import JobFileError
-from rangeland.job.located_values import (
+from rangeland.job.job_text import (
     EXTENDS,
     FieldPath,
     JobText,
@@ -59,15 +59,15 @@ def _read_file(
     if len(chain) > MAX_BASES:
         raise_bad_extends(own, f"{MAX_BASES} files that extend each other at most")
     found = JobText(own.name, {})
-    for base in [path.parent / name for name in _extended(own)]:
+    for base in [path.parent / name for name in _names_of_bases(own)]:
         if any(base.resolve() == one.resolve() for one in chain):
             circle = " extends ".join(str(one) for one in (*chain, base))
             raise_bad_extends(own, f"no circle of files, but {circle}")
-        found = _merged(found, _read(base, chain, known, f"{own.where((EXTENDS,))}: {EXTENDS}:"))
-    return _merged(found, own)
+        found = _overlay(found, _read(base, chain, known, f"{own.where((EXTENDS,))}: {EXTENDS}:"))
+    return _overlay(found, own)
 
 
-def _extended(text: JobText) -> list[str]:
+def _names_of_bases(text: JobText) -> list[str]:
     given = text.values[EXTENDS]
     names: list[Any] = given if isinstance(given, list) else [given]
     if not names or not all(isinstance(name, str) and name for name in names):
@@ -75,12 +75,12 @@ def _extended(text: JobText) -> list[str]:
     return names
 
 
-def _merged(base: JobText, over: JobText) -> JobText:
+def _overlay(base: JobText, over: JobText) -> JobText:
     """Mappings are merged; everything else is replaced by what ``over`` has."""
     values = separate_copy(base.values)
     replaced: list[FieldPath] = []
     own = {key: value for key, value in over.values.items() if key != EXTENDS}
-    _merge(values, own, (), replaced)
+    _merge_values(values, own, (), replaced)
     kept = {
         path: place
         for path, place in base.positions.items()
@@ -90,7 +90,7 @@ def _merged(base: JobText, over: JobText) -> JobText:
     return JobText(over.name, values, kept | new)
 
 
-def _merge(
+def _merge_values(
     values: dict[Any, Any], over: Mapping[Any, Any], path: FieldPath, replaced: list[FieldPath]
 ) -> None:
     same = {path_part(key): key for key in values}
@@ -98,7 +98,7 @@ def _merge(
         here = (*path, path_part(key))
         old = same.get(path_part(key), key)
         if isinstance(value, dict) and isinstance(values.get(old), dict):
-            _merge(values[old], value, here, replaced)
+            _merge_values(values[old], value, here, replaced)
             continue
         replaced.append(here)
         values.pop(old, None)

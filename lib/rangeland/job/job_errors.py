@@ -16,7 +16,7 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from rangeland.errors import JobFileError
-from rangeland.job.located_values import FieldPath, JobText, display_path
+from rangeland.job.job_text import FieldPath, JobText, display_path
 from rangeland.job.section import MisplacedKey, UnneededKey
 from rangeland.wording import count_noun
 
@@ -68,7 +68,7 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMis
             continue
         unknown = problem["type"] == "extra_forbidden"
         meant = suggestion(path, fields) if unknown else None
-        found.append(JobFileMistake(path, _expected(problem), meant))
+        found.append(JobFileMistake(path, _expectation(problem), meant))
     # A misspelt field is reported once, not also as the field that is missing.
     misspelt = {mistake.suggestion for mistake in found}
     return [mistake for mistake in found if mistake.path not in misspelt]
@@ -86,7 +86,7 @@ def _path(problem: Any) -> FieldPath:
     return loc
 
 
-def _expected(problem: Any) -> str:
+def _expectation(problem: Any) -> str:
     match problem["type"]:
         case "extra_forbidden":
             return "there is no such field"

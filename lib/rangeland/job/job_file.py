@@ -22,7 +22,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.job.decode_section import Decode
 from rangeland.job.extends import read_job_text
 from rangeland.job.job_errors import JobFileMistake, job_file_error, mistakes_of
-from rangeland.job.located_values import JobText, override, parse_job_text
+from rangeland.job.job_text import JobText, override, parse_job_text
 from rangeland.job.policy_section import PolicySpec
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.source_section import Source
@@ -270,14 +270,14 @@ class Job(Section):
 
     @staticmethod
     def of(text: JobText) -> Job:
-        found = Job.checked(text)
+        found = Job.job_or_mistakes(text)
         # Not raised inside of a handler: pydantic's message repeats field names, secret or not.
         if not isinstance(found, Job):
             raise job_file_error(text, found)
         return found
 
     @staticmethod
-    def checked(text: JobText) -> Job | list[JobFileMistake]:
+    def job_or_mistakes(text: JobText) -> Job | list[JobFileMistake]:
         """The job, or what is wrong with its text."""
         try:
             return Job.model_validate(text.values)

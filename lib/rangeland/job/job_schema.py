@@ -16,7 +16,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from rangeland.job.job_file import Job
-from rangeland.job.located_values import EXTENDS
+from rangeland.job.job_text import EXTENDS
 from rangeland.job.value_parsers import UNITS
 
 Schema = dict[str, Any]
@@ -30,7 +30,7 @@ EXTENDS_SCHEMA: Schema = {
         {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
     ],
 }
-_DEMANDS = ("required", "oneOf", "anyOf")
+_REQUIRING = ("required", "oneOf", "anyOf")
 """A model's keywords about required fields; a field has other uses for the last two."""
 
 
@@ -45,8 +45,8 @@ def job_schema() -> Schema:
     """The schema as JSON values; the same models always give the same text."""
     made = Job.model_json_schema(by_alias=True, schema_generator=_Plain)
     parts = made.pop("$defs")
-    whole = _inlined(made, parts)
-    demands = _take_demands(whole)
+    whole = _inline(made, parts)
+    required = _take_required(whole)
     return {
         "$schema": DRAFT,
         "title": "Rangeland job file",
@@ -55,7 +55,7 @@ def job_schema() -> Schema:
         "properties": {EXTENDS: EXTENDS_SCHEMA, **whole["properties"]},
         "additionalProperties": False,
         "if": {"required": ["job"], "not": {"required": [EXTENDS]}},
-        "then": demands,
+        "then": required,
     }
 
 
@@ -64,17 +64,17 @@ def schema_text() -> str:
     return json.dumps(job_schema(), indent=2) + "\n"
 
 
-def _inlined(node: Any, parts: Schema) -> Any:
+def _inline(node: Any, parts: Schema) -> Any:
     """The node with definitions instead of references; what the field itself says wins."""
     if isinstance(node, list):
-        return [_inlined(item, parts) for item in node]
+        return [_inline(item, parts) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
         part = parts[node["$ref"].rpartition("/")[2]]
         node = {**{k: v for k, v in part.items() if k != "title"}, **node}
         del node["$ref"]
-    node = {key: _inlined(value, parts) for key, value in node.items()}
+    node = {key: _inline(value, parts) for key, value in node.items()}
     if isinstance(node.get("description"), str):
         node["description"] = " ".join(node["description"].split())
     return _with_plain_default(node)
@@ -100,18 +100,15 @@ def size_text(size_bytes: int) -> str:
     return str(size_bytes)
 
 
-def _take_demands(node: Schema) -> Schema:
+def _take_required(node: Schema) -> Schema:
     """Removes the keywords about required fields from a model's schema, and returns them."""
-    demands: Schema = {}
+    required: Schema = {}
     for part in [node, *(one for one in node.get("anyOf", ()) if "properties" in one)]:
         if "properties" not in part:
             continue
-        demands |= {key: part.pop(key) for key in _DEMANDS if key in part}
-        inner = {name: _take_demands(field) for name, field in part["properties"].items()}
+        required |= {key: part.pop(key) for key in _REQUIRING if key in part}
+        inner = {name: _take_required(field) for name, field in part["properties"].items()}
         needed = {name: found for name, found in inner.items() if found}
         if needed:
-            demands["properties"] = needed
-    return demands
-
-
-__all__ = ["job_schema", "schema_text", "size_text"]
+            required["properties"] = needed
+    return required

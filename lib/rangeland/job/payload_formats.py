@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
 from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
@@ -69,7 +68,7 @@ def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
         made = RowFormat(key, value, decode.layout == "flat", unknown is UnknownFields.KEEP)
         typed_rows(job.source.dialect, made)
     except PayloadSchemaError as error:
-        raise _refused("decode.value.schema", error) from error
+        raise _refusal("decode.value.schema", error) from error
     return made
 
 
@@ -117,9 +116,9 @@ def _format(
             return schemas.with_schema(
                 name, lambda writers: _with_fields(payload, schema, unknown, field, writers)
             )
-        return schemas.registered(name, payload.format, payload.message or "", unknown)
+        return schemas.without_schema(name, payload.format, payload.message or "", unknown)
     except PayloadSchemaError as error:
-        raise _refused(field, error, file) from error
+        raise _refusal(field, error, file) from error
 
 
 def _with_fields(
@@ -131,20 +130,20 @@ def _with_fields(
 ) -> PayloadFormat:
     path = Path(schema)
     if payload.format == "avro":
-        return AvroFormat(_text(path, field), writers)
+        return AvroFormat(_read_text(path, field), writers)
     if payload.format == "protobuf":
         is_text = path.suffix.lower() == ".proto"
-        found = _compiled(path, field) if is_text else _data(path, field)
+        found = _compile(path, field) if is_text else _read_bytes(path, field)
         return ProtobufFormat(found, payload.message or "", writers)
     if not names_file(schema):
         made = JsonFormat(parse_ddl(schema), unknown)
     else:
         parse = parse_json_schema if path.suffix.lower() == ".json" else parse_ddl
-        made = JsonFormat(parse(_text(path, field)), unknown)
+        made = JsonFormat(parse(_read_text(path, field)), unknown)
     return made if writers is None else FramedJsonFormat(made, writers)
 
 
-def _compiled(path: Path, field: str) -> bytes:
+def _compile(path: Path, field: str) -> bytes:
     """The descriptors of a file and of what it imports from its own folder and those below."""
     files: dict[str, str] = {}
     waiting = [path.name]
@@ -153,7 +152,7 @@ def _compiled(path: Path, field: str) -> bytes:
         found = path.parent / name
         if name in files or (files and not found.is_file()):
             continue  # one of Google's own, or missing: then the compiler says so
-        files[name] = _text(found, field)
+        files[name] = _read_text(found, field)
         waiting += _IMPORT.findall(files[name])
     return _descriptors(path.name, tuple(files.items()))
 
@@ -163,25 +162,25 @@ def _descriptors(main: str, files: tuple[tuple[str, str], ...]) -> bytes:
     return compile_proto(main, dict(files))
 
 
-def _text(path: Path, field: str) -> str:
+def _read_text(path: Path, field: str) -> str:
     try:
-        return _data(path, field).decode("utf-8")
+        return _read_bytes(path, field).decode("utf-8")
     except UnicodeDecodeError:
-        raise _unreadable(path, field, "it is not UTF-8") from None
+        raise _not_readable(path, field, "it is not UTF-8") from None
 
 
-def _data(path: Path, field: str) -> bytes:
+def _read_bytes(path: Path, field: str) -> bytes:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_SCHEMA_BYTES + 1)
     except OSError as error:
-        raise _unreadable(path, field, error.strerror or type(error).__name__) from error
+        raise _not_readable(path, field, error.strerror or type(error).__name__) from error
     if len(data) > MAX_SCHEMA_BYTES:
-        raise _unreadable(path, field, f"it has more than {MAX_SCHEMA_BYTES} bytes")
+        raise _not_readable(path, field, f"it has more than {MAX_SCHEMA_BYTES} bytes")
     return data
 
 
-def _unreadable(path: Path, field: str, why: str) -> JobFileError:
+def _not_readable(path: Path, field: str, why: str) -> JobFileError:
     return JobFileError(
         f"{field}: the schema file {path} cannot be read",
         why=why,
@@ -189,7 +188,7 @@ def _unreadable(path: Path, field: str, why: str) -> JobFileError:
     )
 
 
-def _refused(field: str, error: PayloadSchemaError, file: str = "") -> JobFileError:
+def _refusal(field: str, error: PayloadSchemaError, file: str = "") -> JobFileError:
     where, do = field, "correct the schema"
     if file:
         where, do = f"{field} ({file})", f"correct {file}"

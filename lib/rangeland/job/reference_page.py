@@ -26,14 +26,15 @@ Schema = dict[str, Any]
 def settings_page() -> str:
     """All settings: one table for top-level fields, and one per section."""
     schema = job_schema()
-    properties, demands = schema["properties"], schema["then"]
+    properties, required = schema["properties"], schema["then"]
     plain = {name: node for name, node in properties.items() if section_schema(node) is None}
-    parts = [_table(plain, demands)]
+    parts = [_table(plain, required)]
     for name, node in properties.items():
         section = section_schema(node)
         if section is not None:
-            inner = demands.get("properties", {}).get(name, {})
-            parts.append(f"### {name}\n\n{node['description']}\n\n" + _rows_of(section, inner))
+            inner = required.get("properties", {}).get(name, {})
+            rows = _table(dict(_fields(section, "")), _flat_required(inner, ""))
+            parts.append(f"### {name}\n\n{node['description']}\n\n{rows}")
     return "\n".join(parts)
 
 
@@ -46,28 +47,24 @@ def section_schema(node: Schema) -> Schema | None:
     return None
 
 
-def _rows_of(section: Schema, demands: Schema) -> str:
-    return _table(dict(_fields(section, demands, "")), _flat_demands(demands, ""))
-
-
-def _fields(section: Schema, demands: Schema, prefix: str) -> Iterator[tuple[str, Schema]]:
+def _fields(section: Schema, prefix: str) -> Iterator[tuple[str, Schema]]:
     for name, node in section["properties"].items():
         inner = section_schema(node)
         if inner is None or "boolean" in {one.get("type") for one in node.get("anyOf", ())}:
             yield prefix + name, node
         if inner is not None:
-            yield from _fields(inner, demands, f"{prefix}{name}.")
+            yield from _fields(inner, f"{prefix}{name}.")
 
 
-def _flat_demands(demands: Schema, prefix: str) -> Schema:
-    needed = [prefix + name for name in demands.get("required", ())]
-    for name, inner in demands.get("properties", {}).items():
-        needed += _flat_demands(inner, f"{prefix}{name}.")["required"]
+def _flat_required(required: Schema, prefix: str) -> Schema:
+    needed = [prefix + name for name in required.get("required", ())]
+    for name, inner in required.get("properties", {}).items():
+        needed += _flat_required(inner, f"{prefix}{name}.")["required"]
     return {"required": needed}
 
 
-def _table(fields: Schema, demands: Schema) -> str:
-    needed = demands.get("required", ())
+def _table(fields: Schema, required: Schema) -> str:
+    needed = required.get("required", ())
     lines = ["| field | values | default | meaning |", "|---|---|---|---|"]
     for name, node in fields.items():
         default = "required" if name in needed else default_text(node)

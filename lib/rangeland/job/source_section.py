@@ -143,7 +143,7 @@ class Source(Section):
             return bool(self.servers)
         return bool(self.servers) and all(name.isdecimal() for name, _ in self.members)
 
-    def called(self, cluster: Cluster | None) -> Cluster | None:
+    def name_cluster(self, cluster: Cluster | None) -> Cluster | None:
         """The cluster with the name that the job gives it, and with the registry's addresses."""
         if cluster is None:
             return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from rangeland.errors import JobFileError
 from rangeland.job.job_file import Job, Sink
-from rangeland.job.located_values import JobText
+from rangeland.job.job_text import JobText
 from rangeland.job.value_parsers import TOPIC_FIELD
 from rangeland.patterns import matches
 

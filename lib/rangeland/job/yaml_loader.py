@@ -155,11 +155,11 @@ def _check_expansion(root: yaml.Node) -> None:
     contains them."""
     known: dict[int, tuple[int, int]] = {}
 
-    def measured(node: yaml.Node, depth: int) -> tuple[int, int]:
+    def measure(node: yaml.Node, depth: int) -> tuple[int, int]:
         """The number of values, and their depth."""
         if id(node) not in known:
             known[id(node)] = _INSIDE_ITSELF
-            inner = [measured(one, depth + 1) for one in _inside(node)]
+            inner = [measure(one, depth + 1) for one in _inside(node)]
             size, height = 1 + sum(n for n, _ in inner), 1 + max((h for _, h in inner), default=0)
             known[id(node)] = size, height
         size, height = known[id(node)]
@@ -169,7 +169,7 @@ def _check_expansion(root: yaml.Node) -> None:
             raise _too_much(node)
         return size, height
 
-    measured(root, 0)
+    measure(root, 0)
 
 
 def _inside(node: yaml.Node) -> list[yaml.Node]:

@@ -4,8 +4,8 @@ each class (class-data sharing).
 The JVM of a command that lands writes the archive as it ends, when Python has ended already, so
 nobody waits for it. It is written to a file of its own, which the next session finds complete and
 renames. There is one archive for each Java and each list of jars, in the cache of jars; the few
-that were used last are kept. All of it is done only where it can be: an archive that cannot be
-written, is incomplete, or is of another JVM or other jars is ignored, by the JVM itself at last.
+that were used last are kept. Nothing depends on it: an archive that cannot be written, is
+incomplete, or was made for another JVM or other jars is ignored, in the end by the JVM itself.
 
 ``RANGELAND_CLASS_ARCHIVE``: ``off`` neither makes nor uses one; ``wait`` has the command that makes
 one wait until it is written, for images that are built with one.
@@ -117,7 +117,7 @@ class ClassArchive:
         try:
             folder = self.folder
             folder.mkdir(parents=True, exist_ok=True)
-            if self.path is not None or self._unfinished():
+            if self.path is not None or self._unfinished_files():
                 return []
             if shutil.disk_usage(folder).free < NEEDED_BYTES:
                 return []
@@ -128,7 +128,7 @@ class ClassArchive:
         logger.info("The JVM will write an archive of its classes when it ends")
         return [f"{MAKING}={new}", *QUIET]
 
-    def _unfinished(self) -> list[Path]:
+    def _unfinished_files(self) -> list[Path]:
         """Files that a JVM may still write; older ones are removed."""
         now = time.time()
         found = sorted(self.folder.glob(f"{self.key}.*.new"))

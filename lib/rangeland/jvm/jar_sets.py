@@ -20,6 +20,23 @@ class JarSet:
     transitive: bool = True
 
 
+_LOG4J = "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3"
+_IN_SPARK = ("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*")
+_SPARK_PARTS = [
+    "catalyst",
+    "common-utils",
+    "core",
+    "kvstore",
+    "launcher",
+    "network-common",
+    "network-shuffle",
+    "sketch",
+    "sql-api",
+    "sql",
+    "tags",
+    "unsafe",
+]
+_JSON4S_PARTS = ("ast", "core", "jackson", "scalap")
 _POSTGRES_CPU = "arm64v8" if platform.machine() == "aarch64" else "amd64"
 
 # To support another server, add an entry. Comments explain what the server needs but does not
@@ -28,18 +45,10 @@ JAR_SETS: dict[str, JarSet] = {
     # Without an SLF4J binding these brokers log nothing. Of 4.4.0 an artefact that only command
     # line tools need is in no repository.
     "kafka-4.4.0": JarSet(
-        (
-            "org.apache.kafka:kafka_2.13:4.4.0",
-            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
-        ),
+        ("org.apache.kafka:kafka_2.13:4.4.0", _LOG4J),
         excludes=("org.apache.kafka:kafka-tools-api",),
     ),
-    "kafka-4.1.0": JarSet(
-        (
-            "org.apache.kafka:kafka_2.13:4.1.0",
-            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
-        )
-    ),
+    "kafka-4.1.0": JarSet(("org.apache.kafka:kafka_2.13:4.1.0", _LOG4J)),
     "kafka-3.9.1": JarSet(
         ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
     ),
@@ -57,7 +66,7 @@ JAR_SETS: dict[str, JarSet] = {
         (
             "org.apache.kafka:kafka-tools:4.1.0",
             "org.apache.kafka:kafka_2.13:4.1.0",
-            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+            _LOG4J,
         )
     ),
     # Its own list of dependencies leaves out two that its server needs. Without an SLF4J
@@ -88,10 +97,7 @@ JAR_SETS: dict[str, JarSet] = {
         packaging="tar.gz",
     ),
     # For a session's class path: it then starts without resolving anything.
-    "delta-4.4.0": JarSet(
-        ("io.delta:delta-spark_4.2_2.13:4.4.0",),
-        excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),
-    ),
+    "delta-4.4.0": JarSet(("io.delta:delta-spark_4.2_2.13:4.4.0",), excludes=_IN_SPARK),
     # Delta Kernel and what it needs beyond what every supported Spark has. Each of its own lists
     # of dependencies names libraries that Spark has, and that must not be there twice.
     "delta-kernel-4.4.0": JarSet(
@@ -117,14 +123,8 @@ JAR_SETS: dict[str, JarSet] = {
             "org.apache.logging.log4j:*",
         ),
     ),
-    "delta-4.4.0-spark-4.1": JarSet(
-        ("io.delta:delta-spark_4.1_2.13:4.4.0",),
-        excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),
-    ),
-    "delta-4.4.0-spark-4.0": JarSet(
-        ("io.delta:delta-spark_4.0_2.13:4.4.0",),
-        excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),
-    ),
+    "delta-4.4.0-spark-4.1": JarSet(("io.delta:delta-spark_4.1_2.13:4.4.0",), excludes=_IN_SPARK),
+    "delta-4.4.0-spark-4.0": JarSet(("io.delta:delta-spark_4.0_2.13:4.4.0",), excludes=_IN_SPARK),
     "delta-3.3.2-scala-2.12": JarSet(
         ("io.delta:delta-spark_2.12:3.3.2",), excludes=("org.antlr:*",)
     ),
@@ -134,18 +134,7 @@ JAR_SETS: dict[str, JarSet] = {
     # The jars of Spark 3.5 that are made for one Scala, for tests: PySpark 3.5 has them for 2.12.
     "spark-3.5.9-scala-2.13": JarSet(
         (
-            "org.apache.spark:spark-catalyst_2.13:3.5.9",
-            "org.apache.spark:spark-common-utils_2.13:3.5.9",
-            "org.apache.spark:spark-core_2.13:3.5.9",
-            "org.apache.spark:spark-kvstore_2.13:3.5.9",
-            "org.apache.spark:spark-launcher_2.13:3.5.9",
-            "org.apache.spark:spark-network-common_2.13:3.5.9",
-            "org.apache.spark:spark-network-shuffle_2.13:3.5.9",
-            "org.apache.spark:spark-sketch_2.13:3.5.9",
-            "org.apache.spark:spark-sql-api_2.13:3.5.9",
-            "org.apache.spark:spark-sql_2.13:3.5.9",
-            "org.apache.spark:spark-tags_2.13:3.5.9",
-            "org.apache.spark:spark-unsafe_2.13:3.5.9",
+            *(f"org.apache.spark:spark-{part}_2.13:3.5.9" for part in _SPARK_PARTS),
             "org.scala-lang:scala-compiler:2.13.8",
             "org.scala-lang:scala-library:2.13.8",
             "org.scala-lang:scala-reflect:2.13.8",
@@ -153,20 +142,14 @@ JAR_SETS: dict[str, JarSet] = {
             "org.scala-lang.modules:scala-parallel-collections_2.13:1.0.4",
             "org.scala-lang.modules:scala-parser-combinators_2.13:2.3.0",
             "org.scala-lang.modules:scala-xml_2.13:2.1.0",
-            "org.json4s:json4s-ast_2.13:3.7.0-M11",
-            "org.json4s:json4s-core_2.13:3.7.0-M11",
-            "org.json4s:json4s-jackson_2.13:3.7.0-M11",
-            "org.json4s:json4s-scalap_2.13:3.7.0-M11",
+            *(f"org.json4s:json4s-{part}_2.13:3.7.0-M11" for part in _JSON4S_PARTS),
             "com.fasterxml.jackson.module:jackson-module-scala_2.13:2.15.2",
             "com.twitter:chill_2.13:0.10.0",
         ),
         transitive=False,
     ),
     # The oldest for Spark 4.0.
-    "delta-4.0.0": JarSet(
-        ("io.delta:delta-spark_2.13:4.0.0",),
-        excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),
-    ),
+    "delta-4.0.0": JarSet(("io.delta:delta-spark_2.13:4.0.0",), excludes=_IN_SPARK),
     # For tables on S3: what Spark's own Hadoop needs beside itself. Only those parts of
     # Amazon's SDK that it uses, since the bundle of all its parts is hundreds of megabytes.
     "hadoop-aws-3.5.0": JarSet(

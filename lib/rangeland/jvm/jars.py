@@ -58,14 +58,16 @@ def fetch_jars(name: str) -> Path:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.parent / f".{name}.lock"):
+        with _hold_lock(target.parent / f".{name}.lock"):
             if not _is_current(target, module):
                 logger.info("Fetching the jars of %s", name)
                 _fetch_into(target, name, module)
     except OSError as error:
         remedy = "Make room, or point RANGELAND_CACHE at another directory"
         why = f"{target} cannot be written: {error}"
-        raise StorageFailed(f"The jars of {name} were not kept", why=why, do=remedy) from error
+        raise StorageFailed(
+            f"The jars of {name} could not be stored", why=why, do=remedy
+        ) from error
     return target
 
 
@@ -131,7 +133,7 @@ def _is_current(target: Path, module: str) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

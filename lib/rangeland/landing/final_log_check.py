@@ -124,7 +124,7 @@ class FinalLogCheck:
     def _refuse_other(
         self, plan: Plan, attempt: SurveyAttempt, leaders: Mapping[Partition, Leader]
     ) -> None:
-        now, then = self._job.source.called(attempt.cluster(leaders.values())), plan.cluster
+        now, then = self._job.source.name_cluster(attempt.cluster(leaders.values())), plan.cluster
         if now is None or then is None or not now.is_other(then):
             return
         if not with_known_addresses(now, [*self._known(), then]).is_other(then):

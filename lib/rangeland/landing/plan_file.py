@@ -23,7 +23,7 @@ from typing import Any
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
-from rangeland.job.located_values import JobText, override
+from rangeland.job.job_text import JobText, override
 from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
 from rangeland.planning.policy import Loss
 from rangeland.record_codec import ColumnType
@@ -233,7 +233,7 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
     return values
 
 
-_CONTENT = PLAN_JSON.viewing(
+_CONTENT = PLAN_JSON.with_views(
     {
         ReviewedPlan: "hash location text=job plan losses_beside=seen",
         Loss: "*partition from_offset until_offset kind=verdict evidence topic_id action",

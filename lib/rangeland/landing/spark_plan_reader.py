@@ -39,12 +39,12 @@ from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.python_workers import start_workers
+from rangeland.spark.spark_errors import translate_spark_error
 from rangeland.spark.spark_jobs import (
     TasksStopped,
     TasksToRun,
     run_tasks,
     run_tasks_until_stopped,
-    translate_spark_error,
 )
 from rangeland.spark.transform import Transform
 from rangeland.spark.transformed_landing import run_transformed

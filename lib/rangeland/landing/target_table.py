@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from rangeland.decode.columns import LogColumns
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.parquet_files.data_files import foreign_entries
 from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSettings
 from rangeland.delta.stores.store_access import StoreSettings
-from rangeland.delta.stores.store_probe import try_store
-from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
+from rangeland.delta.stores.store_kinds import StoreKind
+from rangeland.delta.stores.store_probe import foreign_entries, try_store
+from rangeland.delta.table_metadata import AddedFile, TableLayout, TableMetadata
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.column_mapping import map_columns
 from rangeland.delta.table_schema.schema_compatibility import RowLayout, new_table, row_layout

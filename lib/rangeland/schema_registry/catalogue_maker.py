@@ -27,7 +27,7 @@ class RegistrySchemas:
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
-        self._fetch = cache(self._fetched)
+        self._fetch = cache(self._fetch_version)
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema | None:
         """None if the registry does not have it now."""
@@ -42,12 +42,12 @@ class RegistrySchemas:
         response = self._registry.latest(subject)
         if response is None:
             return None
-        schema = resolve_references(response.schema, self._fetch)
+        schema = self.whole(response.schema)
         if isinstance(schema, UnusableSchema):
             raise _no_reader(subject, response, schema)
         return LatestSchema(response.id, response.at.version, schema)
 
-    def _fetched(self, at: SubjectVersion) -> SchemaResponse | None:
+    def _fetch_version(self, at: SubjectVersion) -> SchemaResponse | None:
         found = self._registry.version(at)
         return None if found is None else found.schema
 

@@ -44,13 +44,13 @@ class ExecutorSchemas:
             return known
         if self.settings is None:
             return UnusableSchema(f"schema id {schema_id} is not known, and there is no registry")
-        return _shared(self.catalogue, self.settings).of_id(schema_id, self.written)
+        return _of_run(self.catalogue, self.settings).of_id(schema_id, self.written)
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
         """Where an id is registered; nothing for one that is not. Raises as ``of_id`` does."""
         if schema_id in self.catalogue.schemas or self.settings is None:
             return self.catalogue.versions.get(schema_id, ())
-        return _shared(self.catalogue, self.settings).versions_of(schema_id)
+        return _of_run(self.catalogue, self.settings).versions_of(schema_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class SubjectWriters:
         return UnusableSchema(f"schema {schema_id} is registered as {others}, not {self.subject}")
 
 
-class _Fetched:
+class _FetchedSchemas:
     """What one process has fetched for one run. One thread fetches at a time."""
 
     def __init__(self, catalogue: SchemaCatalogue, settings: RegistrySettings) -> None:
@@ -125,7 +125,7 @@ class _Fetched:
             )
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """An id that was not judged before is only asked for."""
+        """Asks the registry without judging, for an id that ``of_id`` was not called with."""
         with self._lock:
             if schema_id not in self._schemas:
                 return self._registry.versions(schema_id)
@@ -136,15 +136,15 @@ KEPT_RUNS = 4
 MAX_UNUSABLE_IDS = 100
 """In one process and run."""
 _lock = threading.Lock()
-_of_runs: dict[str, _Fetched] = {}
+_of_runs: dict[str, _FetchedSchemas] = {}
 
 
-def _shared(catalogue: SchemaCatalogue, settings: RegistrySettings) -> _Fetched:
+def _of_run(catalogue: SchemaCatalogue, settings: RegistrySettings) -> _FetchedSchemas:
     """A process may serve several runs, one after the other or at once."""
     run = catalogue.made_as
     with _lock:
         if run not in _of_runs:
             while len(_of_runs) >= KEPT_RUNS:
                 del _of_runs[next(iter(_of_runs))]
-            _of_runs[run] = _Fetched(catalogue, settings)
+            _of_runs[run] = _FetchedSchemas(catalogue, settings)
         return _of_runs[run]

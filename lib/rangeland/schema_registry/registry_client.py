@@ -133,7 +133,7 @@ class RegistryClient:
             failures: dict[str, str] = {}
             for url in list(self._urls):
                 left_s = max(1.0, self._left_s(started))
-                found = self._asked(url, path, read, absent, left_s)
+                found = self._ask_one(url, path, read, absent, left_s)
                 if isinstance(found, _Failed):
                     failures[url] = found.why
                     continue
@@ -158,7 +158,7 @@ class RegistryClient:
 
     # --- asking one address -------------------------------------------------------------
 
-    def _asked(
+    def _ask_one(
         self,
         url: str,
         path: str,
@@ -179,7 +179,7 @@ class RegistryClient:
             expected = str(error).partition(", not ")[0]
             return _Failed(f"its response is not that of a schema registry: {expected}")
         else:
-            return _judged(url, response, absent)
+            return _judge(url, response, absent)
         raise JobFileError(
             f"the certificate of the schema registry {url} is not trusted",
             why=untrusted,
@@ -202,11 +202,11 @@ class RegistryClient:
             response = http_get(at, {"Accept": ACCEPTED, **login}, self._context, limits)
             if response.status not in MOVED:
                 return response
-            at = _redirected(at, response.location)
+            at = _redirect(at, response.location)
         raise HttpFailed(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-def _judged(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Failed:
+def _judge(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Failed:
     code = read_error_code(response.body)
     if response.status == 404 and code in absent:
         return _Absent()
@@ -237,7 +237,7 @@ def _silent(what: str, failures: Mapping[str, str], after_s: float) -> Unreachab
     )
 
 
-def _redirected(url: str, location: str) -> str:
+def _redirect(url: str, location: str) -> str:
     try:
         to = urljoin(url, quote(location, safe="%/:?#[]@!$&'()*+,;="))
         at = urlsplit(to)

@@ -34,13 +34,13 @@ def resolve_references(
     """The schema with all that it refers to. ``fetch`` gives None for what does not exist."""
     found: dict[str, ReferencedSchema] = {}
     try:
-        for one in _needed(schema, fetch, (), {}):
+        for one in _walk(schema, fetch, (), {}):
             if found.setdefault(one.name, one).text != one.text:
                 raise _Unresolvable(f"it refers to two different schemas as {one.name}")
         references = tuple(found.values())
         if schema.format is not SchemaFormat.AVRO or not references:
             return RegisteredSchema(schema.format, schema.text, references)
-        return RegisteredSchema(schema.format, _inlined(schema.text, references))
+        return RegisteredSchema(schema.format, _inline(schema.text, references))
     except _Unresolvable as reason:
         return UnusableSchema(str(reason))
     except Unreadable as reason:
@@ -49,7 +49,7 @@ def resolve_references(
         return UnusableSchema("its types are nested too deeply")
 
 
-def _needed(
+def _walk(
     schema: SchemaResponse,
     fetch: FetchVersion,
     path: tuple[SubjectVersion, ...],
@@ -58,7 +58,7 @@ def _needed(
     """Depth first, each after those that it needs. ``path``: those that lead here."""
     for reference in schema.references:
         if reference.at in path:
-            named = " -> ".join(_shown(at) for at in (*path, reference.at))
+            named = " -> ".join(_show(at) for at in (*path, reference.at))
             raise _Unresolvable(f"its references form a cycle: {named}")
         if reference.at not in seen:
             if len(seen) == MAX_REFERENCES:
@@ -66,21 +66,21 @@ def _needed(
             response = fetch(reference.at)
             if response is None:
                 raise _Unresolvable(
-                    f"it refers to {_shown(reference.at)}, which the registry does not have"
+                    f"it refers to {_show(reference.at)}, which the registry does not have"
                 )
             seen[reference.at] = response
-            yield from _needed(response, fetch, (*path, reference.at), seen)
+            yield from _walk(response, fetch, (*path, reference.at), seen)
         yield ReferencedSchema(reference.name, seen[reference.at].text)
 
 
-def _shown(at: SubjectVersion) -> str:
+def _show(at: SubjectVersion) -> str:
     return f"version {at.version} of {at.subject}"
 
 
 # --- Avro: one schema that contains all its types ---------------------------------------
 
 
-def _inlined(text: str, references: tuple[ReferencedSchema, ...]) -> str:
+def _inline(text: str, references: tuple[ReferencedSchema, ...]) -> str:
     """Each type is defined where it is used first."""
     definitions: dict[str, tuple[Any, str]] = {}
     for one in references:

@@ -13,8 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.framed_json import FramedJsonFormat
-from rangeland.decode.payload.json.json_format import JsonFormat
+from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
 from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
@@ -64,7 +63,7 @@ class TableFormats:
             topics[topic] = one_for_all or own
         return SubjectFormats(any_subject.name, any_subject.arrow_type, topics, self.schemas)
 
-    def registered(
+    def without_schema(
         self, field: RecordField, name: str, message: str, unknown: UnknownFields
     ) -> PayloadFormat:
         """The format of payloads that are read as the latest schemas of their subjects."""
@@ -73,7 +72,7 @@ class TableFormats:
         wanted = sorted({one for subjects in topics.values() for one in subjects})
         own = {one: own_prefix(self.strategy, of) for of, found in topics.items() for one in found}
         formats = {
-            one: self._made(
+            one: self._make(
                 SubjectWriters(self.schemas, one, own[one]), latest[one], name, message, unknown
             )
             for one in wanted
@@ -101,7 +100,7 @@ class TableFormats:
         names = {subject_name(self.strategy, of, schema) for schema in schemas}
         return sorted(name for name in names if name is not None)
 
-    def _made(
+    def _make(
         self,
         writers: SubjectWriters,
         latest: LatestSchema,

@@ -9,6 +9,7 @@ from typing import Any
 from rangeland.decode.columns import LogColumns
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
 from rangeland.errors import StorageFailed, TableRefused
+from rangeland.spark.spark_errors import first_line
 
 _WHICH = "_constraint_number"
 
@@ -25,16 +26,10 @@ def first_violation(
     frame: Any, constraints: Sequence[TableConstraint], columns: LogColumns
 ) -> ConstraintViolation | None:
     """The first row, by topic, partition and offset, for which a constraint is not true."""
-    from pyspark.errors import (
-        AnalysisException,
-        ArithmeticException,
-        ArrayIndexOutOfBoundsException,
-        DateTimeException,
-        NumberFormatException,
-        PySparkException,
-    )
+    from pyspark import errors
     from pyspark.sql import functions as f
 
+    texts = ", ".join(one.text for one in constraints)
     spelled = {name.lower(): name for name in frame.columns}
     wanted = (columns.topic, columns.partition, columns.broker, columns.offset)
     keys = [spelled[name] for name in wanted if name in spelled]
@@ -46,33 +41,27 @@ def first_violation(
         which = f.coalesce(*failed).alias(_WHICH)
         rows = frame.select(*keys, which).where(f.col(_WHICH).isNotNull())
         row = rows.orderBy(*keys).first() if keys else rows.first()
-    except AnalysisException as error:
-        texts = ", ".join(one.text for one in constraints)
+    except errors.AnalysisException as error:
         raise TableRefused(
             "the table's constraints cannot be evaluated",
-            why=f"{texts}: {_first_line(error)}",
+            why=f"{texts}: {first_line(error)}",
             do="Correct or drop the constraint, or give the session the functions that it calls",
         ) from error
     except (
-        ArithmeticException,
-        ArrayIndexOutOfBoundsException,
-        DateTimeException,
-        NumberFormatException,
+        errors.ArithmeticException,
+        errors.ArrayIndexOutOfBoundsException,
+        errors.DateTimeException,
+        errors.NumberFormatException,
     ) as error:  # of a row: it would be the same again
-        texts = ", ".join(one.text for one in constraints)
         raise TableRefused(
             "the table's constraints fail on new rows",
-            why=f"{texts}: {_first_line(error)}; nothing was committed",
+            why=f"{texts}: {first_line(error)}; nothing was committed",
             do="Leave such records out or correct them in a transform, or change the table's "
             "constraint, then run again",
         ) from error
-    except PySparkException as error:
-        raise StorageFailed("could not check new rows", why=_first_line(error)) from error
+    except errors.PySparkException as error:
+        raise StorageFailed("could not check new rows", why=first_line(error)) from error
     if row is None:
         return None
     found = {name: row[spelled[name]] for name in wanted if name in spelled}
     return ConstraintViolation(constraints[row[_WHICH]], RecordPlace.of(found, columns))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class DeferredSession:
-    """Stands for a ``SparkSession`` and becomes one: what it does not have itself is asked of the
-    session. ``make_context`` and ``make_session`` are called once, in this order."""
+    """Stands in for a ``SparkSession``: what it does not have itself is asked of the session, which
+    is made then. ``make_context`` and ``make_session`` are called once, in this order."""
 
     def __init__(
         self,
@@ -52,10 +52,7 @@ class DeferredSession:
     def sparkContext(self) -> Any:
         with self._lock:
             if self._context is None:
-                started = time.monotonic()
-                self._context = self._make_context()
-                seconds = round(time.monotonic() - started, 3)
-                logger.info("Made the SparkContext", extra={"seconds": seconds})
+                self._context = _make_timed("SparkContext", self._make_context)
             return self._context
 
     @property
@@ -64,16 +61,20 @@ class DeferredSession:
         with self._lock:
             if self._session is None:
                 _ = self.sparkContext
-                started = time.monotonic()
-                self._session = self._make_session()
-                seconds = round(time.monotonic() - started, 3)
-                logger.info("Made the SparkSession", extra={"seconds": seconds})
+                self._session = _make_timed("SparkSession", self._make_session)
             return self._session
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # copy, pickle and the like must not make a session
             raise AttributeError(name)
         return getattr(self.session, name)
+
+
+def _make_timed(what: str, make: Callable[[], Any]) -> Any:
+    started = time.monotonic()
+    made = make()
+    logger.info("Made the %s", what, extra={"seconds": round(time.monotonic() - started, 3)})
+    return made
 
 
 def parallelism_of(spark: Any) -> int:

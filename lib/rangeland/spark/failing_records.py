@@ -39,7 +39,7 @@ class Trials:
         self._transform = transform
         self._read = read
 
-    def raised(self, slices: Piece) -> RaisedByTransform | None:
+    def try_slices(self, slices: Piece) -> RaisedByTransform | None:
         """What the transform raises for these slices, None if it does not fail."""
         frame = self._transform(self._read([[piece] for piece in slices]))
         counts = self._spark.sparkContext.accumulator({}, ByKey())
@@ -100,7 +100,7 @@ class RecordSearch:
         """How many there are. ``is_known``: this part fails as a whole."""
         halves = _halves(part, True)
         if halves is None or not is_known:
-            failure = self._tried(part)
+            failure = self._try(part)
             if failure is None:
                 return 0
             if halves is None:
@@ -112,7 +112,7 @@ class RecordSearch:
             raise NotAttributable("it fails on several records together, not on single ones")
         return count
 
-    def _tried(self, part: Piece) -> RaisedByTransform | None:
+    def _try(self, part: Piece) -> RaisedByTransform | None:
         if time.monotonic() > self._deadline:
             raise NotAttributable(f"they were not all found in {self._seconds:.0f} s")
         if len(self.found) > self._most:

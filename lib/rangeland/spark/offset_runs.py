@@ -55,9 +55,7 @@ def runs_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         count = len(firsts)
         yield pa.RecordBatch.from_arrays(
             [
-                pa.repeat(pa.scalar(topic, pa.string()), count),
-                pa.repeat(pa.scalar(number, pa.int32()), count),
-                pa.repeat(pa.scalar(broker or None, pa.string()), count),
+                *_repeat(topic, number, broker or None, times=count),
                 pa.array(firsts, pa.int64()),
                 pa.array(untils, pa.int64()),
             ],
@@ -99,15 +97,20 @@ def count_pieces(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterato
                 size = len(numbers)
                 yield pa.RecordBatch.from_arrays(
                     [
-                        pa.repeat(pa.scalar(topic, pa.string()), size),
-                        pa.repeat(pa.scalar(number, pa.int32()), size),
-                        pa.repeat(pa.scalar(broker, pa.string()), size),
+                        *_repeat(topic, number, broker, times=size),
                         pa.repeat(pa.scalar(kind, pa.string()), size),
                         pa.array(numbers, pa.int64()),
                         pa.array(counts, pa.int64()),
                     ],
                     schema=COUNTED,
                 )
+
+
+def _repeat(topic: str, number: int, broker: str | None, *, times: int) -> list[pa.Array]:
+    """The columns of one partition."""
+    kinds = (pa.string(), pa.int32(), pa.string())
+    values = zip((topic, number, broker), kinds, strict=True)
+    return [pa.repeat(pa.scalar(value, kind), times) for value, kind in values]
 
 
 def borders_of(pieces: Mapping[Partition, Sequence[LandedPiece]]) -> Borders:

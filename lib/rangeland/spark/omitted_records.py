@@ -65,7 +65,7 @@ class OmittedRecords:
         logger.info("Searching the records that the transform fails on: %s", error)
         try:
             most = MOST - len(self._found)
-            found = RecordSearch(trials.raised, most=most, seconds=SECONDS).search(slices)
+            found = RecordSearch(trials.try_slices, most=most, seconds=SECONDS).search(slices)
         except NotAttributable as why:
             return _not_left_out(error, str(why))
         except RangelandError as why:

@@ -22,7 +22,7 @@ from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Slice
 from rangeland.spark.executor_tasks import TaskReceipts, logged_reading
-from rangeland.spark.task_logging import with_task_logging
+from rangeland.spark.task_context import with_task_logging
 
 FRAME_BATCH_BYTES = 8 << 20
 """The JVM holds a whole Arrow batch at a time, off-heap."""

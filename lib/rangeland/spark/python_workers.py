@@ -3,14 +3,13 @@
 A cluster's workers run a Python of their own, with what is installed and shipped there. The
 probe is a small Spark job whose function needs only the standard library: on each worker it
 imports what a task will import, and reports what is missing. The driver checks the reports.
-Workers that join later are not probed; ``worker_failure`` explains the failures that Spark
-reports of them.
+Workers that join later are not probed; ``spark_errors`` explains the failures that Spark reports
+of them.
 """
 
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Thread
@@ -20,7 +19,8 @@ from pyspark import InheritableThread
 
 from rangeland.decode import kernel_error
 from rangeland.dialects.dialect import dialect_names
-from rangeland.errors import CLUSTER_OPERATOR, JobFileError, RangelandError, UsageError
+from rangeland.errors import CLUSTER_OPERATOR, JobFileError, UsageError
+from rangeland.spark.spark_errors import SHIPPING
 
 # What tasks import, in the order to fix it. Each may fail on its own.
 PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
@@ -29,8 +29,6 @@ MODULES = (
     "rangeland.decode",
     *(f"rangeland.dialects.{name}" for name in dialect_names()),
 )
-SHIPPING = "`rangeland submit JOB.yaml --env packed` packs one and writes the command"
-_WORKER = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 
 Found = dict[str, Any]
 
@@ -184,33 +182,3 @@ def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
         missing=names,
         python=worker["python"],
     ).answering(acts=CLUSTER_OPERATOR)
-
-
-def worker_failure(text: str) -> RangelandError | None:
-    """The error for a Python worker that lacks something, by Spark's report of its failure."""
-    worker = _WORKER.search(text)
-    where = f" on {worker[1]} (executor {worker[2]})" if worker else ""
-    if absent := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):
-        return JobFileError(
-            f"a Python worker{where} cannot import {absent[1]}",
-            why=absent[0],
-            do=f"install {absent[1].split('.')[0]} for the workers' Python on every host, ship it "
-            f"with --py-files, or ship a Python: {SHIPPING}",
-            module=absent[1],
-        ).answering(acts=CLUSTER_OPERATOR)
-    if other := re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+)", text):
-        return JobFileError(
-            f"the Python of the workers{where} is of another version than the driver's",
-            why=other[1],
-            do="Set spark.pyspark.python to a Python of the driver's version, "
-            f"or ship one: {SHIPPING}",
-        ).answering(acts=CLUSTER_OPERATOR)
-    if program := re.search(r'Cannot run program "([^"]+)"', text):
-        return JobFileError(
-            f"the Python of the workers{where} cannot be started",
-            why=f"there is no {program[1]} that can be run",
-            do="Set spark.pyspark.python to the Python that the executors' hosts have, "
-            f"or ship one: {SHIPPING}",
-            python=program[1],
-        ).answering(acts=CLUSTER_OPERATOR)
-    return None

@@ -18,6 +18,7 @@ from rangeland.errors import ALL_OR_NOTHING, Conflict, RangelandError, StorageFa
 from rangeland.model import DataFile, Range
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal
+from rangeland.spark.spark_errors import first_line
 from rangeland.untrusted import parse_json
 
 logger = logging.getLogger(__name__)
@@ -88,9 +89,7 @@ def compare(
         old = _with_columns_of(new, old)
         return ReplacedRange(**comparison(old, new, by_broker, columns).first().asDict())
     except PySparkException as error:  # such as a column of a type that has no order
-        raise StorageFailed(
-            "could not compare new rows with old", why=_first_line(error)
-        ) from error
+        raise StorageFailed("could not compare new rows with old", why=first_line(error)) from error
 
 
 def _with_columns_of(new: Any, old: Any) -> Any:
@@ -112,11 +111,11 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
         if name not in keys
     ]
 
-    def gathered(frame: Any, name: str) -> Any:
+    def gather(frame: Any, name: str) -> Any:
         rows = f.sort_array(f.collect_list(f.struct(*others)))
         return frame.groupBy(*keys).agg(rows.alias(name))
 
-    both = gathered(old, "before").join(gathered(new, "after"), keys, "full_outer")
+    both = gather(old, "before").join(gather(new, "after"), keys, "full_outer")
     before, after = f.col("before"), f.col("after")
     kinds = {
         "same": before.isNotNull() & after.isNotNull() & (before == after),
@@ -145,13 +144,13 @@ def replace_rows(
             .save(path)
         )
     except Exception as error:
-        raise _translated(error, path) from error
+        raise _translate(error, path) from error
     fields = {"table": path, "application": application, "sequence": sequence}
     logger.info("Replaced rows", extra=fields)
 
 
-def _translated(error: Exception, path: str) -> RangelandError:
-    text = _first_line(error)
+def _translate(error: Exception, path: str) -> RangelandError:
+    text = first_line(error)
     names = f"{type(error).__name__} {text}"
     if any(name in names for name in CONFLICTS):
         return Conflict(
@@ -159,7 +158,3 @@ def _translated(error: Exception, path: str) -> RangelandError:
         )
     failed = StorageFailed(f"could not replace rows of {path}", why=text)
     return failed.answering(data=ALL_OR_NOTHING)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

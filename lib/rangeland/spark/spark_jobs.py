@@ -9,7 +9,6 @@ accumulator; a retried or speculative task reports the same again and changes no
 from __future__ import annotations
 
 import logging
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -19,20 +18,16 @@ from typing import Any
 
 from pyspark import AccumulatorParam, InheritableThread
 
-from rangeland import errors
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.errors import Bug, EngineFailed, RangelandError
+from rangeland.errors import RangelandError
 from rangeland.model import Slice
 from rangeland.planning.slice_receipt import TaskResult
 from rangeland.spark.executor_tasks import WriterSettings, read_and_write
-from rangeland.spark.python_workers import worker_failure
-from rangeland.spark.task_logging import with_task_logging
-from rangeland.spark.task_retry import may_pass_elsewhere
+from rangeland.spark.spark_errors import translate_spark_error
+from rangeland.spark.task_context import may_pass_elsewhere, with_task_logging
 
 POLL_SECONDS = 0.05
 ERROR = "error"
-LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
-"""How Spark reports that an executor or worker failed, and not the task."""
 SliceOffsets = dict[int, int]
 _NOISY = (
     "org.apache.spark.executor.Executor",
@@ -238,49 +233,3 @@ def task_results(outcome: Any) -> list[Any]:
         if isinstance(item, RangelandError):
             raise item
     return list(outcome)
-
-
-def translate_spark_error(error: BaseException) -> BaseException:
-    """An error of Spark as one of this library. Our own are recognised by their names."""
-    from py4j.protocol import Py4JError, Py4JNetworkError
-    from pyspark.errors import PySparkException
-
-    if not isinstance(error, Py4JError | PySparkException):
-        return error
-    text = str(error)
-    named = re.findall(r"^rangeland\.errors\.(\w+): (.+)$", text, re.MULTILINE)
-    if named:
-        kind = getattr(errors, named[-1][0], None)
-        if isinstance(kind, type) and issubclass(kind, RangelandError):
-            return kind(named[-1][1].rstrip("."))
-    if (failure := worker_failure(text)) is not None:
-        return failure
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    cause = next(
-        (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""
-    )
-    if isinstance(error, Py4JNetworkError):
-        return jvm_gone(error)
-    if any(sign in text for sign in LOST):
-        return EngineFailed(
-            "Spark lost executors or Python workers of this run",
-            why=cause or lines[0],
-            do="give executors more memory if they were killed for it, then run again",
-        )
-    return Bug(
-        "a Spark job of this run failed",
-        why=cause or (lines[0] if lines else type(error).__name__),
-        do="read the executors' logs",
-    )
-
-
-def jvm_gone(error: BaseException) -> EngineFailed:
-    """The error for a call over py4j to a JVM that has ended."""
-    gone = EngineFailed(
-        "the JVM that runs Spark has gone",
-        why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
-        do="Find out what ended it (the system kills processes when memory runs out), then run "
-        "the same command again",
-    )
-    gone.__cause__ = error
-    return gone

@@ -83,7 +83,7 @@ def open_deferred(
         return with_delta(active)
     # Otherwise a local worker is the python3 on the PATH, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if _submitted():
+    if _is_submitted():
         return _submitted_session(app_name)
     chosen = {**local_settings(table), **(settings or {})}
     class_path = _class_path(chosen)
@@ -91,7 +91,7 @@ def open_deferred(
     with JvmStart() as starting:
         starting.launch({"spark.app.name": app_name, **chosen}, _home(), options, class_path)
         meanwhile()
-        with _start_translated():
+        with _translate_start_errors():
             gateway = starting.connect()
             versions = versions_of(gateway.jvm)
     _refuse_others(versions)
@@ -103,7 +103,7 @@ def open_deferred(
     )
     archives = any(MAKING in option for option in options)
     if archives or not is_local_master(chosen["spark.master"]):
-        # An archive shall have all classes; a cluster that is not there shall be noticed at once.
+        # An archive must have all classes, and a missing cluster must be noticed at once.
         _ = made.session
     return made
 
@@ -157,14 +157,14 @@ def _active_session() -> Any:
 
 
 def _submitted_session(app_name: str) -> Any:
-    with _start_translated():
+    with _translate_start_errors():
         _context(app_name, {})
         session = _make_session({})
     return with_delta(session)
 
 
 def _make_context(app_name: str, settings: Mapping[str, str]) -> Any:
-    with JvmStart() as starting, _start_translated():
+    with JvmStart() as starting, _translate_start_errors():
         context = _context(app_name, settings)
         starting.context_made()
         return context
@@ -182,12 +182,12 @@ def _context(app_name: str, settings: Mapping[str, str]) -> Any:
 def _make_session(settings: Mapping[str, str]) -> Any:
     from pyspark.sql import SparkSession
 
-    with _start_translated():
+    with _translate_start_errors():
         return SparkSession.builder.config(map=dict(settings)).getOrCreate()
 
 
 @contextmanager
-def _start_translated() -> Iterator[None]:
+def _translate_start_errors() -> Iterator[None]:
     """What goes wrong as Spark starts, as an error that says what to do."""
     try:
         yield
@@ -197,7 +197,7 @@ def _start_translated() -> Iterator[None]:
         raise _version_mismatch() or _not_started(error) from error
 
 
-def _submitted() -> bool:
+def _is_submitted() -> bool:
     """Whether spark-submit has already set master and packages."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 

@@ -92,7 +92,7 @@ def installed_spark() -> InstalledSpark:
         for jar in folder.glob("spark-core_*.jar"):
             scala, version = jar.stem.removeprefix("spark-core_").split("-", 1)
             home = str(folder.parent)
-            support = _supported(version, scala, home)
+            support = _support_of(version, scala, home)
             hadoop = next(folder.glob("hadoop-client-api-*.jar"), None)
             found = hadoop.stem.rpartition("-")[2] if hadoop is not None else ""
             return InstalledSpark(version, scala, home, support, found)
@@ -164,14 +164,14 @@ def refuse_other_engine(found: RuntimeVersions) -> SupportedSpark:
             pyspark=found.pyspark,
             spark=found.spark,
         )
-    support = _supported(found.spark, found.scala, found.home)
+    support = _support_of(found.spark, found.scala, found.home)
     if _feature(found.java) < support.java:
         remedy = f"Point JAVA_HOME at a JDK or JRE {support.java} or later, on every host"
         raise _other("Java", found.java, f"{support.java} or later", remedy)
     return support
 
 
-def _supported(spark: str, scala: str, home: str) -> SupportedSpark:
+def _support_of(spark: str, scala: str, home: str) -> SupportedSpark:
     place = f" in {home}" if home else ""
     support = SUPPORTED.get(_minor(spark))
     if support is None:
@@ -185,7 +185,7 @@ def _supported(spark: str, scala: str, home: str) -> SupportedSpark:
 
 def refuse_other_delta(found: RuntimeVersions) -> None:
     """Checks Delta, if there is one."""
-    support = _supported(found.spark, found.scala, found.home)
+    support = _support_of(found.spark, found.scala, found.home)
     if found.delta and _minor(found.delta) not in support.deltas:
         package = support.builds[_minor(found.scala)].package
         remedy = f"Take other Delta jars away and start it with --packages {package}"

@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rangeland.errors import Bug, JobFileError, RangelandError, TransformFailed
 from rangeland.spark.arrow_frames import arrow_schema
-from rangeland.spark.spark_jobs import translate_spark_error
+from rangeland.spark.spark_errors import translate_spark_error
 
 MAX_MESSAGE = 500
 OURS = "rangeland.errors."

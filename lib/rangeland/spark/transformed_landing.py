@@ -39,7 +39,7 @@ from rangeland.spark.spark_jobs import (
     quiet_executors,
     watch,
 )
-from rangeland.spark.task_logging import with_task_logging
+from rangeland.spark.task_context import with_task_logging
 from rangeland.spark.transform import RUN_AGAIN, Transform, failure
 from rangeland.spark.transform_coverage import SeenOffsets
 
@@ -71,7 +71,7 @@ def run_transformed(
             if error is None:
                 continue
             can_cut = not load_dialect(tasks.cluster.dialect).capabilities.offsets_are_bytes
-            where = narrow_slices(slices, trials.raised, can_cut=can_cut)
+            where = narrow_slices(slices, trials.try_slices, can_cut=can_cut)
             every = [piece for task in tasks.slices for piece in task]
             raise add_location(error, where, every) from failed.__cause__
         omitted.refuse_all(found[0].values())
@@ -92,7 +92,7 @@ def _read_and_write(
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
     frame = transform(_frame_of(tasks, tasks.slices, receipts))
-    write = _writing(tasks.writer, plan.slices, tasks.cluster)
+    write = _make_writer(tasks.writer, plan.slices, tasks.cluster)
     written = frame.mapInArrow(with_task_logging(write), FILES_SCHEMA)
     group = job_group()
 
@@ -126,8 +126,8 @@ def _gather_files(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] |
     made: dict[int, int] | None = {}
     for row in rows:
         if row.error is not None:
-            raise _unpickled(row.error)
-        found, seen = _unpickled(row.result)
+            raise _unpickle(row.error)
+        found, seen = _unpickle(row.result)
         files += found
         if seen is None:
             made = None
@@ -170,7 +170,7 @@ def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) ->
     return counted
 
 
-def _writing(
+def _make_writer(
     writer: WriterSettings, slices: Sequence[Slice], cluster: ClusterSettings
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -204,5 +204,5 @@ def _row(error: RangelandError | None, result: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["error", "result"])
 
 
-def _unpickled(data: Any) -> Any:
+def _unpickle(data: Any) -> Any:
     return pickle.loads(bytes(data))

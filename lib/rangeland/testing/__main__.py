@@ -10,15 +10,16 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Any
 
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.jvm.jar_sets import JAR_SETS
 from rangeland.jvm.jars import fetch_jars
 from rangeland.testing import jafka_clients, rocketmq_clients
+from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producer import CODECS, Record, fill, produce
@@ -26,13 +27,6 @@ from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.wording import count_noun
 
 VERSIONS = (*KafkaCluster.versions, *KafkaZooKeeperCluster.versions)
-
-
-class Running(Protocol):
-    """Of a cluster: which of its processes are there."""
-
-    @property
-    def running(self) -> Sequence[object]: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,7 +87,7 @@ def _add(
 def _produce(chosen: argparse.Namespace) -> None:
     values = chosen.file.read_bytes().splitlines()
     produce(chosen.server, chosen.topic, [Record(value) for value in values])
-    _say(f"Topic {chosen.topic}: {count_noun(len(values), 'record')} more.")
+    _say(f"Wrote {count_noun(len(values), 'record')} to the topic {chosen.topic}.")
 
 
 def _fetch(chosen: argparse.Namespace) -> None:
@@ -106,11 +100,10 @@ def _fetch(chosen: argparse.Namespace) -> None:
 
 def _kafka(chosen: argparse.Namespace) -> None:
     kind = KafkaCluster if chosen.version in KafkaCluster.versions else KafkaZooKeeperCluster
-    _starting(chosen)
+    _announce(chosen)
     with kind(chosen.version, brokers=chosen.brokers, heap_mb=chosen.heap_mb) as cluster:
         if chosen.records:
-            is_old = isinstance(cluster, KafkaZooKeeperCluster)
-            if isinstance(cluster, KafkaZooKeeperCluster):  # some of them have no request for it
+            if is_old := isinstance(cluster, KafkaZooKeeperCluster):  # some have no request for it
                 cluster.create_topic(chosen.topic, chosen.partitions)
             size = fill(
                 cluster.bootstrap,
@@ -131,23 +124,19 @@ def _kafka(chosen: argparse.Namespace) -> None:
 
 
 def _jafka(chosen: argparse.Namespace) -> None:
-    _starting(chosen)
+    _announce(chosen)
     with JafkaCluster(
         chosen.version,
         brokers=chosen.brokers,
         partitions=chosen.partitions,
         heap_mb=chosen.heap_mb,
     ) as cluster:
-        logs = [(broker, number) for broker in cluster.ids for number in range(chosen.partitions)]
-        for (broker, number), values in zip(logs, _dealt(chosen.records, len(logs)), strict=True):
-            jafka_clients.produce(cluster.address(broker), chosen.topic, values, number)
-        print(",".join(cluster.servers), flush=True)
-        _say_how_to_go_on(chosen, cluster.servers)
-        _keep(cluster)
+        logs = [(cluster.address(b), n) for b in cluster.ids for n in range(chosen.partitions)]
+        _fill_and_keep(chosen, cluster, logs, jafka_clients.produce)
 
 
 def _rocketmq(chosen: argparse.Namespace) -> None:
-    _starting(chosen)
+    _announce(chosen)
     with RocketmqCluster(
         chosen.version,
         brokers=chosen.brokers,
@@ -156,12 +145,8 @@ def _rocketmq(chosen: argparse.Namespace) -> None:
         heap_mb=chosen.heap_mb,
     ) as cluster:
         cluster.create_topic(chosen.topic, chosen.queues)  # no client can make one here
-        logs = [(name, number) for name in cluster.masters for number in range(chosen.queues)]
-        for (name, number), values in zip(logs, _dealt(chosen.records, len(logs)), strict=True):
-            rocketmq_clients.produce(cluster.address(name), chosen.topic, values, number)
-        print(",".join(cluster.servers), flush=True)
-        _say_how_to_go_on(chosen, cluster.servers)
-        _keep(cluster)
+        logs = [(cluster.address(b), n) for b in cluster.masters for n in range(chosen.queues)]
+        _fill_and_keep(chosen, cluster, logs, rocketmq_clients.produce)
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -173,13 +158,22 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
 }
 
 
-def _dealt(records: int, logs: int) -> Iterable[list[bytes]]:
-    """``records`` values, in as many parts as there are logs."""
-    for log in range(logs):
-        yield [b"record %d" % number for number in range(log, records, logs)]
+def _fill_and_keep(
+    chosen: argparse.Namespace,
+    cluster: JafkaCluster | RocketmqCluster,
+    logs: Sequence[tuple[str, int]],
+    produce_to: Callable[[str, str, Sequence[bytes], int], object],
+) -> None:
+    """Shares the records out to the logs, each an address and a number, and says how to go on."""
+    for at, (address, number) in enumerate(logs):
+        values = [b"record %d" % record for record in range(at, chosen.records, len(logs))]
+        produce_to(address, chosen.topic, values, number)
+    print(",".join(cluster.servers), flush=True)
+    _say_how_to_go_on(chosen, cluster.servers)
+    _keep(cluster)
 
 
-def _keep(cluster: Running) -> None:
+def _keep(cluster: LocalCluster[Any]) -> None:
     """Until Ctrl-C, or until no broker is left."""
     while True:
         time.sleep(1)
@@ -190,7 +184,7 @@ def _keep(cluster: Running) -> None:
 # --- words ------------------------------------------------------------------------------
 
 
-def _starting(chosen: argparse.Namespace) -> None:
+def _announce(chosen: argparse.Namespace) -> None:
     name = f"{chosen.command} {chosen.version}"
     _say(f"Starting {name} (the first time fetches it, about a minute) ...")
 

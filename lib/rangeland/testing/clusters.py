@@ -8,13 +8,14 @@ how processes are started and when they are ready.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import fetch_jars
 from rangeland.testing.context_managers import Startable
+from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
 Name = TypeVar("Name", int, str)
@@ -35,9 +36,7 @@ class LocalCluster(Startable, Generic[Name]):
     ) -> None:
         if version not in self.versions:
             known = ", ".join(self.versions)
-            raise UsageError(
-                f"{self.kind} {version} is not in the table", do=f"Use one of: {known}"
-            )
+            raise UsageError(f"{self.kind} {version} is not available", do=f"Use one of: {known}")
         self.version = version
         self.names: list[Name] = list(names)
         """Of all processes."""
@@ -85,11 +84,11 @@ class LocalCluster(Startable, Generic[Name]):
 
     def address(self, name: Name | None = None) -> str:
         """``127.0.0.1:port``, up or not."""
-        return f"127.0.0.1:{self.ports[self._named(name)]}"
+        return f"127.0.0.1:{self.ports[self._name_or_usual(name)]}"
 
     def process(self, name: Name | None = None) -> Process:
         """One process, for its pid, log and memory."""
-        chosen = self._named(name)
+        chosen = self._name_or_usual(name)
         if chosen not in self._nodes:
             known = ", ".join(map(str, self._nodes)) or "none, it is not started"
             raise UsageError(f"There is no {chosen} in the cluster", do=f"There are: {known}")
@@ -113,7 +112,7 @@ class LocalCluster(Startable, Generic[Name]):
     def restart(self, name: Name | None = None, *, wait: bool = True) -> None:
         """Starts one again on its port and data; stops it first if it runs. Returns when it is
         ready, or at once."""
-        chosen = self._named(name)
+        chosen = self._name_or_usual(name)
         self.process(chosen).stop()
         self._nodes[chosen] = self._start_one(chosen)
         if wait:
@@ -133,11 +132,17 @@ class LocalCluster(Startable, Generic[Name]):
         """The name of its set of jars."""
         return f"{self.kind.lower()}-{self.version}"
 
-    def _named(self, name: Name | None) -> Name:
+    def _name_or_usual(self, name: Name | None) -> Name:
         return self._usual if name is None else name
 
     def _processes(self) -> list[Process]:
         return list(self._nodes.values())
+
+    def _run(self, name: str, command: Sequence[str]) -> Process:
+        """Starts a program, with a log of its own in the folder ``logs``."""
+        logs = self.directory / "logs"
+        logs.mkdir(exist_ok=True)
+        return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
 
     def _start_together(self, names: Sequence[Name]) -> None:
         """Starts these, then waits for each."""
@@ -157,3 +162,42 @@ class LocalCluster(Startable, Generic[Name]):
     @abstractmethod
     def _wait_for(self, name: Name) -> None:
         """Until one is ready."""
+
+
+class NumberedCluster(LocalCluster[int]):
+    """Brokers with the ids 1, 2, ..., each with a file of settings and a folder of data.
+    ``properties`` go to every broker and win over the settings here."""
+
+    def __init__(
+        self,
+        version: str,
+        brokers: int,
+        heap_mb: int,
+        properties: Mapping[str, object] | None,
+        directory: Path | None,
+    ) -> None:
+        if brokers < 1:
+            raise UsageError(f"a cluster cannot have {brokers} brokers", do="Ask for at least one")
+        super().__init__(version, range(1, brokers + 1), 1, directory)
+        self.heap_mb = heap_mb
+        self.properties = dict(properties or {})
+
+    @property
+    def ids(self) -> list[int]:
+        return self.names
+
+    def _config(self, broker: int) -> Path:
+        return self.directory / f"{self.kind.lower()}-{broker}.properties"
+
+    def data_directory(self, broker: int) -> Path:
+        """What a broker stores."""
+        return self.directory / "data" / f"{self.kind.lower()}-{broker}"
+
+    def _start_all(self) -> None:
+        self.ports = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
+        self._prepare()
+        self._start_together(self.ids)
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Writes all that must be there before a broker starts; directory and ports are."""

@@ -102,7 +102,7 @@ def consume(
                 if message is None:
                     continue
                 if message.error() is None:
-                    found.append(_consumed(message))
+                    found.append(_record_of(message))
                 elif message.error().code() == eof:
                     waiting.discard(message.partition())
                 else:
@@ -120,7 +120,7 @@ def _partitions(bootstrap: str | Sequence[str], topic: str, settings: dict[str, 
     return sorted(found.partitions)
 
 
-def _consumed(message: Any) -> Consumed:
+def _record_of(message: Any) -> Consumed:
     headers = message.headers()
     kind, timestamp_ms = message.timestamp()
     has_time = kind != library().TIMESTAMP_NOT_AVAILABLE

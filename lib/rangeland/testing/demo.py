@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -35,9 +36,8 @@ from rangeland.render.verify_view import verify_picture
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.client_library import library
-from rangeland.testing.demo_story import Stage, Story
+from rangeland.testing.demo_story import Stage, Story, open_local_spark
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.localspark import open_local_spark
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.shop import Digest, Written, digest_of_log, ends_of, more_orders, open_shop
 from rangeland.wording import count_noun, duration, number
@@ -87,16 +87,16 @@ def show(output: CommandOutput, records: int, keep: bool) -> None:
     folder = _make_folder(keep)
     cluster = KafkaCluster(VERSION)
     try:
-        _play(story, output, cluster, folder, records)
+        _tell_story(story, output, cluster, folder, records)
         story.check()
         if keep:
-            _linger(story, folder)
+            _wait_for_enter(story, folder)
     finally:
         cluster.close()
         if not keep:
             remove_directory(folder)
     summary = _summary(story, records, folder if keep else None)
-    output.answer(summary, _last_words(story, folder if keep else None))
+    output.answer(summary, _closing_words(story, folder if keep else None))
 
 
 def _make_folder(keep: bool) -> Path:
@@ -107,7 +107,7 @@ def _make_folder(keep: bool) -> Path:
 # --- the story --------------------------------------------------------------------------
 
 
-def _play(
+def _tell_story(
     story: Story, output: CommandOutput, cluster: KafkaCluster, folder: Path, records: int
 ) -> None:
     more = max(4, records // 10)
@@ -127,10 +127,10 @@ def _play(
     _land_it(story, stage, written)
     appended, version = _land_what_is_new(story, stage, more)
     _backfill_it(story, stage, version)
-    _mend_it(story, stage)
+    _repair_it(story, stage)
     with story.step("Look at the table with SQL, and at the log with another client"):
         log = digest_of_log(servers, TOPIC)
-        _hold_against_log(story, stage, written + appended, log)
+        _compare_with_log(story, stage, written + appended, log)
         _show_rows(story, stage)
     _land_columns(story, stage, written + appended)
 
@@ -140,7 +140,7 @@ def _write_job_file(story: Story, stage: Stage) -> None:
         servers=stage.servers[0], topic=TOPIC, table=json.dumps(str(stage.table))
     )
     stage.job_file.write_text(text, encoding="utf-8")
-    story.tell(Text("".join(f"   {line}\n" for line in text.splitlines()).rstrip(), "dim"))
+    story.tell(Text(indent(text.rstrip(), "   "), "dim"))
 
 
 def _land_it(story: Story, stage: Stage, written: Written) -> None:
@@ -151,7 +151,7 @@ def _land_it(story: Story, stage: Stage, written: Written) -> None:
     with story.step("rangeland run orders.yaml: land it"):
         first = stage.run(run)
         story.tell(result_picture(first))
-        _keep_sum(story, "the first run", first, stage)
+        _promise_sum(story, "the first run", first, stage)
         counts = first.counts
         story.promise("every visible record is a row", written.visible, counts.landed)
         story.promise(
@@ -161,7 +161,7 @@ def _land_it(story: Story, stage: Stage, written: Written) -> None:
     with story.step("rangeland run orders.yaml, once more: nothing should happen"):
         second = stage.run(run)
         story.tell(result_picture(second))
-        story.promise("the second run lands nothing", "nothing 0", _landed(second))
+        story.promise("the second run lands nothing", "nothing 0", _outcome(second))
         versions = first.table_version, second.table_version
         story.promise("the second run creates no new version of the table", *versions)
 
@@ -171,7 +171,7 @@ def _land_what_is_new(story: Story, stage: Stage, more: int) -> tuple[Written, i
         appended = more_orders(stage.servers, TOPIC, more)
         third = stage.run(run)
         story.tell(result_picture(third))
-        story.promise("exactly the new records are landed", f"landed {more}", _landed(third))
+        story.promise("exactly the new records are landed", f"landed {more}", _outcome(third))
         return appended, third.table_version
 
 
@@ -182,13 +182,13 @@ def _backfill_it(story: Story, stage: Stage, version: int | None) -> None:
     with story.step("rangeland backfill orders.yaml with the same range: it is already landed"):
         again = stage.run(backfill, first, last)
         story.tell(result_picture(again))
-        story.promise("the backfill lands nothing twice", "already-landed 0", _landed(again))
+        story.promise("the backfill lands nothing twice", "already-landed 0", _outcome(again))
         story.promise(
             "the backfill creates no new version of the table", version, again.table_version
         )
 
 
-def _mend_it(story: Story, stage: Stage) -> None:
+def _repair_it(story: Story, stage: Stage) -> None:
     with story.step("Somebody deletes rows. rangeland verify orders.yaml: which are missing?"):
         deleted = stage.sql("DELETE FROM {table} WHERE partition = 1 AND offset % 1000 < 10")[0][0]
         torn = stage.run(verify)
@@ -198,13 +198,13 @@ def _mend_it(story: Story, stage: Stage) -> None:
     with story.step("rangeland backfill orders.yaml --missing: land them again"):
         mended = stage.run(partial(backfill, kind=PlanKind.HOLES))
         story.tell(result_picture(mended))
-        story.promise("exactly those are landed", f"landed {deleted}", _landed(mended))
+        story.promise("exactly those are landed", f"landed {deleted}", _outcome(mended))
         story.promise(
             "each landed offset is in the table once again", True, stage.run(verify).is_well
         )
 
 
-def _hold_against_log(story: Story, stage: Stage, total: Written, log: Digest) -> None:
+def _compare_with_log(story: Story, stage: Stage, total: Written, log: Digest) -> None:
     *digest, with_headers = stage.sql(
         "SELECT COUNT(*), COUNT_IF(value IS NULL), SUM(CRC32(COALESCE(key, X''))), "
         "SUM(CRC32(COALESCE(value, X''))), COUNT_IF(SIZE(headers) > 0) FROM {table}"
@@ -233,11 +233,11 @@ def _land_columns(story: Story, stage: Stage, total: Written) -> None:
             table=json.dumps(str(stage.typed_table)),
         )
         stage.typed_file.write_text(text, encoding="utf-8")
-        story.tell(Text("".join(f"   {line}\n" for line in text.splitlines()).rstrip(), "dim"))
+        story.tell(Text(indent(text.rstrip(), "   "), "dim"))
         typed = stage.run_typed(run)
         story.tell(result_picture(typed))
         claim = "every visible record is a row of that table too"
-        story.promise(claim, f"landed {total.visible}", _landed(typed))
+        story.promise(claim, f"landed {total.visible}", _outcome(typed))
         columns = {name: f"`{name}`" for name in FIELDS}
         values = {name: f"get_json_object(CAST(value AS STRING), '$.{name}')" for name in FIELDS}
         found = [
@@ -277,13 +277,13 @@ def _show_rows(story: Story, stage: Stage) -> None:
 # --- helpers -----------------------------------------------------------------------
 
 
-def _keep_sum(story: Story, which: str, result: RunResult, stage: Stage) -> None:
+def _promise_sum(story: Story, which: str, result: RunResult, stage: Stage) -> None:
     ends = ends_of(stage.servers, TOPIC)
     width = sum(end - start for start, end in ends.values())
     story.promise(f"{which} accounts for every offset of the log", width, result.counts.total)
 
 
-def _landed(result: RunResult) -> str:
+def _outcome(result: RunResult) -> str:
     return f"{result.state} {result.counts.landed}"
 
 
@@ -295,7 +295,7 @@ def _as_table(names: Sequence[str], rows: Sequence[Any]) -> RenderableType:
     return table
 
 
-def _linger(story: Story, folder: Path) -> None:
+def _wait_for_enter(story: Story, folder: Path) -> None:
     """In a terminal, keeps the broker running until the user presses Enter."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
@@ -320,7 +320,7 @@ def _summary(story: Story, records: int, folder: Path | None) -> dict[str, Any]:
     }
 
 
-def _last_words(story: Story, folder: Path | None) -> RenderableType:
+def _closing_words(story: Story, folder: Path | None) -> RenderableType:
     taken = duration(time.monotonic() - story.began)
     kept = count_noun(len(story.promises), "promise")
     words: list[RenderableType] = [

@@ -18,6 +18,7 @@ from rangeland.errors import Bug
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.render.text_drawing import safe_text
+from rangeland.spark.spark_session import open_spark
 from rangeland.wording import duration
 
 
@@ -70,6 +71,22 @@ class Story:
                 do="Run it again with --keep --debug and report what it prints",
                 promises=[asdict(promise) for promise in broken],
             )
+
+
+def open_local_spark(app_name: str, folder: Path) -> Any:
+    """The active session if there is one, else a small local one with all of its files in
+    ``folder``. Raises as ``open_spark``."""
+    return open_spark(
+        app_name,
+        {
+            "spark.local.dir": str(folder / "spark"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            # A table of a demo is small; two hundred partitions of nothing take their time.
+            "spark.sql.shuffle.partitions": "2",
+            "spark.databricks.delta.snapshotPartitions": "2",
+        },
+        makes_archive=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

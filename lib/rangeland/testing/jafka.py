@@ -15,9 +15,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from rangeland.errors import Unreachable, UsageError
-from rangeland.testing.clusters import LocalCluster
-from rangeland.testing.ports import free_ports
+from rangeland.errors import Unreachable
+from rangeland.testing.clusters import NumberedCluster
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.server_command import java_command, log4j_settings, write_settings
@@ -42,11 +41,10 @@ _ZOOKEEPER_SETTINGS: dict[str, object] = {
 }
 
 
-class JafkaCluster(LocalCluster[int]):
+class JafkaCluster(NumberedCluster):
     """``zookeeper`` is the ``host:port`` of a running server, with or without a chroot.
 
-    ``partitions`` is how many each topic has at each broker. ``properties`` go to every broker
-    and win over the settings here."""
+    ``partitions`` is how many each topic has at each broker."""
 
     kind = "Jafka"
     versions = ("3.0.6",)
@@ -63,17 +61,9 @@ class JafkaCluster(LocalCluster[int]):
         properties: Mapping[str, object] | None = None,
         directory: Path | None = None,
     ) -> None:
-        if brokers < 1:
-            raise UsageError(f"A cluster of {brokers} brokers was asked for", do="Ask for one")
-        super().__init__(version, range(1, brokers + 1), 1, directory)
-        self.zookeeper = zookeeper
-        self.heap_mb = heap_mb
         own = {"num.partitions": partitions, "log.file.size": segment_bytes}
-        self._properties = {**own, **(properties or {})}
-
-    @property
-    def ids(self) -> list[int]:
-        return self.names
+        super().__init__(version, brokers, heap_mb, {**own, **(properties or {})}, directory)
+        self.zookeeper = zookeeper
 
     # --- what tests do to it -----------------------------------------------------------
 
@@ -89,24 +79,16 @@ class JafkaCluster(LocalCluster[int]):
 
     def segments(self, topic: str, partition: int = 0, broker: int = 1) -> list[Path]:
         """The files of one log, in order; each is named by its first byte's offset."""
-        return sorted((self._data(broker) / f"{topic}-{partition}").glob("*.jafka"))
+        return sorted((self.data_directory(broker) / f"{topic}-{partition}").glob("*.jafka"))
 
     # --- how it is done ----------------------------------------------------------------
 
-    def _start_all(self) -> None:
-        self.ports = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
+    def _prepare(self) -> None:
         for broker in self.ids:
             self._write_config(broker)
-        self._start_together(self.ids)
-
-    def _data(self, broker: int) -> Path:
-        return self.directory / "data" / f"jafka-{broker}"
-
-    def _config(self, broker: int) -> Path:
-        return self.directory / f"jafka-{broker}.properties"
 
     def _write_config(self, broker: int) -> None:
-        data = self._data(broker)
+        data = self.data_directory(broker)
         data.mkdir(parents=True, exist_ok=True)
         settings: dict[str, object] = {
             "brokerid": broker,
@@ -116,19 +98,16 @@ class JafkaCluster(LocalCluster[int]):
         }
         if self.zookeeper:
             settings |= {"zk.connect": self.zookeeper, **_ZOOKEEPER_SETTINGS}
-        merged = {**_SETTINGS, **settings, **self._properties}
+        merged = {**_SETTINGS, **settings, **self.properties}
         write_settings(self._config(broker), merged)
 
     def _start_one(self, name: int) -> Process:
         if name in self._nodes:
             self._wait_to_be_gone(name)
-        logs = self.directory / "logs"
-        logs.mkdir(exist_ok=True)
         properties = {"log4j.configuration": log4j_settings(self.directory)}
         main = ("io.jafka.Jafka", str(self._config(name)))
         command = java_command(self._jars, self.heap_mb, *main, properties=properties)
-        log = logs / f"jafka-{name}.log"
-        return Process(log.stem, command, log=log, directory=self.directory)
+        return self._run(f"jafka-{name}", command)
 
     def _wait_for(self, name: int) -> None:
         process = self._nodes[name]

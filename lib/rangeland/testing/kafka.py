@@ -13,18 +13,17 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
-from rangeland.errors import Unreachable, UsageError
-from rangeland.testing.clusters import LocalCluster
+from rangeland.errors import Unreachable
+from rangeland.testing.clusters import NumberedCluster
 from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
 from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.producer import wait_for_topic
 from rangeland.testing.server_command import java_command, log4j_settings, write_settings
-from rangeland.testing.zookeeper import visit
+from rangeland.testing.zookeeper import Visitor
 
 # Numbers that make a test quick; each would be wrong in production.
 _SETTINGS: dict[str, object] = {
@@ -62,28 +61,27 @@ rootLogger.appenderRef.stdout.ref=stdout
 """
 
 
-class _Cluster(LocalCluster[int]):
-    """What both kinds share: their names, how a broker is started and when it is there."""
+class _Cluster(NumberedCluster):
+    """What both kinds share: how a broker is started, and when it is there. ``{node}`` in the
+    values of ``properties`` becomes the broker's id.
+
+    A temporary directory is made and removed unless ``directory`` is given; a given one
+    keeps configuration and logs, and loses the data at the end."""
 
     kind = "Kafka"
+    usual_version = ""
+    usual_heap_mb = 256
 
     def __init__(
         self,
-        version: str,
-        brokers: int,
-        heap_mb: int,
-        properties: Mapping[str, object] | None,
-        directory: Path | None,
+        version: str = "",
+        brokers: int = 1,
+        heap_mb: int = 0,
+        properties: Mapping[str, object] | None = None,
+        directory: Path | None = None,
     ) -> None:
-        if brokers < 1:
-            raise UsageError(f"A cluster of {brokers} brokers was asked for", do="Ask for one")
-        super().__init__(version, range(1, brokers + 1), 1, directory)
-        self.heap_mb = heap_mb
-        self.properties = dict(properties or {})
-
-    @property
-    def ids(self) -> list[int]:
-        return self.names
+        version, heap_mb = version or self.usual_version, heap_mb or self.usual_heap_mb
+        super().__init__(version, brokers, heap_mb, properties, directory)
 
     @property
     def bootstrap(self) -> list[str]:
@@ -94,15 +92,9 @@ class _Cluster(LocalCluster[int]):
 
     def _start_all(self) -> None:
         """Until each broker sees all of them."""
-        self.ports = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
-        self._prepare()
-        self._start_together(self.ids)
+        super()._start_all()
         for node in self.ids:
             self._wait_until_seen(node, set(self.ids))
-
-    @abstractmethod
-    def _prepare(self) -> None:
-        """All that must be there before a broker starts; directory and ports are."""
 
     def _start_one(self, name: int) -> Process:
         return self._java(f"kafka-{name}", self.heap_mb, "kafka.Kafka", str(self._config(name)))
@@ -111,25 +103,16 @@ class _Cluster(LocalCluster[int]):
         """Starts a class of the set of jars; native libraries unpack into our directory."""
         temporary = self.directory / "data" / "tmp"
         temporary.mkdir(parents=True, exist_ok=True)
-        logs = self.directory / "logs"
-        logs.mkdir(exist_ok=True)
         log4j2 = self.directory / "log4j2.properties"
         log4j2.write_text(_LOG4J2)
         properties = {
             "java.io.tmpdir": temporary,
-            "kafka.logs.dir": logs,
+            "kafka.logs.dir": self.directory / "logs",
             "log4j.configuration": log4j_settings(self.directory),
             "log4j2.configurationFile": log4j2,
         }
         command = java_command(self._jars, heap_mb, *arguments, properties=properties)
-        return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
-
-    def _config(self, node: int) -> Path:
-        return self.directory / f"kafka-{node}.properties"
-
-    def data_directory(self, node: int) -> Path:
-        """What a broker stores."""
-        return self.directory / "data" / f"kafka-{node}"
+        return self._run(name, command)
 
     def _write_config(self, node: int, settings: Mapping[str, object]) -> None:
         replicas = min(3, len(self.ids))
@@ -156,23 +139,10 @@ class _Cluster(LocalCluster[int]):
 
 
 class KafkaCluster(_Cluster):
-    """A KRaft cluster. ``properties`` go to every broker and win over the settings here;
-    ``{node}`` in their values becomes the broker's id.
-
-    A temporary directory is made and removed unless ``directory`` is given; a given one
-    keeps configuration and logs, and loses the data at the end."""
+    """A KRaft cluster."""
 
     versions = ("4.1.0", "4.4.0", "3.9.1")
-
-    def __init__(
-        self,
-        version: str = "4.1.0",
-        brokers: int = 1,
-        heap_mb: int = 256,
-        properties: Mapping[str, object] | None = None,
-        directory: Path | None = None,
-    ) -> None:
-        super().__init__(version, brokers, heap_mb, properties, directory)
+    usual_version = "4.1.0"
 
     def _prepare(self) -> None:
         controllers = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
@@ -231,18 +201,10 @@ class KafkaZooKeeperCluster(_Cluster):
     ``zookeeper``."""
 
     versions = ("0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3")
-
-    def __init__(
-        self,
-        version: str = "0.11.0.3",
-        brokers: int = 1,
-        heap_mb: int = 192,
-        properties: Mapping[str, object] | None = None,
-        directory: Path | None = None,
-    ) -> None:
-        super().__init__(version, brokers, heap_mb, properties, directory)
-        self.zookeeper = ""
-        self._keeper: Process | None = None
+    usual_version = "0.11.0.3"
+    usual_heap_mb = 192
+    zookeeper = ""
+    _keeper: Process | None = None
 
     def _processes(self) -> list[Process]:
         return super()._processes() + ([self._keeper] if self._keeper else [])
@@ -252,14 +214,14 @@ class KafkaZooKeeperCluster(_Cluster):
         for node in self.ids:
             settings: dict[str, object] = {
                 "broker.id": node,
-                **self._listening(node),
+                **self._listeners(node),
                 "zookeeper.connect": self.zookeeper,
                 "zookeeper.session.timeout.ms": 4000,
                 "zookeeper.connection.timeout.ms": 20000,
             }
             self._write_config(node, settings)
 
-    def _listening(self, node: int) -> dict[str, object]:
+    def _listeners(self, node: int) -> dict[str, object]:
         if self.version.startswith("0.8."):  # it knows no listeners yet
             here = "127.0.0.1"
             port = self.ports[node]
@@ -279,7 +241,7 @@ class KafkaZooKeeperCluster(_Cluster):
         brokers = [self.ids[n % len(self.ids)] for n in range(len(self.ids) + partitions)]
         spread = {str(n): brokers[n : n + replicas] for n in range(partitions)}
         settings = {name: str(value) for name, value in (config or {}).items()}
-        with visit(self.zookeeper) as keeper:
+        with Visitor(self.zookeeper) as keeper:
             path, content = f"/config/topics/{topic}", {"version": 1, "config": settings}
             keeper.create(path, json.dumps(content).encode(), makepath=True)
             content = {"version": 1, "partitions": spread}

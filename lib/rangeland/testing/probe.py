@@ -50,7 +50,8 @@ def _ask(address: str, timeout_s: float) -> bytes:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout_s) as connection:
-            connection.sendall(_framed(_metadata_request()))
+            request = _metadata_request()
+            connection.sendall(struct.pack(">i", len(request)) + request)
             return _receive(connection)
     except (OSError, EOFError):
         return b""
@@ -61,10 +62,6 @@ def _metadata_request() -> bytes:
     client = b"rangeland-testing"
     header = struct.pack(">hhih", _METADATA, _VERSION, 0, len(client)) + client
     return header + struct.pack(">i", 0)
-
-
-def _framed(request: bytes) -> bytes:
-    return struct.pack(">i", len(request)) + request
 
 
 def _receive(connection: socket.socket) -> bytes:

@@ -107,7 +107,7 @@ class Process:
         found: list[str] = []
 
         def look() -> bool:
-            found.extend(line for line in self._printed() if wanted.search(line))
+            found.extend(line for line in self._printed_lines() if wanted.search(line))
             return bool(found)
 
         self.wait_until(look, f"a line like {pattern!r}", timeout_s)
@@ -165,11 +165,11 @@ class Process:
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
         """The last lines printed since this start."""
-        return "\n".join(self._printed()[-lines:])
+        return "\n".join(self._printed_lines()[-lines:])
 
     def failure(self, why: str) -> Unreachable:
         """An error about this process with the last lines of its log in it."""
-        printed = self._printed()
+        printed = self._printed_lines()
         last = printed[-TAIL_LINES:]
         telling = [line for line in printed[:-TAIL_LINES] if _TELLING.search(line)][-TAIL_LINES:]
         tail = "\n".join([*telling, "...", *last] if telling else last)
@@ -178,7 +178,7 @@ class Process:
         )
         return Unreachable(f"{self.name} is not up", why=shown, log=str(self.log), pid=self.pid)
 
-    def _printed(self) -> list[str]:
+    def _printed_lines(self) -> list[str]:
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace").splitlines()

@@ -130,13 +130,13 @@ def wait_for_leader(
     """Waits until every broker that is up names one leader that is not ``other_than``."""
     found: list[int] = []
 
-    def agreed() -> bool:
+    def is_agreed() -> bool:
         seen = _leaders(bootstrap, topic).values()
         named = {leaders.get(partition, -1) for leaders in seen}
         found[:] = named
         return len(named) == 1 and not named & {-1, other_than}
 
-    _wait_until(agreed, f"There is no new leader of {topic}/{partition}")
+    _wait_until(is_agreed, f"There is no new leader of {topic}/{partition}")
     return found[0]
 
 

@@ -93,7 +93,7 @@ class RocketmqCluster(LocalCluster[str]):
         directory: Path | None = None,
     ) -> None:
         if brokers < 1 or name_servers < 1:
-            raise UsageError("A cluster of no brokers or name servers was asked for")
+            raise UsageError("a cluster cannot have no brokers or no name servers")
         self.name_servers = [f"namesrv-{n}" for n in range(1, name_servers + 1)]
         self.masters = [f"broker-{chr(ord('a') + n)}" for n in range(brokers)]
         self.slaves = [master + SLAVE for master in self.masters] if slaves else []
@@ -194,11 +194,9 @@ class RocketmqCluster(LocalCluster[str]):
         write_settings(self._config(name), settings)
 
     def _start_one(self, name: str) -> Process:
-        logs = self.directory / "logs"
         home = self.directory / "homes" / name
         temporary = home / "tmp"  # RocksDB and TLS unpack what they need there
-        for folder in (logs, temporary):
-            folder.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir(parents=True, exist_ok=True)
         is_server = name in self.name_servers
         heap_mb = 96 if is_server else self.heap_mb
         main = "namesrv.NamesrvStartup" if is_server else "broker.BrokerStartup"
@@ -215,7 +213,7 @@ class RocketmqCluster(LocalCluster[str]):
             },
             options=(f"-XX:MaxDirectMemorySize={64 if is_server else 128}m", *self._jvm),
         )
-        return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
+        return self._run(name, command)
 
     def _wait_for(self, name: str) -> None:
         """A broker is ready when the name servers know it, about 15 s after a crash. Every

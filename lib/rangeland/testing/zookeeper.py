@@ -10,14 +10,9 @@ from kazoo.client import KazooClient
 _silent = logging.Logger("rangeland.testing.zookeeper", level=logging.CRITICAL)
 
 
-def visit(address: str, session: tuple[int, bytes] | None = None) -> Visitor:
-    """kazoo's own client at any ZooKeeper, by ``with``; what it holds is gone at the end. A
-    ``session``, by its id and password, is taken over, and ends then."""
-    return Visitor(address, session)
-
-
 class Visitor:
-    """A client for one look; given a session it takes that over, and ends it."""
+    """A client for one look, by ``with``; what it holds is gone at the end. A ``session``, by its
+    id and password, is taken over, and ends then."""
 
     timeout = KazooClient().handler.timeout_exception
 

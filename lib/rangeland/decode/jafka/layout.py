@@ -10,12 +10,12 @@ passes on the sets inside.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from rangeland.decode import columns
+from rangeland.decode.kernel_fault import KernelFault
 from rangeland.errors import BadRecord
 
 POSITION = pa.field("position", pa.int32())
@@ -42,28 +42,15 @@ class MessageSet(NamedTuple):
     first_position: int = 0
 
 
-class SetFault(IntEnum):
+class SetFault(KernelFault):
     """Ways in which an entry can be malformed. Numbers as in ``sets.h``, distinct from those of
     Kafka's ``Fault``."""
 
-    ENTRY_TOO_SHORT = 32
-    ENTRY_PAST_SET = 33
-    UNKNOWN_MAGIC = 34
-    NOT_PLAIN = 35
-    BAD_CHECKSUM = 36
-
-    @property
-    def reason(self) -> str:
-        return _REASONS[self]
-
-
-_REASONS = {
-    SetFault.ENTRY_TOO_SHORT: "its length is below that of an entry's header",
-    SetFault.ENTRY_PAST_SET: "it is longer than the rest of its set",
-    SetFault.UNKNOWN_MAGIC: "its format (magic) is not known",
-    SetFault.NOT_PLAIN: "it is compressed where an uncompressed message is expected",
-    SetFault.BAD_CHECKSUM: "its checksum is wrong",
-}
+    ENTRY_TOO_SHORT = 32, "its length is below that of an entry's header"
+    ENTRY_PAST_SET = 33, "it is longer than the rest of its set"
+    UNKNOWN_MAGIC = 34, "its format (magic) is not known"
+    NOT_PLAIN = 35, "it is compressed where an uncompressed message is expected"
+    BAD_CHECKSUM = 36, "its checksum is wrong"
 
 
 class EntryWalk(NamedTuple):

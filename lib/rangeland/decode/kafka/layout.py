@@ -14,6 +14,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from rangeland.decode.kernel_fault import KernelFault
 from rangeland.errors import BadRecord
 from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
 
@@ -62,55 +63,28 @@ class MessageRun(NamedTuple):
     last_offset: int
 
 
-class Fault(IntEnum):
+class Fault(KernelFault):
     """Ways in which records can be malformed. Numbers as in ``kernel.c``."""
 
-    NEGATIVE_RECORD_COUNT = 1
-    BATCH_ENDS = 2
-    VARINT_TOO_LONG = 3
-    NEGATIVE_RECORD_LENGTH = 4
-    RECORD_PAST_BATCH = 5
-    RECORD_TOO_SHORT = 6
-    OFFSET_DELTA_OUTSIDE = 8
-    OFFSET_DELTA_ORDER = 9
-    OFFSET_OVERFLOW = 10
-    NEGATIVE_LENGTH = 12
-    FIELD_PAST_RECORD = 13
-    NEGATIVE_HEADER_COUNT = 14
-    HEADER_KEY_NULL = 15
-    RECORD_TOO_LONG = 16
-    TRAILING_BYTES = 17
-    UNKNOWN_MESSAGE_MAGIC = 18
-    PACKED_MESSAGE = 19
-    BAD_MESSAGE_CHECKSUM = 20
-    TOO_MANY_HEADERS = 21
-
-    @property
-    def reason(self) -> str:
-        return _REASONS[self]
-
-
-_REASONS = {
-    Fault.NEGATIVE_RECORD_COUNT: "the record count is negative",
-    Fault.BATCH_ENDS: "the batch ends before its last record",
-    Fault.VARINT_TOO_LONG: "a variable-length number has more bits than its type",
-    Fault.NEGATIVE_RECORD_LENGTH: "the record length is negative",
-    Fault.RECORD_PAST_BATCH: "the record is longer than the rest of the batch",
-    Fault.RECORD_TOO_SHORT: "the record ends before its last field",
-    Fault.OFFSET_DELTA_OUTSIDE: "the offset is outside its batch",
-    Fault.OFFSET_DELTA_ORDER: "the offset is not above the one before",
-    Fault.OFFSET_OVERFLOW: "the offset does not fit in 64 bits",
-    Fault.NEGATIVE_LENGTH: "a length is below -1",
-    Fault.FIELD_PAST_RECORD: "a field is longer than the rest of its record",
-    Fault.NEGATIVE_HEADER_COUNT: "the header count is negative",
-    Fault.HEADER_KEY_NULL: "a header key is null",
-    Fault.RECORD_TOO_LONG: "the record goes on after its last field",
-    Fault.TRAILING_BYTES: "the batch goes on after its last record",
-    Fault.UNKNOWN_MESSAGE_MAGIC: "the message's format (magic) is not known",
-    Fault.PACKED_MESSAGE: "the message is packed where a plain one belongs",
-    Fault.BAD_MESSAGE_CHECKSUM: "the message's checksum is wrong",
-    Fault.TOO_MANY_HEADERS: "its batch has more headers than are allowed (source.max_batch_bytes)",
-}
+    NEGATIVE_RECORD_COUNT = 1, "the record count is negative"
+    BATCH_ENDS = 2, "the batch ends before its last record"
+    VARINT_TOO_LONG = 3, "a variable-length number has more bits than its type"
+    NEGATIVE_RECORD_LENGTH = 4, "the record length is negative"
+    RECORD_PAST_BATCH = 5, "the record is longer than the rest of the batch"
+    RECORD_TOO_SHORT = 6, "the record ends before its last field"
+    OFFSET_DELTA_OUTSIDE = 8, "the offset is outside its batch"
+    OFFSET_DELTA_ORDER = 9, "the offset is not above the one before"
+    OFFSET_OVERFLOW = 10, "the offset does not fit in 64 bits"
+    NEGATIVE_LENGTH = 12, "a length is below -1"
+    FIELD_PAST_RECORD = 13, "a field is longer than the rest of its record"
+    NEGATIVE_HEADER_COUNT = 14, "the header count is negative"
+    HEADER_KEY_NULL = 15, "a header key is null"
+    RECORD_TOO_LONG = 16, "the record goes on after its last field"
+    TRAILING_BYTES = 17, "the batch goes on after its last record"
+    UNKNOWN_MESSAGE_MAGIC = 18, "the message's format (magic) is not known"
+    PACKED_MESSAGE = 19, "the message is packed where a plain one belongs"
+    BAD_MESSAGE_CHECKSUM = 20, "the message's checksum is wrong"
+    TOO_MANY_HEADERS = 21, "its batch has more headers than are allowed (source.max_batch_bytes)"
 
 
 class TooManyHeaders(Exception):

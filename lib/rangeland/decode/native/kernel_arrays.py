@@ -11,6 +11,7 @@ can address. Callers cut earlier, by memory (see ``dialects/kafka/records``).
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -91,13 +92,39 @@ def allocate(*sizes: int) -> list[pa.Buffer]:
     return [pa.allocate_buffer(size, resizable=True) for size in sizes]
 
 
-class GrowingBuffers:
-    """Three buffers for each row of a table of columns: validity, values, data. Their addresses are
-    numbers of the row from ``first`` on."""
+class GrowingColumns(ABC):
+    """The columns that a kernel fills, and their memory: three buffers for each, with validity,
+    values and data.
 
-    def __init__(self, numbers: Any, first: int) -> None:
-        self._numbers, self._first = numbers, first
+    ``numbers``: for each column the struct that the kernel knows. Its numbers from ``capacity`` on
+    are the room in rows, the room in bytes of data, and the addresses of the buffers. ``levels``:
+    columns of one level always have as many rows."""
+
+    def __init__(self, numbers: np.ndarray, capacity: int, levels: Sequence[int]) -> None:
+        self.numbers = numbers
+        self._capacity, self._levels = capacity, levels
         self._buffers: list[list[Any]] = [[None, None, None] for _ in numbers]
+
+    @abstractmethod
+    def set_rows(self, index: int, rows: int) -> None:
+        """Makes room for so many rows of a column."""
+
+    def set_bytes(self, index: int, size: int) -> None:
+        """Makes room for so many bytes of data."""
+        self.resize(index, 2, size + SLACK)
+        self.numbers[index, self._capacity + 1] = size
+
+    def grow(self, index: int, wanted: int) -> None:
+        """Room for so many more bytes, or else for more rows in all columns of the same level: a
+        payload that is read again for each of them would take long."""
+        rows, size = map(int, self.numbers[index, self._capacity : self._capacity + 2])
+        if wanted:
+            self.set_bytes(index, size + max(size, wanted))
+            return
+        for at, level in enumerate(self._levels):
+            lacks_room = self.numbers[at, self._capacity] < 2 * rows
+            if level == self._levels[index] and lacks_room:
+                self.set_rows(at, 2 * rows)
 
     def resize(self, index: int, which: int, size: int) -> int:
         """Keeps what is in a buffer; returns the size that it had."""
@@ -107,7 +134,7 @@ class GrowingBuffers:
         else:
             begin = buffer.size
             buffer.resize(size)
-        self._numbers[index, self._first + which] = buffer.address
+        self.numbers[index, self._capacity + 2 + which] = buffer.address
         return begin
 
     def as_array(self, index: int, which: int, kind: Any) -> Any:

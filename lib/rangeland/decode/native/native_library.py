@@ -55,7 +55,7 @@ def load_library() -> ctypes.CDLL:
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def _missing(why: str) -> UsageError:
+def _no_kernel(why: str) -> UsageError:
     return UsageError(
         f"the compiled decode kernel cannot be loaded on {platform.node()}",
         why=why,
@@ -86,9 +86,9 @@ def _load(path: Path) -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
         found = library.rangeland_kernel_abi()
     except (OSError, AttributeError) as error:
-        raise _missing(f"{path} cannot be loaded: {error}") from None
+        raise _no_kernel(f"{path} cannot be loaded: {error}") from None
     if found != KERNEL_ABI:
-        raise _missing(f"{path} is of another version (interface {found}, not {KERNEL_ABI})")
+        raise _no_kernel(f"{path} is of another version (interface {found}, not {KERNEL_ABI})")
     return library
 
 
@@ -97,7 +97,7 @@ def _read_from_archive(path: str) -> bytes:
     try:
         return bytes(loader.get_data(path))  # type: ignore[union-attr]
     except (AttributeError, OSError):
-        raise _missing(f"this installation has no {os.path.basename(path)}") from None
+        raise _no_kernel(f"this installation has no {os.path.basename(path)}") from None
 
 
 def extract(content: bytes, name: str) -> Path:
@@ -105,7 +105,7 @@ def extract(content: bytes, name: str) -> Path:
     stem, suffix = os.path.splitext(name)
     folder = private_folder()
     target = folder / f"{stem}-{hashlib.sha256(content).hexdigest()[:32]}{suffix}"
-    if _holds(target, content):
+    if _has_content(target, content):
         return target
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
     try:
@@ -114,7 +114,7 @@ def extract(content: bytes, name: str) -> Path:
         os.chmod(temporary, 0o700)
         os.replace(temporary, target)
     except OSError:
-        if _holds(target, content):  # Windows refuses to replace a library that is loaded
+        if _has_content(target, content):  # Windows refuses to replace a library that is loaded
             return target
         raise
     finally:
@@ -122,7 +122,7 @@ def extract(content: bytes, name: str) -> Path:
     return target
 
 
-def _holds(path: Path, content: bytes) -> bool:
+def _has_content(path: Path, content: bytes) -> bool:
     try:
         return path.read_bytes() == content
     except OSError:

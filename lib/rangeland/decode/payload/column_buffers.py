@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangeland.decode.native.kernel_arrays import (
-    SLACK,
-    GrowingBuffers,
+    GrowingColumns,
     plain_array,
     text_array,
     with_room,
@@ -31,7 +30,7 @@ MAX_COLUMNS = 10_000
 MAX_DEPTH = 64
 """How deeply types may be nested: the kernel walks them with its own stack."""
 EMPTY_STRUCT = pa.bool_()
-"""What a type without fields becomes, since Parquet has no empty groups: true where it is there."""
+"""The column of a type without fields, as Parquet has no empty groups: true where it is set."""
 
 
 class ColumnKind(IntEnum):
@@ -67,7 +66,7 @@ _WIDTHS = {
     ColumnKind.DECIMAL: 16,
 }
 _FIELDS = 12  # of column_t
-_COST, _ROWS, _BYTES, _ROW_CAPACITY, _BYTE_CAPACITY, _VALID = 2, 5, 6, 7, 8, 9
+_ROWS, _BYTES, _CAPACITY = 5, 6, 7
 _FEWEST_ROWS, _FEWEST_BYTES = 64, 1024
 
 
@@ -179,58 +178,39 @@ class ColumnTable:
         return ColumnBuffers(self, rows, payload_bytes, self._template if last is None else last)
 
 
-class ColumnBuffers:
+class ColumnBuffers(GrowingColumns):
     """One use of a table: the memory that the kernel fills."""
 
     def __init__(self, table: ColumnTable, rows: int, payload_bytes: int, last: np.ndarray) -> None:
         self._columns = table.columns
         self._fields_of = table.fields_of
-        self.numbers = table._template.copy()
-        """Rows of ``column_t``."""
-        self._buffers = GrowingBuffers(self.numbers, _VALID)
+        levels = [one.level for one in table.columns]
+        super().__init__(table._template.copy(), _CAPACITY, levels)  # rows of column_t
         for index, column in enumerate(self._columns):
             guess = rows if column.level < 0 else with_room(last[index, _ROWS])
-            self._set_rows(index, max(guess, _FEWEST_ROWS))
+            self.set_rows(index, max(guess, _FEWEST_ROWS))
             if column.has_bytes:
                 size = max(payload_bytes // 16, with_room(last[index, _BYTES]), _FEWEST_BYTES)
-                self._set_bytes(index, size)
+                self.set_bytes(index, size)
             if column.has_offsets:
-                self._buffers.as_array(index, 1, np.int32)[0] = 0
+                self.as_array(index, 1, np.int32)[0] = 0
 
-    def grow(self, index: int, wanted: int) -> None:
-        """Room for so many more bytes, or for more rows in all columns of the same level: a
-        payload that is read again for each of them would take long."""
-        row = self.numbers[index]
-        if wanted:
-            size = int(row[_BYTE_CAPACITY])
-            self._set_bytes(index, size + max(size, wanted))
-            return
-        rows = 2 * int(row[_ROW_CAPACITY])
-        level = self._columns[index].level
-        for at, column in enumerate(self._columns):
-            if column.level == level and self.numbers[at, _ROW_CAPACITY] < rows:
-                self._set_rows(at, rows)
-
-    def _set_rows(self, index: int, rows: int) -> None:
+    def set_rows(self, index: int, rows: int) -> None:
         valid = rows // 8 + 1
-        begin = self._buffers.resize(index, 0, valid)
-        self._buffers.as_array(index, 0, np.uint8)[begin:valid] = 0xFF
-        self._buffers.resize(index, 1, _data_bytes(self._columns[index].kind, rows))
-        self.numbers[index, _ROW_CAPACITY] = rows
-
-    def _set_bytes(self, index: int, size: int) -> None:
-        self._buffers.resize(index, 2, size + SLACK)
-        self.numbers[index, _BYTE_CAPACITY] = size
+        begin = self.resize(index, 0, valid)
+        self.as_array(index, 0, np.uint8)[begin:valid] = 0xFF
+        self.resize(index, 1, _data_bytes(self._columns[index].kind, rows))
+        self.numbers[index, _CAPACITY] = rows
 
     def array(self, index: int = 0) -> pa.Array:
         """The values of a column."""
         column, numbers = self._columns[index], self.numbers[index]
         rows = int(numbers[_ROWS])
-        buffers = [self._buffers.cut(index, 0, rows // 8 + 1)]
+        buffers = [self.cut(index, 0, rows // 8 + 1)]
         if column.kind is not ColumnKind.STRUCT:
-            buffers.append(self._buffers.cut(index, 1, _data_bytes(column.kind, rows)))
+            buffers.append(self.cut(index, 1, _data_bytes(column.kind, rows)))
         if column.has_bytes:
-            buffers.append(self._buffers.cut(index, 2, int(numbers[_BYTES])))
+            buffers.append(self.cut(index, 2, int(numbers[_BYTES])))
         children = [self.array(at) for at in self._fields_of(index)]
         stored = column.arrow_type
         if column.symbols is not None or column.text_of is not None:

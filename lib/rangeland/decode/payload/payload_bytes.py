@@ -57,22 +57,29 @@ class PayloadBytes:
         return np.flatnonzero(self.faults == 0)
 
 
+def data_and_offsets(payloads: PayloadArray) -> tuple[pa.Buffer, np.ndarray]:
+    """The buffer that the payloads are in, and where in it each begins, as int64; the last number
+    is where they end. Raises Bug if they exceed what one call of the kernel takes."""
+    _, offsets, data = payloads.buffers()
+    width = np.int64 if pa.types.is_large_binary(payloads.type) else np.int32
+    places = np.zeros(1, np.int64)
+    if count := len(payloads):
+        begin = payloads.offset
+        places = np.frombuffer(offsets, width)[begin : begin + count + 1].astype(np.int64)
+    check_size(int(places[-1] - places[0]))
+    return data or pa.py_buffer(b""), places
+
+
 def payload_bytes(payloads: PayloadArray) -> PayloadBytes:
     """The payloads of an array of binary or large binary values."""
     count = len(payloads)
-    _, offsets, data = payloads.buffers()
-    width = np.int64 if pa.types.is_large_binary(payloads.type) else np.int32
-    ends = np.zeros(1, np.int64)
-    if count:
-        begin = payloads.offset
-        ends = np.frombuffer(offsets, width)[begin : begin + count + 1].astype(np.int64)
-    check_size(int(ends[-1] - ends[0]))
+    data, ends = data_and_offsets(payloads)
     faults = np.zeros(count, np.int64)
     if payloads.null_count:
         missing = payloads.is_null().to_numpy(zero_copy_only=False)
         faults[missing] = PayloadFault.NULL_PAYLOAD
     return PayloadBytes(
-        data if data is not None else pa.py_buffer(b""),
+        data,
         ends[:-1],
         ends[:-1].copy(),
         ends[1:].copy(),

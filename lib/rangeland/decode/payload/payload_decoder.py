@@ -2,10 +2,10 @@
 
 A ``PayloadFormat`` is a value: it is made in the driver from the job file and its schemas, travels
 to the tasks by pickle, and makes one ``PayloadDecoder`` per task there. A decoder turns an array
-of payloads into an array of the same length, or of the first of them if all would take too much
-memory. It never raises for what is in a payload: a payload
-that cannot be decoded is null in the values and has an entry in ``undecodable``, with the reason.
-A null payload is null in the values and nothing else.
+of payloads into an array with a value for each, or for the first ones only if all values together
+would take too much memory. It never raises for what is in a payload: one that cannot be decoded is
+null in the values and has an entry in ``undecodable``, with the reason. A null payload is null in
+the values and has no such entry.
 """
 
 from __future__ import annotations
@@ -73,21 +73,21 @@ class Undecodable:
 
 @dataclass(frozen=True)
 class DecodedPayloads:
-    """What became of an array of payloads, or of as many of them as have ``values``."""
+    """The values of an array of payloads, or of its first ones."""
 
     values: pa.Array
-    """Of the decoder's ``arrow_type``; null where the payload is null or undecodable. As many as
-    the input has, unless they exceed ``MAX_DECODED_BYTES``; then at least one."""
+    """Of the decoder's ``arrow_type``; null where the payload is null or undecodable. There are
+    fewer than payloads only if all would exceed ``MAX_DECODED_BYTES``, and then at least one."""
     undecodable: Sequence[Undecodable] = ()
     """In ascending order of rows."""
     rescued: pa.Array | None = None
-    """Strings as many as values: the JSON text of what the schema lacks, null where there is
-    nothing. None unless unknown fields are kept."""
+    """For each value the JSON text of the fields that the schema lacks, null without any. None
+    unless unknown fields are kept."""
     schema_ids: Mapping[int, int] = field(default_factory=dict)
     """How many payloads named each writer's schema."""
 
     def first(self, count: int) -> DecodedPayloads:
-        """Of the first values; their schema ids are those of all."""
+        """The same for the first values only, but still with the schema ids of all."""
         if count == len(self.values):
             return self
         return replace(

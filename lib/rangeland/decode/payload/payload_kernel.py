@@ -3,9 +3,9 @@ the next call goes on with the same payload."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,6 @@ from rangeland.decode.native.kernel_arrays import POINTER, KernelFunction, struc
 from rangeland.decode.payload.column_buffers import ColumnTable
 from rangeland.decode.payload.payload_bytes import PayloadBytes
 from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES
-
-if TYPE_CHECKING:
-    from rangeland.decode.payload.protobuf.protobuf_columns import ProtobufProgram
 
 _SPARE_PER_BYTE = 4  # as in protobuf.h
 """The memory in which messages that come in parts are joined, in lengths of the longest payload."""
@@ -44,6 +41,19 @@ class AvroProgram:
     nodes: np.ndarray
     children: np.ndarray
     constants: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class ProtobufProgram:
+    """What ``protobuf.h`` walks by: rows of ``proto_message_t`` and ``proto_field_t``, and the
+    numbers of closed enums."""
+
+    messages: np.ndarray
+    fields: np.ndarray
+    children: np.ndarray
+    oneofs: int
+    paths: Sequence[str]
+    """Of each field, for messages."""
 
 
 class PayloadKernel:

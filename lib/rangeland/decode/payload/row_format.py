@@ -101,10 +101,10 @@ class RowFormat:
 
     def decoder(self, topic: str) -> RowDecoder:
         """A new decoder, for records of this topic."""
-        key, value = (one and self._made_for(one, topic) for one in (self.key, self.value))
+        key, value = (one and self._format_for(one, topic) for one in (self.key, self.value))
         return RowDecoder(replace(self, key=key, value=value))
 
-    def _made_for(self, payloads: PayloadFormat, topic: str) -> PayloadFormat:
+    def _format_for(self, payloads: PayloadFormat, topic: str) -> PayloadFormat:
         made = payloads.of_topic(topic)
         return made if self.written is None else made.of_records(self.written)
 
@@ -146,9 +146,9 @@ class RowDecoder:
             fields = zip(values.values.type.names, values.values.flatten(), strict=True)
             given |= dict(fields)
         if self._format.keeps_unknown:
-            given[RESCUED.name] = _rescued(found, rows.num_rows)
+            given[RESCUED.name] = _rescued_texts(found, rows.num_rows)
         batch = pa.RecordBatch.from_arrays(
-            [_as(given[f.name], f.type) for f in schema], schema=schema
+            [_cast(given[f.name], f.type) for f in schema], schema=schema
         )
         return DecodedRows(batch, _undecodable(found), values.schema_ids if values else {})
 
@@ -162,7 +162,7 @@ def _undecodable(found: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
     return [by_row[row] for row in sorted(by_row)]
 
 
-def _rescued(found: Mapping[str, DecodedPayloads], rows: int) -> pa.Array:
+def _rescued_texts(found: Mapping[str, DecodedPayloads], rows: int) -> pa.Array:
     values = found.get(VALUE.name)
     if values is None or values.rescued is None:
         return pa.nulls(rows, RESCUED.type)
@@ -173,7 +173,7 @@ def _type_of(payloads: PayloadFormat | None) -> pa.DataType | None:
     return None if payloads is None else nullable_type(payloads.arrow_type)
 
 
-def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type.equals(kind) else column.cast(kind)
 
 

@@ -77,7 +77,7 @@ def parse_ddl(text: str) -> pa.StructType:
 def print_ddl(schema: pa.StructType) -> str:
     """The DDL of fields on one line; ``parse_ddl`` reads it back. Raises PayloadSchemaError for a
     type that Spark's DDL does not have."""
-    return ", ".join(_printed_field(schema.field(i), " ") for i in range(schema.num_fields))
+    return ", ".join(_print_field(schema.field(i), " ") for i in range(schema.num_fields))
 
 
 # --- Reading ----------------------------------------------------------------------------
@@ -284,17 +284,17 @@ class _DdlParser:
 # --- Printing ---------------------------------------------------------------------------
 
 
-def _printed_field(field: pa.Field, separator: str) -> str:
+def _print_field(field: pa.Field, separator: str) -> str:
     name = field.name
     if not _PLAIN_NAME.fullmatch(name):
         name = "`" + name.replace("`", "``") + "`"
     required = "" if field.nullable else " NOT NULL"
     comment = (field.metadata or {}).get(COMMENT)
-    shown = f" COMMENT {_quoted(comment.decode('utf-8', 'replace'))}" if comment is not None else ""
+    shown = f" COMMENT {_quote(comment.decode('utf-8', 'replace'))}" if comment is not None else ""
     return f"{name}{separator}{print_type(field.type)}{required}{shown}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{escaped}'"
 
@@ -303,7 +303,7 @@ def print_type(kind: pa.DataType) -> str:
     """One type in DDL, e.g. ``ARRAY<STRING>``."""
     if pa.types.is_struct(kind):
         fields = (kind.field(i) for i in range(kind.num_fields))
-        return f"STRUCT<{', '.join(_printed_field(field, ': ') for field in fields)}>"
+        return f"STRUCT<{', '.join(_print_field(field, ': ') for field in fields)}>"
     if pa.types.is_list(kind):
         return f"ARRAY<{print_type(kind.value_type)}>"
     if pa.types.is_map(kind):

@@ -73,7 +73,7 @@ class RocketmqKernel:
 
     def walk_stored(self, data: Any) -> MessageWalk:
         buffer = pa.py_buffer(data)
-        return _walked(*self._decode(buffer.address, buffer.size, 0, _MAX_INT64, None, None))
+        return _walk_result(*self._decode(buffer.address, buffer.size, 0, _MAX_INT64, None, None))
 
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
@@ -98,10 +98,10 @@ class RocketmqKernel:
         )
         if fault:
             raise bad_stored(StoredFault(fault), found.last_offset, found.end)
-        return DecodedMessages(output.batch(found), output.codecs(found), _walked(found, 0))
+        return DecodedMessages(output.batch(found), output.codecs(found), _walk_result(found, 0))
 
 
-def _walked(found: _Decoded, fault: int) -> MessageWalk:
+def _walk_result(found: _Decoded, fault: int) -> MessageWalk:
     return MessageWalk(
         found.messages, found.end, found.last_offset, StoredFault(fault) if fault else None
     )

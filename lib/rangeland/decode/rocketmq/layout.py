@@ -8,13 +8,13 @@ its codec.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns
+from rangeland.decode.kernel_fault import KernelFault
 from rangeland.errors import BadRecord
 
 BORN_TIMESTAMP = pa.field("bornTimestamp", columns.TIMESTAMP.type)
@@ -34,23 +34,19 @@ NEED_UNWRAP, CODEC_BITS = 0x40, 0x700
 checksum covers these bits, so a contradiction means that one of them is damaged."""
 
 
-class StoredFault(IntEnum):
+class StoredFault(KernelFault):
     """Ways in which a message can be malformed. Numbers as in ``stored.h``."""
 
-    TOO_SHORT = 64
-    UNKNOWN_MAGIC = 65
-    ORDER = 66
-    INNER = 67
-    FIELD_PAST = 68
-    BAD_CHECKSUM = 69
-    TOO_LONG = 70
-    CUT_SHORT = 72
+    TOO_SHORT = 64, "its length is below that of its own fields"
+    UNKNOWN_MAGIC = 65, "its format (magic) is not known"
+    ORDER = 66, "its offset is not after that of the message before"
+    INNER = 67, "it holds a batch of an unknown number of messages"
+    FIELD_PAST = 68, "a field in it is longer than the rest of the message"
+    BAD_CHECKSUM = 69, "the checksum of its body is wrong"
+    TOO_LONG = 70, "it goes on after its last field"
+    CUT_SHORT = 72, "its length is beyond the end of its broker's response"
     """Ends a walk without an error, unless brokers send complete messages only."""
-    FLAGS = 73
-
-    @property
-    def reason(self) -> str:
-        return _REASONS[self]
+    FLAGS = 73, "its flags contradict each other"
 
     @property
     def is_inside(self) -> bool:
@@ -65,17 +61,6 @@ _OF_A_WALK = (
     StoredFault.INNER,
     StoredFault.CUT_SHORT,
 )
-_REASONS = {
-    StoredFault.TOO_SHORT: "its length is below that of its own fields",
-    StoredFault.UNKNOWN_MAGIC: "its format (magic) is not known",
-    StoredFault.ORDER: "its offset is not after that of the message before",
-    StoredFault.INNER: "it holds a batch of an unknown number of messages",
-    StoredFault.FIELD_PAST: "a field in it is longer than the rest of the message",
-    StoredFault.BAD_CHECKSUM: "the checksum of its body is wrong",
-    StoredFault.TOO_LONG: "it goes on after its last field",
-    StoredFault.FLAGS: "its flags contradict each other",
-    StoredFault.CUT_SHORT: "its length is beyond the end of its broker's response",
-}
 
 
 class MessageWalk(NamedTuple):

@@ -39,13 +39,13 @@ def load_delta_kernel(jvm: SparkJvm) -> Any:
     jars = sorted(Path(folder).absolute().glob("*.jar")) if folder else jar_files(KERNEL_JARS)
     # py4j looks methods up by the name of their class: it would mix up classes of two loaders.
     with _one_at_a_time:
-        return _loaded(jvm.gateway, tuple(jars), folder or "")
+        return _load(jvm.gateway, tuple(jars), folder or "")
 
 
 @lru_cache(maxsize=1)
-def _loaded(gateway: Any, jars: Sequence[Path], folder: str) -> Any:
+def _load(gateway: Any, jars: Sequence[Path], folder: str) -> Any:
     try:
-        facade = _compiled(gateway, jars)
+        facade = _compile_facade(gateway, jars)
         found = str(facade.version())
     except (Py4JJavaError, Py4JError, TypeError) as error:
         if folder and KERNEL_JARS not in _kernels(jars):
@@ -56,7 +56,7 @@ def _loaded(gateway: Any, jars: Sequence[Path], folder: str) -> Any:
     return facade
 
 
-def _compiled(gateway: Any, jars: Sequence[Path]) -> Any:
+def _compile_facade(gateway: Any, jars: Sequence[Path]) -> Any:
     jvm = gateway.jvm
     urls = gateway.new_array(jvm.java.net.URL, len(jars))
     for number, jar in enumerate(jars):

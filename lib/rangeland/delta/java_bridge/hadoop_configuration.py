@@ -14,11 +14,11 @@ from rangeland.delta.stores.s3_access import S3Keys
 from rangeland.delta.stores.store_access import StoreSettings, store_settings
 from rangeland.delta.stores.store_kinds import (
     S3_SCHEMES,
+    StoreCapabilities,
     is_passed_over,
     scheme_of,
     store_capabilities,
 )
-from rangeland.delta.table_metadata import StoreCapabilities
 from rangeland.errors import UsageError
 from rangeland.jvm.spark_jvm import SparkJvm
 

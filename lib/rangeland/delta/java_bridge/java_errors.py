@@ -35,19 +35,19 @@ _DENIED = (
     "not authorized",
     "read-only file",
 )
-_DENIED_CLASSES = ("AccessControlException", "AccessDeniedException")
+_DENIED_CLASSES = {"AccessControlException", "AccessDeniedException"}
 _AMAZON = "software.amazon.awssdk."
-_REFUSED = ("UnsupportedTableFeatureException", "UnsupportedProtocolVersionException")
-_MOVED = ("MetadataChangedException", "ProtocolChangedException")
-_RACED = ("MaxCommitRetryLimitReachedException", "ConcurrentWriteException")
+_REFUSED = {"UnsupportedTableFeatureException", "UnsupportedProtocolVersionException"}
+_MOVED = {"MetadataChangedException", "ProtocolChangedException"}
+_RACED = {"MaxCommitRetryLimitReachedException", "ConcurrentWriteException"}
 _LOG_CUT = "should be less than or equal to LogSegment version"
 """What Kernel says of a log whose newest entries are gone, and their checksums are not."""
 _BY_CATALOG = "Must provide maxCatalogVersion"
 """What Kernel says when a path is all that it knows of a table whose commits a catalog makes."""
-_UNCONDITIONAL = ("ConditionIgnoredException", "AWSUnsupportedFeatureException")
+_UNCONDITIONAL = {"ConditionIgnoredException", "AWSUnsupportedFeatureException"}
 """The store ignores or refuses If-None-Match."""
-_IO = ("IOException", "FileNotFoundException", "EOFException", "ChecksumException")
-_IO_WRAPPERS = ("UncheckedIOException", "KernelEngineException", "CommitStateUnknownException")
+_IO = {"IOException", "FileNotFoundException", "EOFException", "ChecksumException"}
+_IO |= {"UncheckedIOException", "KernelEngineException", "CommitStateUnknownException"}
 
 
 class NoTable(Exception):
@@ -63,6 +63,11 @@ class StaleTransaction(Exception):
 
 
 Raised = RangelandError | NoTable | TableExists | StaleTransaction
+_HANDLED: dict[str, type[NoTable | TableExists | StaleTransaction]] = {
+    "TableNotFoundException": NoTable,
+    "TableAlreadyExistsException": TableExists,
+    "ConcurrentTransactionException": StaleTransaction,
+}
 
 
 @contextlib.contextmanager
@@ -102,20 +107,15 @@ def innermost_message(chain: Chain) -> str:
 
 def translate(what: str, chain: Chain) -> Raised:
     """The error to raise for a Java exception while doing ``what``."""
-    names = [name.rsplit(".", 1)[-1] for name, _ in chain]
-    reason = innermost_message(chain)
-    if "TableNotFoundException" in names:
-        return NoTable(reason)
-    if "TableAlreadyExistsException" in names:
-        return TableExists(reason)
-    if "ConcurrentTransactionException" in names:
-        return StaleTransaction(reason)
+    names, reason = _names(chain), innermost_message(chain)
+    for name, handled in _HANDLED.items():
+        if name in names:
+            return handled(reason)
     if refused := _refused_by_store(what, reason, chain):
         return refused
-    if any(name in names for name in _REFUSED):
-        return TableRefused(
-            what, why=reason, do="Drop the feature from the table, or land in another table"
-        )
+    if names & _REFUSED:
+        do = "Drop the feature from the table, or land in another table"
+        return TableRefused(what, why=reason, do=do)
     if _BY_CATALOG in reason:
         return TableRefused(
             what,
@@ -123,39 +123,39 @@ def translate(what: str, chain: Chain) -> Raised:
             "path names",
             do="Land in a table without it",
         )
-    if any(name in names for name in _MOVED):
-        return Conflict(
-            what, why="another writer has changed the table's schema or protocol", do="Run again"
-        )
-    if any(name in names for name in _RACED):
+    if names & _MOVED:
+        why = "another writer has changed the table's schema or protocol"
+        return Conflict(what, why=why, do="Run again")
+    if names & _RACED:
         return Conflict(what, why=reason, do="Run again")
     if "InvalidTableException" in names or _LOG_CUT in reason:
         return TableRefused(what, why=reason, do="The table's log is damaged: restore or repair it")
-    if any(name in names for name in (*_IO, *_IO_WRAPPERS)):
-        return StorageFailed(
-            what, why=reason, do="Check that the table's store is up, then run again"
-        )
+    if names & _IO:
+        do = "Check that the table's store is up, then run again"
+        return StorageFailed(what, why=reason, do=do)
     if "KernelException" in names:
         return TableRefused(what, why=reason)
-    return Bug(what, why=f"{names[-1] if names else 'Java'}: {reason}")
+    innermost = chain[-1][0].rpartition(".")[2] if chain else "Java"
+    return Bug(what, why=f"{innermost}: {reason}")
+
+
+def _names(chain: Chain) -> set[str]:
+    return {name.rpartition(".")[2] for name, _ in chain}
 
 
 def _refused_by_store(what: str, reason: str, chain: Chain) -> RangelandError | None:
     """The store is full, denies access, has no such bucket, or no file system here supports it."""
-    names = [name.rsplit(".", 1)[-1] for name, _ in chain]
+    names = _names(chain)
     text = " ".join(message.lower() for _, message in chain if message)
     if any(phrase in text for phrase in _FULL):
         full = StorageFailed(what, why=reason, do="Make room in the table's store and run again")
         return full.answering(retry=WITH_ROOM)
-    if any(n in names for n in _DENIED_CLASSES) or any(phrase in text for phrase in _DENIED):
+    if names & _DENIED_CLASSES or any(phrase in text for phrase in _DENIED):
         return TableRefused(what, why=reason, do=_remedy_for_denial(chain))
     if "UnknownStoreException" in names:
-        return TableRefused(
-            what,
-            why=reason,
-            do="Check that the bucket exists and that fs.s3a.endpoint is its store",
-        )
-    if any(name in names for name in _UNCONDITIONAL):
+        do = "Check that the bucket exists and that fs.s3a.endpoint is its store"
+        return TableRefused(what, why=reason, do=do)
+    if names & _UNCONDITIONAL:
         return TableRefused(
             what,
             why=reason,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rangeland.delta.ledger.ledger_files import COMPACTED, OUR_FILES
+from rangeland.delta.parquet_files.file_statistics import rows_in
 from rangeland.delta.table_metadata import AddedFile
-from rangeland.untrusted import JsonFields, Unreadable
 
 MANY = 200
 """Files of single commits from which on they are compacted."""
@@ -32,19 +32,16 @@ def to_compact(files: Sequence[AddedFile]) -> list[AddedFile]:
     if not is_due([file.path for file in single]):
         return []
     taken = sorted(single, key=lambda file: (file.modified_at_ms, file.path))[:-NEWEST]
-    rows = sum(rows_in(file) for file in taken)
+    rows = sum(map(recorded_rows, taken))
     earlier = [f for f in files if f.path.startswith(COMPACTED) and f.size_bytes < LARGE_BYTES]
-    for file in sorted(earlier, key=rows_in):
-        if rows_in(file) > rows:
+    for file in sorted(earlier, key=recorded_rows):
+        if recorded_rows(file) > rows:
             break
         taken.append(file)
-        rows += rows_in(file)
+        rows += recorded_rows(file)
     return taken
 
 
-def rows_in(file: AddedFile) -> int:
+def recorded_rows(file: AddedFile) -> int:
     """By its statistics; 0 where they do not say so, which no ledger's file is written with."""
-    try:
-        return JsonFields.parse(file.stats or "{}").number("numRecords", default=0)
-    except Unreadable:
-        return 0
+    return rows_in(file, unknown=0)

@@ -35,8 +35,10 @@ from rangeland.delta.ledger.events import (
 from rangeland.delta.table_schema.arrow_schema import (
     UTC_MICROS,
     checked_schema,
+    delta_type,
     fields_of,
     schema_json,
+    sql_type,
 )
 from rangeland.errors import Conflict
 from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition
@@ -182,7 +184,6 @@ _ORDER = (
 )
 """Of all columns, in rows and in the structs in them. A new one comes last."""
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-_SQL = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", UTC_MICROS: "TIMESTAMP"}
 
 
 def _arrow(shape: Shape) -> pa.DataType:
@@ -212,7 +213,7 @@ INDEXED = ("event", "application", "job", "sequence", "entered", "attempt", "pla
 
 def missing_columns(present: Collection[str]) -> list[str]:
     """The columns that a ledger with these lacks, as SQL adds them."""
-    return [f"`{f.name}` {_SQL[f.type]}" for f in SCHEMA if f.name not in present]
+    return [f"`{f.name}` {sql_type(delta_type(f.type))}" for f in SCHEMA if f.name not in present]
 
 
 def is_complete(ledger_schema: str) -> bool:
@@ -279,14 +280,10 @@ def _receipts(row: Record) -> Record:
     if len(slices) != len(ranges):
         raise Unreadable(f"it has {len(slices)} slices for {len(ranges)} ranges")
     receipts = tuple(
-        _receipt(one, _ROWS.read(RangeEntry, found))
+        _DOCUMENTS.read(_SliceDocument, one).receipt(_ROWS.read(RangeEntry, found))
         for one, found in zip(slices, ranges, strict=True)
     )
     return {"member": document.text("member"), "receipts": receipts}
-
-
-def _receipt(document: object, entry: RangeEntry) -> Receipt:
-    return _DOCUMENTS.read(_SliceDocument, document).receipt(entry)
 
 
 def _epoch(row: Record) -> Record:
@@ -301,22 +298,13 @@ def _compact(document: Record) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def stats_of_rows(rows: Sequence[Record]) -> str:
-    """Delta's statistics of a file with these rows, of which only the indexed columns are read."""
-    known = {n: [row[n] for row in rows if row[n] is not None] for n in INDEXED}
+def stats_of(rows: Sequence[Record]) -> str:
+    """Delta's statistics of a file with these rows, of which only the indexed columns are read.
+    Values have their full length, so that the ledger's reader can tell events apart without
+    opening files."""
+    known = {n: [row[n] for row in rows if row.get(n) is not None] for n in INDEXED}
     low, high = ({n: ends(found) for n, found in known.items() if found} for ends in (min, max))
     nulls = {name: len(rows) - len(found) for name, found in known.items()}
     return _compact(
         {"numRecords": len(rows), "minValues": low, "maxValues": high, "nullCount": nulls}
-    )
-
-
-def stats_of(row: Record, rows: int = 1) -> str:
-    """Delta's statistics of a file with this row, or with several that are alike in the
-    indexed columns. Values have their full length, so that the ledger's reader can tell
-    events apart without opening files."""
-    known = {name: row[name] for name in INDEXED if row.get(name) is not None}
-    nulls = {name: rows * int(row.get(name) is None) for name in INDEXED}
-    return _compact(
-        {"numRecords": rows, "minValues": known, "maxValues": known, "nullCount": nulls}
     )

@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
-from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, stats_of, stats_of_rows, to_row
-from rangeland.delta.ledger.events import PLAN, LedgerEvent
+from rangeland.delta.ledger.event_keys import EventKey, key_of
+from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, stats_of, to_row
+from rangeland.delta.ledger.events import LedgerEvent
 from rangeland.delta.stores.store_access import StoreSettings, open_store, sync_file
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import AddedFile
@@ -28,19 +28,6 @@ OUR_FILES = "part-ledger-"
 COMPACTED = "compacted-ledger-"
 ROW_GROUP_BYTES = 8 << 20
 _KEY_COLUMNS = ["event", "application", "sequence", "entered", "attempt"]
-
-
-@dataclass(frozen=True, slots=True)
-class EventKey:
-    """Which event a row is, and the file that has it. ``entered`` is 0 except for plans;
-    ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
-
-    event: str
-    application: str
-    sequence: int
-    entered: int
-    path: str
-    attempt: int = 0
 
 
 class LedgerFiles:
@@ -63,8 +50,7 @@ class LedgerFiles:
             sync_file(self._store, full)
         except OSError as error:
             raise store_error(error, full, table.nbytes) from error
-        stats = stats_of(rows[0], len(rows))
-        return DataFile(name, size, len(rows), stats, entries[0].written_at_ms)
+        return DataFile(name, size, len(rows), stats_of(rows), entries[0].written_at_ms)
 
     def rewrite(self, paths: Sequence[str]) -> DataFile:
         """Writes the rows of these files into one."""
@@ -83,7 +69,7 @@ class LedgerFiles:
             sync_file(self._store, full)
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable(f"compacting the ledger {self.path}", error) from error
-        return DataFile(name, size, len(keys), stats_of_rows(keys), time.time_ns() // 1_000_000)
+        return DataFile(name, size, len(keys), stats_of(keys), time.time_ns() // 1_000_000)
 
     def _dataset(self, paths: list[str]) -> pds.Dataset:
         return pds.dataset(paths, schema=SCHEMA, format="parquet", filesystem=self._store)
@@ -171,16 +157,3 @@ def _row_groups(rows: pds.Dataset) -> Iterator[pa.Table]:
             held = []
     if held:
         yield pa.Table.from_batches(held)
-
-
-def key_of(row: dict[str, object], path: str) -> EventKey:
-    numbers = {name: row.get(name) or 0 for name in ("sequence", "entered", "attempt")}
-    sequence, entered, attempt = (int(str(number)) for number in numbers.values())
-    return EventKey(str(row["event"]), str(row["application"]), sequence, entered, path, attempt)
-
-
-def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
-    """Plans in the order they were entered, then all others."""
-    return tuple(
-        sorted(keys, key=lambda k: (k.event != PLAN, k.entered, k.application, k.sequence))
-    )

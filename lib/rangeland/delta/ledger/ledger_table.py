@@ -17,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rangeland.delta.ledger.compaction import is_due, rows_in, to_compact
+from rangeland.delta.ledger.compaction import is_due, recorded_rows, to_compact
+from rangeland.delta.ledger.event_keys import EventKey, LedgerView, in_order, key_of
 from rangeland.delta.ledger.event_rows import (
     SCHEMA,
     from_row,
@@ -39,8 +40,7 @@ from rangeland.delta.ledger.events import (
     Spans,
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
-from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
-from rangeland.delta.ledger.ledger_view import LedgerView
+from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import names_in, schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -301,10 +301,9 @@ class Ledger:
         self, entry: LedgerEvent, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
     ) -> bool:
         view = self._seen()
-        own: list[LedgerEvent] = [entry]
-        of_losses: list[LedgerEvent] = [*losses]
-        alike = isinstance(entry, LossEvent)
-        groups = [own + of_losses] if alike else [own, of_losses]
+        groups: list[list[LedgerEvent]] = [[entry], [*losses]]
+        if isinstance(entry, LossEvent):  # a file has the events of one kind
+            groups = [[entry, *losses]]
         written = [(group[0], self._files.write(group)) for group in groups if group]
         files: list[DataFile] = [file for _, file in written]
         name, number = transaction
@@ -343,21 +342,19 @@ class Ledger:
         if not old or not is_complete(snapshot.schema_json):
             return False
         made = self._files.rewrite([file.path for file in old])
-        if made.rows != sum(map(rows_in, old)):
+        if made.rows != sum(map(recorded_rows, old)):
             raise self._files.broken(f"{len(old)} of its files have {made.rows} rows")
         number = (snapshot.transaction_version(COMPACTIONS) or 0) + 1
+        request = CommitRequest(
+            COMPACTIONS,
+            number,
+            [made],
+            removed=old,
+            moves_rows=True,
+            expected_version=snapshot.version,
+        )
         try:
-            self._kernel.commit(
-                snapshot,
-                CommitRequest(
-                    COMPACTIONS,
-                    number,
-                    [made],
-                    removed=old,
-                    moves_rows=True,
-                    expected_version=snapshot.version,
-                ),
-            )
+            self._kernel.commit(snapshot, request)
         except Conflict:
             logger.info("Did not compact the ledger: another driver came first")
         self.refresh()

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -39,18 +38,6 @@ MAX_OPEN_FILES = 16
 PAGE_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)
-
-
-def foreign_entries(table: StoreSettings | str) -> list[str]:
-    """The entries of a folder that is to become a table, apart from our own ledger. Empty if
-    another writer has just created a table there."""
-    store, root = open_store(table)
-    try:
-        found = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
-    except OSError as error:
-        raise store_error(error, root) from error
-    names = {info.base_name for info in found}
-    return [] if "_delta_log" in names else sorted(names - {"_rangeland"})
 
 
 @dataclass

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -58,6 +59,13 @@ def may_hold(file: AddedFile, column: str, value: str) -> bool:
     return not (isinstance(low, str) and isinstance(high, str)) or low <= value <= high
 
 
+def rows_in(file: AddedFile, unknown: int) -> int:
+    """How many rows a file has, by its statistics; ``unknown`` where they do not say so."""
+    with suppress(Unreadable):
+        return JsonFields.parse(file.stats or "{}").number("numRecords", default=unknown)
+    return unknown
+
+
 class StatsCollector:
     """Statistics of the rows given to ``add`` so far. Struct columns are left out: their
     statistics are optional, and only skipping needs them."""
@@ -99,14 +107,11 @@ class StatsCollector:
 
     def as_json(self) -> str:
         """Delta's JSON, without bounds that it cannot express (years past 9999)."""
-        low = {
-            f.name: _lower(self._low[f.name], f.type) for f in self._bounded if f.name in self._low
-        }
-        high = {
-            f.name: _upper(self._high[f.name], f.type)
-            for f in self._bounded
-            if f.name in self._high
-        }
+        bounds = ((self._low, False), (self._high, True))
+        low, high = (
+            {f.name: _spell(found[f.name], f.type, up=up) for f in self._bounded if f.name in found}
+            for found, up in bounds
+        )
         return json.dumps(
             {
                 "numRecords": self._rows,
@@ -131,21 +136,23 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
     return found["min"].as_py(), found["max"].as_py()
 
 
-def _lower(value: Any, kind: pa.DataType) -> Any:
+def _spell(value: Any, kind: pa.DataType, *, up: bool) -> Any:
+    """A bound as Delta writes it; None if it cannot."""
     if isinstance(value, str):
-        return value[:STRING_PREFIX] if _clean(value) else None
-    return _other(value, kind, up=False)
-
-
-def _upper(value: Any, kind: pa.DataType) -> Any:
-    if isinstance(value, str):
-        return upper_prefix(value) if _clean(value) else None
-    return _other(value, kind, up=True)
-
-
-def _clean(text: str) -> bool:
-    """False for a text with a NUL, which some readers take for its end."""
-    return "\x00" not in text
+        if "\x00" in value:  # which some readers take for its end
+            return None
+        return upper_prefix(value) if up else value[:STRING_PREFIX]
+    if pt.is_dictionary(kind):
+        kind = kind.value_type
+    if pt.is_timestamp(kind):
+        return _instant(value, utc=kind.tz is not None, up=up)
+    if pt.is_date(kind):
+        return _day(value)
+    if isinstance(value, Decimal):
+        return _decimal(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def upper_prefix(text: str, length: int = STRING_PREFIX) -> str | None:
@@ -161,20 +168,6 @@ def upper_prefix(text: str, length: int = STRING_PREFIX) -> str | None:
         if text[cut] < _UNICODE_MAX:
             return text[:cut] + _UNICODE_MAX
     return text if len(text) <= 2 * length else None
-
-
-def _other(value: Any, kind: pa.DataType, *, up: bool) -> Any:
-    if pt.is_dictionary(kind):
-        kind = kind.value_type
-    if pt.is_timestamp(kind):
-        return _instant(value, utc=kind.tz is not None, up=up)
-    if pt.is_date(kind):
-        return _day(value)
-    if isinstance(value, Decimal):
-        return _decimal(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _decimal(value: Decimal) -> int | float | None:

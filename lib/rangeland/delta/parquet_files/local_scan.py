@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from rangeland.delta.parquet_files.file_statistics import rows_in
 from rangeland.delta.stores.store_access import StoreSettings, open_store
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.column_mapping import mapping_mode, stored_column
-from rangeland.untrusted import JsonFields, Unreadable
 
 if TYPE_CHECKING:
     from rangeland.delta.transaction_log.table_snapshot import Snapshot
@@ -40,7 +39,7 @@ def small_table(
     if mapping_mode(metadata) == "id":
         return None
     files = list(snapshot.files())
-    if len(files) > MOST_FILES or sum(map(_rows_in, files)) > MOST_ROWS:
+    if len(files) > MOST_FILES or sum(rows_in(one, MOST_ROWS + 1) for one in files) > MOST_ROWS:
         return None
     if any(file.has_deletion_vector or ":/" in file.path for file in files):
         return None
@@ -53,13 +52,6 @@ def small_table(
             return pa.concat_tables([schema.empty_table(), *pool.map(reader.read, files)])
     except (OSError, pa.ArrowException):
         return None
-
-
-def _rows_in(file: AddedFile) -> int:
-    """As its statistics say; without them it counts as large."""
-    with suppress(Unreadable):
-        return JsonFields.parse(file.stats or "{}").number("numRecords", default=MOST_ROWS + 1)
-    return MOST_ROWS + 1
 
 
 class _ColumnReader:

@@ -162,7 +162,7 @@ class _Translation:
         endpoint = self._text(name)
         if endpoint and endpoint.rstrip("/") != _MSI_ENDPOINT:
             raise untranslatable(self.uri, name, endpoint, do="Unset it")
-        return replace(reached, client_id=self._found(f"{_OAUTH}.client.id") or None)
+        return replace(reached, client_id=self._secret_if_set(f"{_OAUTH}.client.id") or None)
 
     def _with_workload_identity(self, reached: AzureSettings) -> AzureSettings:
         authority = self._text(f"{_OAUTH}.msi.authority")
@@ -192,11 +192,11 @@ class _Translation:
     def _text(self, name: str) -> str:
         return self.conf.text(*self._names(name))
 
-    def _found(self, name: str) -> str:
+    def _secret_if_set(self, name: str) -> str:
         return self.conf.secret(*self._names(name))
 
     def _secret(self, name: str) -> str:
-        if found := self._found(name):
+        if found := self._secret_if_set(name):
             return found
         raise TableRefused(
             f"executors have no credentials for {self.uri}",

@@ -57,14 +57,14 @@ class GoogleSettings:
 
     def open(self, where: TablePath) -> tuple[pafs.FileSystem, str]:
         if self.credentials is None:
-            return self._opened(), where.key
+            return self._open_gcs(), where.key
         with tempfile.NamedTemporaryFile("w", prefix="rangeland-", suffix=".json") as file:
             file.write(self.credentials)  # only this user can read the file
             file.flush()
             with environment_of([("GOOGLE_APPLICATION_CREDENTIALS", file.name)]):
-                return self._opened(), where.key
+                return self._open_gcs(), where.key
 
-    def _opened(self) -> pafs.FileSystem:
+    def _open_gcs(self) -> pafs.FileSystem:
         return pafs.GcsFileSystem(
             anonymous=self.anonymous,
             scheme=self.scheme,
@@ -138,16 +138,16 @@ def _credentials(uri: str, kind: str, conf: HadoopSettings) -> dict[str, Any]:
     elif kind == "USER_CREDENTIALS":
         found = {
             "type": "authorized_user",
-            "client_id": _needed(uri, "auth.client.id", conf),
-            "client_secret": _needed(uri, "auth.client.secret", conf),
-            "refresh_token": _needed(uri, "auth.refresh.token", conf),
+            "client_id": _require(uri, "auth.client.id", conf),
+            "client_secret": _require(uri, "auth.client.secret", conf),
+            "refresh_token": _require(uri, "auth.refresh.token", conf),
         }
     elif kind == "SERVICE_ACCOUNT_KEY":
         found = {
             "type": "service_account",
-            "client_email": _needed(uri, "auth.service.account.email", conf),
-            "private_key_id": _needed(uri, "auth.service.account.private.key.id", conf),
-            "private_key": _needed(uri, "auth.service.account.private.key", conf),
+            "client_email": _require(uri, "auth.service.account.email", conf),
+            "private_key_id": _require(uri, "auth.service.account.private.key.id", conf),
+            "private_key": _require(uri, "auth.service.account.private.key", conf),
             "token_uri": _TOKEN_SERVER,
         }
     else:
@@ -156,7 +156,7 @@ def _credentials(uri: str, kind: str, conf: HadoopSettings) -> dict[str, Any]:
     return {**found, "token_uri": server} if server else found
 
 
-def _needed(uri: str, name: str, conf: HadoopSettings) -> str:
+def _require(uri: str, name: str, conf: HadoopSettings) -> str:
     if found := conf.secret(*_both(name)):
         return found
     raise TableRefused(
@@ -169,7 +169,7 @@ def _needed(uri: str, name: str, conf: HadoopSettings) -> str:
 
 def _read(uri: str, name: str, conf: HadoopSettings) -> dict[str, Any]:
     """The content of a file of credentials on this machine."""
-    path = _needed(uri, name, conf)
+    path = _require(uri, name, conf)
     try:
         found = parse_json(Path(os.path.expanduser(path.removeprefix("file://"))).read_bytes())
     except OSError as error:

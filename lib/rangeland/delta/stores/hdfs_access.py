@@ -70,9 +70,9 @@ class _WithOsErrors:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        return self._guarded(found) if callable(found) else found
+        return self._guard(found) if callable(found) else found
 
-    def _guarded(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _guard(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(*args: Any, **kwargs: Any) -> Any:
             try:
                 result = call(*args, **kwargs)

@@ -66,31 +66,28 @@ class S3Settings:
     keys: S3Keys | None = field(default=None, repr=False)
 
     def open(self, where: TablePath) -> tuple[pafs.FileSystem, str]:
-        return _open_s3(self), where.key
-
-
-def _open_s3(s3: S3Settings) -> pafs.S3FileSystem:
-    region = s3.region
-    if region is None:
-        region = "us-east-1" if s3.endpoint else pafs.resolve_s3_region(s3.bucket)
-    keys: dict[str, Any] = {}
-    if s3.keys is not None:
-        keys = {
-            "access_key": s3.keys.access_key,
-            "secret_key": s3.keys.secret_key,
-            "session_token": s3.keys.session_token,
-        }
-    return pafs.S3FileSystem(
-        **keys,
-        anonymous=s3.anonymous,
-        endpoint_override=s3.endpoint,
-        scheme=s3.scheme,
-        region=region,
-        force_virtual_addressing=s3.virtual_hosts,
-        connect_timeout=CONNECT_SECONDS,
-        # With background writes, data for a slow store would pile up in memory.
-        background_writes=False,
-    )
+        region = self.region
+        if region is None:
+            region = "us-east-1" if self.endpoint else pafs.resolve_s3_region(self.bucket)
+        keys: dict[str, Any] = {}
+        if self.keys is not None:
+            keys = {
+                "access_key": self.keys.access_key,
+                "secret_key": self.keys.secret_key,
+                "session_token": self.keys.session_token,
+            }
+        store = pafs.S3FileSystem(
+            **keys,
+            anonymous=self.anonymous,
+            endpoint_override=self.endpoint,
+            scheme=self.scheme,
+            region=region,
+            force_virtual_addressing=self.virtual_hosts,
+            connect_timeout=CONNECT_SECONDS,
+            # With background writes, data for a slow store would pile up in memory.
+            background_writes=False,
+        )
+        return store, where.key
 
 
 def s3_settings(
@@ -109,17 +106,8 @@ def s3_settings(
 
         return read
 
-    return _s3(str(where), bucket, of_bucket(conf.lookup), of_bucket(conf.password), resolve)
-
-
-def _s3(
-    uri: str,
-    bucket: str,
-    lookup: Callable[[str], str],
-    password: Callable[[str], str],
-    resolve: Callable[[], S3Keys],
-) -> S3Settings:
-    _refuse_encryption(uri, lookup)
+    lookup, password = of_bucket(conf.lookup), of_bucket(conf.password)
+    _refuse_encryption(str(where), lookup)
     secure = lookup("connection.ssl.enabled").lower() != "false"
     endpoint, scheme, region = _endpoint(lookup("endpoint"), secure)
     keys, anonymous = _keys(lookup("aws.credentials.provider"), password, resolve)

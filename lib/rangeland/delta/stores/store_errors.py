@@ -14,16 +14,18 @@ from rangeland.errors import (
 )
 
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
-# Arrow gives the errors of object stores no number, only their names.
-_DENIED_BY_S3 = re.compile(
+_MAY_WRITE = "are right and may read and write the table's folder"
+_REFUSED_BY_STORE = {
     r"\b(ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_(ACCESS_KEY_ID|CLIENT_TOKEN_ID|SIGNATURE)"
-    r"|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 403)\b"
-)
-_DENIED_ELSEWHERE = re.compile(
-    r"Azure Error: \[(Authentication|Authorization)\w*\]|\b(PERMISSION_DENIED|UNAUTHENTICATED)\b"
-)
-_NO_BUCKET = "NO_SUCH_BUCKET"
-_NO_CONTAINER = "ContainerNotFound"
+    r"|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 403)\b": "Check that the keys in "
+    f"fs.s3a.* {_MAY_WRITE}",
+    r"Azure Error: \[(Authentication|Authorization)\w*\]"
+    r"|\b(PERMISSION_DENIED|UNAUTHENTICATED)\b": "Check that the credentials in fs.azure.* or "
+    f"fs.gs.* {_MAY_WRITE}",
+    "ContainerNotFound": "Check the container's name, and create it if there is none",
+    "NO_SUCH_BUCKET": "Check that the bucket exists and that fs.s3a.endpoint is its store",
+}
+"""What to do, by what Arrow says: it gives the errors of object stores no number."""
 NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
 """A file is in the way, or a name is too long."""
 
@@ -38,31 +40,20 @@ def impossible_path(error: OSError, path: str) -> JobFileError:
 
 def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
     """The error to raise when a store fails to write ``size_bytes`` to ``path``."""
-    what = f"could not write {path}"
+    what, reason = f"could not write {path}", str(error)
     facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
     if error.errno in NO_FOLDER:
         return impossible_path(error, path)
+    refused = (do for said, do in _REFUSED_BY_STORE.items() if re.search(said, reason))
+    do = next(refused, "")
     if error.errno in _DENIED:
-        return TableRefused(
-            what, why=str(error), do="Grant write permission on the table's folder", **facts
-        )
-    reason = str(error)
-    if _DENIED_BY_S3.search(reason):
-        do = "Check that the keys in fs.s3a.* are right and may read and write the table's folder"
-        return TableRefused(what, why=reason, do=do, **facts)
-    if _DENIED_ELSEWHERE.search(reason):
-        do = "Check that the credentials in fs.azure.* or fs.gs.* are right and may read and write "
-        return TableRefused(what, why=reason, do=do + "the table's folder", **facts)
-    if _NO_CONTAINER in reason:
-        do = "Check the container's name, and create it if there is none"
-        return TableRefused(what, why=reason, do=do, **facts)
-    if _NO_BUCKET in reason:
-        do = "Check that the bucket exists and that fs.s3a.endpoint is its store"
+        do = "Grant write permission on the table's folder"
+    if do:
         return TableRefused(what, why=reason, do=do, **facts)
     if error.errno == errno.ENOSPC:
         why = f"no room for the next {size_bytes} bytes on the table's store"
         full = StorageFailed(what, why=why, do="Make room and run again", **facts)
         return full.answering(retry=WITH_ROOM)
     return StorageFailed(
-        what, why=str(error), do="Check that the table's store is up, then run again", **facts
+        what, why=reason, do="Check that the table's store is up, then run again", **facts
     )

@@ -9,8 +9,10 @@ Hadoop uses it, so local commits take a lock.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
+
 from rangeland.delta.stores.table_path import TablePath
-from rangeland.delta.table_metadata import StoreCapabilities, StoreKind
 
 _SAFE_SCHEMES = frozenset(
     ["hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs", "oss", "cosn"]
@@ -23,6 +25,24 @@ _DELTAS_OWN = frozenset(
 )
 AZURE_SCHEMES = frozenset(["abfs", "abfss"])
 HDFS_SCHEMES = frozenset(["hdfs", "viewfs"])
+
+
+class StoreKind(StrEnum):
+    LOCAL = "local"
+    PUT_IF_ABSENT = "put-if-absent"
+    SINGLE_DRIVER = "single-driver"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCapabilities:
+    """How safe it is for several drivers to commit to a store at the same time. ``note`` is a
+    warning for the user, empty if none is needed."""
+
+    kind: StoreKind
+    scheme: str
+    log_store: str
+    note: str = ""
 
 
 def scheme_of(uri: str) -> str:

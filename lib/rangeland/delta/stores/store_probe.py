@@ -1,5 +1,5 @@
-"""Checks that a table's store allows what a run does: a file is written, read, renamed, locked
-and removed, in each folder that a run writes to.
+"""Checks what is at a table's path before a run writes there, and that its store allows what a run
+does: a file is written, read, renamed, locked and removed, in each folder that a run writes to.
 
 For a table that does not exist yet, the nearest existing folder above it is checked. On object
 stores, which have no folders and where commits depend on no rename, a file is written, read
@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.stores.store_access import StoreSettings, has_folders
+from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store
+from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.stores.table_lock import LOCK_PATH, folder_error
 from rangeland.errors import StorageFailed
 
@@ -36,6 +37,18 @@ def try_store(table: StoreSettings) -> None:
         _try_folder(store, folder, renames=has_folders(store))
     if isinstance(store, pafs.LocalFileSystem):
         _try_lock_file(posixpath.join(root, LOCK_PATH))
+
+
+def foreign_entries(table: StoreSettings | str) -> list[str]:
+    """The entries of a folder that is to become a table, apart from our own ledger. Empty if
+    another writer has just created a table there."""
+    store, root = open_store(table)
+    try:
+        found = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+    except OSError as error:
+        raise store_error(error, root) from error
+    names = {info.base_name for info in found}
+    return [] if "_delta_log" in names else sorted(names - {"_rangeland"})
 
 
 def _existing_folders(store: pafs.FileSystem, root: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -158,6 +158,17 @@ def fields_of(schema_text: str) -> list[dict[str, Any]]:
     """The top-level fields of a Delta schema."""
     fields: list[dict[str, Any]] = json.loads(schema_text)["fields"]
     return fields
+
+
+def all_fields(kind: Any) -> Iterator[dict[str, Any]]:
+    """The fields of a Delta type, each before those inside it."""
+    if not isinstance(kind, dict):
+        return
+    for field in kind.get("fields", ()):
+        yield field
+        yield from all_fields(field["type"])
+    for part in ("elementType", "keyType", "valueType"):
+        yield from all_fields(kind.get(part))
 
 
 def checked_schema(schema_text: str) -> str:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from rangeland.delta.table_metadata import TableMetadata
-from rangeland.delta.table_schema.arrow_schema import fields_of
+from rangeland.delta.table_schema.arrow_schema import all_fields, fields_of
 
 MODE_PROPERTY = "delta.columnMapping.mode"
 HIGHEST_ID_PROPERTY = "delta.columnMapping.maxColumnId"
@@ -53,8 +53,8 @@ def stored_name(field: Field) -> str:
 
 def stored_column(schema_text: str, name: str) -> str:
     """What a top-level column is called in files, statistics and partition values."""
-    found = (f for f in fields_of(schema_text) if f["name"].lower() == name.lower())
-    return next(map(stored_name, found), name)
+    found = _find_field(fields_of(schema_text), name)
+    return name if found is None else stored_name(found)
 
 
 # --- numbers and names of new fields ------------------------------------------------------------
@@ -70,34 +70,21 @@ def map_columns(metadata: TableMetadata, columns: str) -> str:
         return columns
     nested = any(feature in metadata.features for feature in ICEBERG_FEATURES)
     numbers = _Numbers(metadata, nested)
-    fields = [numbers.field(f, _same(metadata.schema_json, f), "") for f in fields_of(columns)]
+    known = fields_of(metadata.schema_json)
+    fields = [numbers.field(f, _find_field(known, f["name"]), "") for f in fields_of(columns)]
     return json.dumps({"type": "struct", "fields": fields})
 
 
-def _same(schema_text: str, field: Field) -> Field | None:
-    return _named(fields_of(schema_text), field["name"])
-
-
-def _named(fields: list[dict[str, Any]], name: str) -> Field | None:
+def _find_field(fields: list[dict[str, Any]], name: str) -> Field | None:
     return next((f for f in fields if f["name"].lower() == name.lower()), None)
 
 
 def highest_id(schema_text: str) -> int:
     """The highest number of a field in a schema, 0 without any."""
-    return max(_ids(json.loads(schema_text)), default=0)
-
-
-def _ids(kind: Any) -> Iterator[int]:
-    if not isinstance(kind, dict):
-        return
-    for field in kind.get("fields", ()):
-        found = field.get("metadata", {})
-        if ID in found:
-            yield int(found[ID])
-        yield from found.get(NESTED_IDS, {}).values()
-        yield from _ids(field["type"])
-    for part in PARTS.get(kind["type"], {}).values():
-        yield from _ids(kind[part])
+    found = [field.get("metadata", {}) for field in all_fields(json.loads(schema_text))]
+    own = (int(one[ID]) for one in found if ID in one)
+    nested = (number for one in found for number in one.get(NESTED_IDS, {}).values())
+    return max([*own, *nested], default=0)
 
 
 class _Numbers:
@@ -136,7 +123,7 @@ class _Numbers:
         old = theirs if is_same else {}
         if ours["type"] == "struct":
             fields = [
-                self.field(f, _named(old.get("fields", []), f["name"]), path)
+                self.field(f, _find_field(old.get("fields", []), f["name"]), path)
                 for f in ours["fields"]
             ]
             return {**ours, "fields": fields}
@@ -154,49 +141,41 @@ class _Numbers:
 
 def stored_schema(schema_text: str) -> str:
     """A schema as files have it: with physical names, and no metadata."""
-    return json.dumps({"type": "struct", "fields": _renamed(fields_of(schema_text), stored=True)})
+    return json.dumps(_rename(json.loads(schema_text), stored_name))
 
 
 def shown_schema(schema_text: str) -> str:
     """The same schema without metadata, with the names that SQL shows."""
-    return json.dumps({"type": "struct", "fields": _renamed(fields_of(schema_text), stored=False)})
+    return json.dumps(_rename(json.loads(schema_text), lambda field: field["name"]))
 
 
-def _renamed(fields: list[dict[str, Any]], *, stored: bool) -> list[dict[str, Any]]:
-    return [
-        {
-            **field,
-            "name": stored_name(field) if stored else field["name"],
-            "type": _renamed_type(field["type"], stored=stored),
-            "metadata": {},
-        }
-        for field in fields
-    ]
-
-
-def _renamed_type(kind: Any, *, stored: bool) -> Any:
+def _rename(kind: Any, name_of: Callable[[Field], str]) -> Any:
     if not isinstance(kind, dict):
         return kind
     if kind["type"] == "struct":
-        return {**kind, "fields": _renamed(kind["fields"], stored=stored)}
+        fields = [
+            {**f, "name": name_of(f), "type": _rename(f["type"], name_of), "metadata": {}}
+            for f in kind["fields"]
+        ]
+        return {**kind, "fields": fields}
     parts = PARTS[kind["type"]].values()
-    return {**kind, **{key: _renamed_type(kind[key], stored=stored) for key in parts}}
+    return {**kind, **{key: _rename(kind[key], name_of) for key in parts}}
 
 
 def stored_fields(rows: pa.Schema, schema_text: str) -> pa.Schema:
     """The Arrow schema of files: physical names, and the numbers as Parquet's field ids. ``rows``
     are columns of the table with this schema, in its spelling."""
     by_name = {field["name"]: field for field in fields_of(schema_text)}
-    return pa.schema([_stored(f, by_name.get(f.name)) for f in rows])
+    return pa.schema([_stored_field(f, by_name.get(f.name)) for f in rows])
 
 
-def _stored(field: pa.Field, column: Field | None) -> pa.Field:
+def _stored_field(field: pa.Field, column: Field | None) -> pa.Field:
     identity = None if column is None else identity_of(column)
     if column is None or identity is None:
         return field
     nested = column["metadata"].get(NESTED_IDS, {})
     kind = _stored_type(field.type, column["type"], identity[1], nested)
-    return _numbered(pa.field(identity[1], kind, nullable=field.nullable), identity[0])
+    return _with_number(pa.field(identity[1], kind, nullable=field.nullable), identity[0])
 
 
 def _stored_type(
@@ -207,11 +186,11 @@ def _stored_type(
     def inner(field: pa.Field, part: str) -> pa.Field:
         where = f"{path}.{part}"
         typed = _stored_type(field.type, delta[PARTS[delta["type"]][part]], where, nested)
-        return _numbered(field.with_type(typed), nested.get(where))
+        return _with_number(field.with_type(typed), nested.get(where))
 
     if pt.is_struct(kind):
         by_name = {field["name"].lower(): field for field in delta["fields"]}
-        return pa.struct([_stored(f, by_name.get(f.name.lower())) for f in kind])
+        return pa.struct([_stored_field(f, by_name.get(f.name.lower())) for f in kind])
     if pt.is_map(kind):
         return pa.map_(inner(kind.key_field, "key"), inner(kind.item_field, "value"))
     if pt.is_list(kind):
@@ -219,7 +198,7 @@ def _stored_type(
     return kind
 
 
-def _numbered(field: pa.Field, number: object) -> pa.Field:
+def _with_number(field: pa.Field, number: object) -> pa.Field:
     if number is None:
         return field
     return field.with_metadata({PARQUET_ID: str(number).encode()})

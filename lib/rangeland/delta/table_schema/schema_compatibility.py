@@ -9,7 +9,6 @@ it can be computed.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from rangeland.delta.table_metadata import (
+    COMPUTED_TYPES,
     INDEXED_COLUMNS,
     Function,
     PartitionColumn,
@@ -27,10 +27,10 @@ from rangeland.delta.table_metadata import (
     indexed_columns,
 )
 from rangeland.delta.table_schema.arrow_schema import (
-    UTC_MICROS,
     arrow_type,
     delta_field,
     delta_type,
+    fields_of,
     schema_json,
     sql_type,
 )
@@ -110,8 +110,9 @@ def _parse(entry: str, schema: pa.Schema) -> PartitionColumn:
 def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
     """A table for exactly these rows."""
     columns = parse_partition_by(partition_by, rows)
-    layout_schema = pa.schema([_written(f) for f in rows])
-    made = [_made_field(c) for c in columns if c.function is not Function.VALUE]
+    layout_schema = pa.schema([_written_field(f) for f in rows])
+    computed = [c for c in columns if c.function is not Function.VALUE]
+    made = [pa.field(c.name, COMPUTED_TYPES[c.function]) for c in computed]
     layout = TableLayout(layout_schema, columns)
     return NewTable(
         schema_json(pa.schema([*layout_schema, *made])),
@@ -120,14 +121,10 @@ def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
     )
 
 
-def _written(field: pa.Field) -> pa.Field:
+def _written_field(field: pa.Field) -> pa.Field:
     """The field as it is stored: with a type that Delta has, and strings without dictionaries."""
     kind = arrow_type(delta_type(field.type))
     return pa.field(field.name, kind, nullable=field.nullable)
-
-
-def _made_field(column: PartitionColumn) -> pa.Field:
-    return pa.field(column.name, pa.date32() if column.function is Function.DATE else UTC_MICROS)
 
 
 def row_layout(
@@ -142,11 +139,11 @@ def row_layout(
     wanted = parse_partition_by(partition_by, rows)
     computed = {c.name.lower() for c in wanted} & partitioned
     check_features(metadata, computed | {name.lower() for name in rows.names})
-    table = {f["name"].lower(): f for f in json.loads(metadata.schema_json)["fields"]}
+    table = {f["name"].lower(): f for f in fields_of(metadata.schema_json)}
     partitions = _partitions(metadata, table, rows, wanted)
-    fields = [_placed(metadata, f, table.get(f.name.lower())) for f in rows]
+    fields = [_place(metadata, f, table.get(f.name.lower())) for f in rows]
     made = {c.name.lower() for c in partitions if c.function is not Function.VALUE}
-    filled = _filled(metadata, table, {f.name.lower() for f in fields} | made)
+    filled = _filled_columns(metadata, table, {f.name.lower() for f in fields} | made)
     schema = pa.schema(fields)
     return RowLayout(
         TableLayout(
@@ -166,7 +163,7 @@ def row_layout(
     )
 
 
-def _placed(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
+def _place(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
     """The field with the table's spelling and type."""
     if column is None:
         raise _no_column(metadata, given.name, delta_type(given.type))
@@ -219,7 +216,7 @@ def _misfit(metadata: TableMetadata, found: Misfit) -> TableRefused:
     )
 
 
-def _filled(
+def _filled_columns(
     metadata: TableMetadata, table: Mapping[str, Mapping[str, Any]], given: set[str]
 ) -> tuple[str, ...]:
     missing = [f for name, f in table.items() if name not in given]

@@ -255,28 +255,28 @@ def _type_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[dict[s
 def _without(rows: pa.Schema, names: Collection[str]) -> pa.Schema:
     """The schema without these fields. What is empty then is left out, too: Delta has no struct
     without fields."""
-    return pa.schema(_kept(list(rows), "", names))
+    return pa.schema(_keep(list(rows), "", names))
 
 
-def _kept(fields: list[pa.Field], prefix: str, names: Collection[str]) -> list[pa.Field]:
+def _keep(fields: list[pa.Field], prefix: str, names: Collection[str]) -> list[pa.Field]:
     kept = []
     for f in fields:
         name = prefix + f.name
-        kind = None if name in names else _narrowed(f.type, name, names)
+        kind = None if name in names else _narrow(f.type, name, names)
         if kind is not None:
             kept.append(f.with_type(kind))
     return kept
 
 
-def _narrowed(kind: pa.DataType, name: str, names: Collection[str]) -> pa.DataType | None:
+def _narrow(kind: pa.DataType, name: str, names: Collection[str]) -> pa.DataType | None:
     if pt.is_struct(kind):
-        inner = _kept(list(kind), f"{name}.", names)
+        inner = _keep(list(kind), f"{name}.", names)
         return pa.struct(inner) if inner else None
     if pt.is_map(kind):
         parts = (("key", kind.key_type), ("value", kind.item_type))
-        key, item = (_narrowed(one, f"{name}.{part}", names) for part, one in parts)
+        key, item = (_narrow(one, f"{name}.{part}", names) for part, one in parts)
         return None if key is None or item is None else pa.map_(key, item)
     if pt.is_list(kind):
-        element = _narrowed(kind.value_type, f"{name}.element", names)
+        element = _narrow(kind.value_type, f"{name}.element", names)
         return None if element is None else pa.list_(pa.field("element", element))
     return kind

@@ -49,7 +49,7 @@ def constraints_of(metadata: TableMetadata) -> tuple[TableConstraint, ...]:
         if INVARIANT in facts:
             found.append(_invariant(metadata, field["name"], facts[INVARIANT]))
         if GENERATED in facts:
-            found.append(_generated(field["name"], facts[GENERATED]))
+            found.append(_generated_column(field["name"], facts[GENERATED]))
     return tuple(sorted(found, key=lambda one: one.name))
 
 
@@ -57,7 +57,7 @@ def _check(name: str, expression: str) -> TableConstraint:
     return TableConstraint(name, expression, f"CHECK ({expression})")
 
 
-def _generated(column: str, expression: str) -> TableConstraint:
+def _generated_column(column: str, expression: str) -> TableConstraint:
     condition = f"{quoted_column(column)} <=> ({expression})"
     return TableConstraint(column, condition, f"GENERATED ALWAYS AS ({expression})")
 

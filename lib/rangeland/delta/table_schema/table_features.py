@@ -9,15 +9,16 @@ row is refused if a column uses it. A feature that is not listed here is refused
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from rangeland.delta.table_metadata import TableMetadata
+from rangeland.delta.table_schema.arrow_schema import all_fields
 from rangeland.errors import TableRefused
 
-Fields = list[Mapping[str, Any]]
+Fields = Sequence[Mapping[str, Any]]
 Finder = Callable[[Fields, Collection[str]], str | None]
 
 
@@ -51,7 +52,7 @@ class FeatureRule:
     used_by: Finder | None = None
 
 
-def _written(note: str) -> FeatureRule:
+def _write_rule(note: str) -> FeatureRule:
     return FeatureRule(Support.YES, Treatment.WRITE, note)
 
 
@@ -69,13 +70,9 @@ def _missing_column_with(key: str) -> Finder:
     return find
 
 
-def _refused_by_kernel(note: str) -> FeatureRule:
-    return FeatureRule(Support.NO, Treatment.REFUSE, note)
-
-
-_VARIANT = _written("a column that rows do not have stays null")
-_WIDENING = _written("new files have the newest types")
-_ICEBERG = _written(
+_VARIANT = _write_rule("a column that rows do not have stays null")
+_WIDENING = _write_rule("new files have the newest types")
+_ICEBERG = _write_rule(
     "files have partition columns and field ids; Spark converts them when it commits"
 )
 _ICEBERG_WRITER = FeatureRule(Support.YES, Treatment.REFUSE, "Spark could not replace its rows")
@@ -91,19 +88,19 @@ FEATURES: Mapping[str, FeatureRule] = {
         "Run ALTER TABLE ... ALTER COLUMN {0} DROP DEFAULT, or make the column in a transform",
         _missing_column_with("CURRENT_DEFAULT"),
     ),
-    "appendOnly": _written("a landing only appends; --replace is refused"),
+    "appendOnly": _write_rule("a landing only appends; --replace is refused"),
     "catalogManaged": _COORDINATED,
     "catalogOwned-preview": _COORDINATED,
-    "changeDataFeed": _written("appended rows are read from the files themselves"),
+    "changeDataFeed": _write_rule("appended rows are read from the files themselves"),
     "checkConstraints": FeatureRule(
         Support.UNUSED, Treatment.CHECK, "Spark evaluates them on the rows before the commit"
     ),
-    "checkpointProtection": _written("checked by Kernel when it cleans up"),
-    "clustering": _written("new files have the statistics; OPTIMIZE clusters them later"),
-    "columnMapping": _written("files have the physical names and the field ids, in both modes"),
+    "checkpointProtection": _write_rule("checked by Kernel when it cleans up"),
+    "clustering": _write_rule("new files have the statistics; OPTIMIZE clusters them later"),
+    "columnMapping": _write_rule("files have the physical names and the field ids, in both modes"),
     "coordinatedCommits-preview": _COORDINATED,
-    "deletionVectors": _written("new files have none"),
-    "domainMetadata": _written("left unchanged"),
+    "deletionVectors": _write_rule("new files have none"),
+    "domainMetadata": _write_rule("left unchanged"),
     "generatedColumns": FeatureRule(
         Support.UNUSED,
         Treatment.CHECK,
@@ -112,7 +109,7 @@ FEATURES: Mapping[str, FeatureRule] = {
         "job file can fill it",
         _missing_column_with("delta.generationExpression"),
     ),
-    "icebergCompatV1": _refused_by_kernel("Kernel does not know it"),
+    "icebergCompatV1": FeatureRule(Support.NO, Treatment.REFUSE, "Kernel does not know it"),
     "icebergCompatV2": _ICEBERG,
     "icebergCompatV3": _ICEBERG,
     "icebergWriterCompatV1": _ICEBERG_WRITER,
@@ -124,17 +121,17 @@ FEATURES: Mapping[str, FeatureRule] = {
         "Use a table without the identity column, and INSERT from there",
         _column_with("delta.identity.start"),
     ),
-    "inCommitTimestamp": _written("Kernel writes the timestamp"),
+    "inCommitTimestamp": _write_rule("Kernel writes the timestamp"),
     "invariants": FeatureRule(
         Support.UNUSED, Treatment.CHECK, "Spark evaluates them on the rows before the commit"
     ),
-    "materializePartitionColumns": _written("files have the partition columns, too"),
-    "rowTracking": _written("Kernel gives new files their row ids"),
-    "timestampNtz": _written("an ordinary type"),
+    "materializePartitionColumns": _write_rule("files have the partition columns, too"),
+    "rowTracking": _write_rule("Kernel gives new files their row ids"),
+    "timestampNtz": _write_rule("an ordinary type"),
     "typeWidening": _WIDENING,
     "typeWidening-preview": _WIDENING,
-    "v2Checkpoint": _written("Kernel reads them; its own have the classic name"),
-    "vacuumProtocolCheck": _written("concerns VACUUM"),
+    "v2Checkpoint": _write_rule("Kernel reads them; its own have the classic name"),
+    "vacuumProtocolCheck": _write_rule("concerns VACUUM"),
     "variantShredding": _VARIANT,
     "variantShredding-preview": _VARIANT,
     "variantType": _VARIANT,
@@ -151,26 +148,26 @@ _UNKNOWN = FeatureRule(
 def check_features(metadata: TableMetadata, given: Collection[str] = ()) -> None:
     """Raises TableRefused for the first feature that a landing does not support. ``given``: the
     columns for which rows have values, in lower case."""
-    fields = list(_all_fields(json.loads(metadata.schema_json)))
+    fields = list(all_fields(json.loads(metadata.schema_json)))
     for feature in sorted(metadata.features):
         rule = FEATURES.get(feature, _UNKNOWN)
         if rule.used_by is None:
             if rule.treatment is Treatment.REFUSE:
-                raise _refused(metadata, feature, rule.note, rule.do)
+                raise _refusal(metadata, feature, rule.note, rule.do)
         elif used := rule.used_by(fields, given):
-            raise _refused(metadata, feature, rule.note.format(used), rule.do.format(used), used)
+            raise _refusal(metadata, feature, rule.note.format(used), rule.do.format(used), used)
 
 
 def features_page() -> str:
     """The table as Markdown, for the documentation."""
     head = "| feature | Delta Kernel writes it | here | note |\n|---|---|---|---|\n"
     return head + "".join(
-        f"| `{name}` | {rule.kernel} | {_shown(rule)} | {rule.note.replace(_ANY, 'the column')} |\n"
+        f"| `{name}` | {rule.kernel} | {_show(rule)} | {rule.note.replace(_ANY, 'the column')} |\n"
         for name, rule in FEATURES.items()
     )
 
 
-def _shown(rule: FeatureRule) -> str:
+def _show(rule: FeatureRule) -> str:
     if rule.used_by is None:
         return str(rule.treatment)
     if rule.treatment is Treatment.CHECK:
@@ -178,18 +175,7 @@ def _shown(rule: FeatureRule) -> str:
     return "refused, if a column needs it"
 
 
-def _all_fields(kind: Any) -> Iterator[Mapping[str, Any]]:
-    """The fields of a struct type, with those of nested structs."""
-    if not isinstance(kind, dict):
-        return
-    for field in kind.get("fields", ()):
-        yield field
-        yield from _all_fields(field["type"])
-    for part in ("elementType", "keyType", "valueType"):
-        yield from _all_fields(kind.get(part))
-
-
-def _refused(
+def _refusal(
     metadata: TableMetadata, feature: str, why: str, do: str, used: str | None = None
 ) -> TableRefused:
     return TableRefused(

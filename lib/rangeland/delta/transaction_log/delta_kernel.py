@@ -26,18 +26,14 @@ from rangeland.delta.java_bridge.delta_kernel_loader import load_delta_kernel
 from rangeland.delta.java_bridge.hadoop_configuration import HadoopConf
 from rangeland.delta.java_bridge.java_errors import translate_java_errors
 from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.delta.stores.store_kinds import StoreCapabilities
 from rangeland.delta.stores.table_lock import lock_table
-from rangeland.delta.table_metadata import (
-    AddedFile,
-    CommitMetadata,
-    StoreCapabilities,
-    TableMetadata,
-)
+from rangeland.delta.table_metadata import AddedFile, CommitMetadata, TableMetadata
 from rangeland.delta.table_schema.column_mapping import HIGHEST_ID_PROPERTY, highest_id
 from rangeland.delta.table_schema.table_constraints import constraints_of
 from rangeland.delta.transaction_log.log_actions import add_lines, added_file, remove_lines
 from rangeland.delta.transaction_log.log_maintenance import LogMaintenance
-from rangeland.delta.transaction_log.table_history import TableHistory
+from rangeland.delta.transaction_log.table_history import read_commits
 from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
     CommitRequest,
@@ -74,7 +70,6 @@ class DeltaKernel:
             alone = self._conf.of_sole_writer()
             self._sole = self._shared if alone is None else self._facade.engine(alone)
             self._write = self._facade.write()
-            self._history = TableHistory(self._facade)
             self.engine = self._shared
 
     def as_sole_writer(self) -> DeltaKernel:
@@ -153,7 +148,7 @@ class DeltaKernel:
             raise _no_table(what) from None
 
     def _commits(self, path: str, since: int) -> list[CommitMetadata]:
-        return self._history.commits(self.engine, path, since)
+        return read_commits(self._facade, self.engine, path, since)
 
     # --- writing ------------------------------------------------------------------------
 
@@ -212,7 +207,7 @@ class DeltaKernel:
         """One commit. ``is_ready`` is called while the table is locked, so no writer that honours
         the lock can commit between its response and this commit. Passing a Snapshot saves loading
         one; it may be old."""
-        snapshot = self._loaded(table)
+        snapshot = self._snapshot_of(table)
         where, application, sequence = snapshot.path, request.application, request.sequence
         _refuse_moved(snapshot, request)
         newest = snapshot.transaction_version(application)
@@ -237,11 +232,11 @@ class DeltaKernel:
             return done
         except java_errors.StaleTransaction:
             logger.info("Found this transaction committed by another driver", extra=fields)
-            seen = self._loaded(where)
+            seen = self._snapshot_of(where)
             found = seen.transaction_version(application)
             return AlreadyCommitted(seen.version, sequence if found is None else found)
 
-    def _loaded(self, table: str | Snapshot) -> Snapshot:
+    def _snapshot_of(self, table: str | Snapshot) -> Snapshot:
         if isinstance(table, Snapshot):
             return table
         snapshot = self.load(table)

@@ -57,6 +57,7 @@ def _add_action(file: DataFile, is_change: bool) -> dict[str, Any]:
 
 
 def added_file(add: Mapping[str, Any]) -> AddedFile:
+    """The file of an add action, as Kernel lists it."""
     return AddedFile(
         path=unquote(add["path"]),
         size_bytes=add["size"],
@@ -69,6 +70,7 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
 
 
 def commit_metadata(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
+    """The entries of a log, oldest first. Kernel writes a row for each of their actions."""
     infos: dict[int, tuple[int, Mapping[str, Any], dict[str, int]]] = {}
     for row in rows:
         version = int(row["version"])

@@ -92,7 +92,7 @@ def land(
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the commit of an earlier call."""
-    snapshot = _existing(kernel, table)
+    snapshot = _require_table(kernel, table)
     change = change_of(snapshot, request.schema)
     if change.misfits and not _has(snapshot, request):
         return FilesUnfit(change.misfits[0])
@@ -141,7 +141,7 @@ def _commit(
     return FilesGone(tuple(missing)) if isinstance(done, NotReady) else done
 
 
-def _existing(kernel: DeltaKernel, table: str | Snapshot) -> Snapshot:
+def _require_table(kernel: DeltaKernel, table: str | Snapshot) -> Snapshot:
     snapshot = kernel.load(table) if isinstance(table, str) else table
     if snapshot is None:
         raise TableRefused(

@@ -11,36 +11,31 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log.log_actions import commit_metadata
 
 
-class TableHistory:
-    """Reads logs through this ``DeltaKernelFacade``."""
+def read_commits(facade: Any, engine: Any, path: str, since: int) -> list[CommitMetadata]:
+    """See ``DeltaKernel.commits``. ``facade``: the ``DeltaKernelFacade``."""
+    earliest = _earliest(facade, engine, path, since)
+    if earliest is None:
+        return []
+    with tempfile.TemporaryDirectory(prefix="rangeland-log-") as folder:
+        target = os.path.join(folder, "log.json")
+        facade.writeCommits(engine, path, earliest, f"file://{target}")
+        with open(target, encoding="utf-8") as lines:
+            return commit_metadata(json.loads(line) for line in lines)
 
-    def __init__(self, facade: Any) -> None:
-        self._facade = facade
 
-    def commits(self, engine: Any, path: str, since: int) -> list[CommitMetadata]:
-        """See ``DeltaKernel.commits``."""
-        earliest = self._earliest(engine, path, since)
-        if earliest is None:
-            return []
-        with tempfile.TemporaryDirectory(prefix="rangeland-log-") as folder:
-            target = os.path.join(folder, "log.json")
-            self._facade.writeCommits(engine, path, earliest, f"file://{target}")
-            with open(target, encoding="utf-8") as lines:
-                return commit_metadata(json.loads(line) for line in lines)
-
-    def _earliest(self, engine: Any, path: str, since: int) -> int | None:
-        """The first version at or after ``since`` whose log entry still exists."""
-        java = self._facade.snapshot(engine, path, False)
-        if since > java.getVersion():
-            return None
-        folder = f"{java.getPath()}/_delta_log"
-        listed = engine.getFileSystemClient().listFrom(f"{folder}/{since:020d}.json")
-        try:
-            while listed.hasNext():
-                name = str(listed.next().getPath()).rsplit("/", 1)[-1]
-                stem, _, ending = name.partition(".")
-                if ending == "json" and stem.isdigit():
-                    return int(stem)
-        finally:
-            listed.close()
+def _earliest(facade: Any, engine: Any, path: str, since: int) -> int | None:
+    """The first version at or after ``since`` whose log entry still exists."""
+    java = facade.snapshot(engine, path, False)
+    if since > java.getVersion():
         return None
+    folder = f"{java.getPath()}/_delta_log"
+    listed = engine.getFileSystemClient().listFrom(f"{folder}/{since:020d}.json")
+    try:
+        while listed.hasNext():
+            name = str(listed.next().getPath()).rsplit("/", 1)[-1]
+            stem, _, ending = name.partition(".")
+            if ending == "json" and stem.isdigit():
+                return int(stem)
+    finally:
+        listed.close()
+    return None

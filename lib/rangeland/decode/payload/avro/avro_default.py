@@ -19,6 +19,7 @@ from rangeland.decode.payload.avro.avro_schema import (
     shown_type,
 )
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
+from rangeland.wire.primitives import uvarint_bytes
 
 
 class _Unfit(ValueError):
@@ -28,7 +29,7 @@ class _Unfit(ValueError):
 def encode_default(kind: AvroType, value: Any, path: str) -> bytes:
     """A default's JSON value in binary. Raises PayloadSchemaError for one of another type."""
     try:
-        return _encoded(kind, value)
+        return _encode(kind, value)
     except (_Unfit, UnicodeError, OverflowError):
         shown = repr(value)[:60]
         raise PayloadSchemaError(
@@ -36,12 +37,12 @@ def encode_default(kind: AvroType, value: Any, path: str) -> bytes:
         ) from None
 
 
-def _encoded(kind: AvroType, value: Any) -> bytes:
+def _encode(kind: AvroType, value: Any) -> bytes:
     match kind:
         case AvroPrimitive():
             return _PRIMITIVES[kind.name](value)
         case AvroFixed():
-            found: bytes = _typed(value, str).encode("latin-1")
+            found: bytes = _require(value, str).encode("latin-1")
             if len(found) != kind.size:
                 raise _Unfit
             return found
@@ -50,13 +51,13 @@ def _encoded(kind: AvroType, value: Any) -> bytes:
                 raise _Unfit
             return _long(kind.symbols.index(value))
         case AvroArray():
-            items = [_encoded(kind.items, one) for one in _typed(value, list)]
+            items = [_encode(kind.items, one) for one in _require(value, list)]
             return _block(items)
         case AvroMap():
-            entries = _typed(value, dict).items()
-            return _block([_text(key) + _encoded(kind.values, one) for key, one in entries])
+            entries = _require(value, dict).items()
+            return _block([_text(key) + _encode(kind.values, one) for key, one in entries])
         case AvroRecord():
-            return _record(kind, _typed(value, dict))
+            return _record(kind, _require(value, dict))
         case AvroUnion():
             return _union(kind, value)
 
@@ -67,7 +68,7 @@ def _record(kind: AvroRecord, value: dict[str, Any]) -> bytes:
         found = value.get(one.name, one.default)
         if found is NO_DEFAULT:
             raise _Unfit
-        parts.append(_encoded(one.type, found))
+        parts.append(_encode(one.type, found))
     return b"".join(parts)
 
 
@@ -75,13 +76,13 @@ def _union(kind: AvroUnion, value: Any) -> bytes:
     """The first branch, as the specification has it, or another that fits, as its successor has."""
     for at, branch in enumerate(kind.branches):
         try:
-            return _long(at) + _encoded(branch, value)
+            return _long(at) + _encode(branch, value)
         except (_Unfit, UnicodeError):
             continue
     raise _Unfit
 
 
-def _typed(value: Any, kind: type) -> Any:
+def _require(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise _Unfit
     return value
@@ -90,11 +91,7 @@ def _typed(value: Any, kind: type) -> Any:
 def _long(value: int, bits: int = 64) -> bytes:
     if not -1 << bits - 1 <= value < 1 << bits - 1:
         raise _Unfit
-    left, found = value << 1 ^ value >> 63, bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])
+    return uvarint_bytes(value << 1 ^ value >> 63)
 
 
 def _block(items: list[bytes]) -> bytes:
@@ -106,7 +103,7 @@ def _bytes(value: bytes) -> bytes:
 
 
 def _text(value: Any) -> bytes:
-    return _bytes(_typed(value, str).encode())
+    return _bytes(_require(value, str).encode())
 
 
 def _null(value: Any) -> bytes:
@@ -123,11 +120,11 @@ def _number(value: Any, form: str) -> bytes:
 
 _PRIMITIVES: dict[str, Callable[[Any], bytes]] = {
     "null": _null,
-    "boolean": lambda value: b"\1" if _typed(value, bool) else b"\0",
-    "int": lambda value: _long(_typed(value, int), 32),
-    "long": lambda value: _long(_typed(value, int)),
+    "boolean": lambda value: b"\1" if _require(value, bool) else b"\0",
+    "int": lambda value: _long(_require(value, int), 32),
+    "long": lambda value: _long(_require(value, int)),
     "float": lambda value: _number(value, "<f"),
     "double": lambda value: _number(value, "<d"),
-    "bytes": lambda value: _bytes(_typed(value, str).encode("latin-1")),
+    "bytes": lambda value: _bytes(_require(value, str).encode("latin-1")),
     "string": _text,
 }

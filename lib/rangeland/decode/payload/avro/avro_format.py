@@ -1,7 +1,6 @@
 """Avro payloads: framed with the id of their writer's schema, or bare and all of one schema.
 
-Payloads of all ids are decoded together, in one call of the kernel and in their order. What a
-schema id stands for is looked up once per decoder.
+Payloads of all ids are decoded in one call of the kernel, each by the program of its writer.
 """
 
 from __future__ import annotations
@@ -14,22 +13,18 @@ import pyarrow as pa
 
 from rangeland.decode.payload.avro.avro_resolution import AvroCompiler, Mismatch
 from rangeland.decode.payload.avro.avro_schema import AvroType, arrow_type_of, parse_avro_schema
-from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
+from rangeland.decode.payload.payload_bytes import PayloadBytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
-    PayloadArray,
-    PayloadDecoder,
     PayloadFormat,
     PayloadSchemaError,
-    Undecodable,
 )
 from rangeland.decode.payload.payload_faults import PayloadFault
-from rangeland.decode.payload.payload_kernel import PayloadKernel
-from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
+from rangeland.decode.payload.payload_kernel import AvroProgram, PayloadKernel
+from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Written
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
-    UnusableSchema,
     WriterSchemas,
     WrittenBefore,
 )
@@ -60,9 +55,7 @@ class AvroFormat(PayloadFormat):
         return arrow_type_of(self._reader)
 
     def of_records(self, written: WrittenBefore) -> AvroFormat:
-        if self.writers is None:
-            return self
-        return replace(self, writers=self.writers.of_records(written))
+        return replace(self, writers=self.writers and self.writers.of_records(written))
 
     def unreadable(self, schema_id: int) -> tuple[Mismatch, ...]:
         """The fields of a writer's schema whose type the table's schema cannot take. Nothing for an
@@ -88,76 +81,50 @@ def unreadable_fields(writer: str, reader: str) -> tuple[Mismatch, ...]:
     return tuple(found.mismatches.values())
 
 
-class AvroDecoder(PayloadDecoder):
-    """See ``AvroFormat``."""
+class AvroDecoder(FramedDecoder[int]):
+    """See ``AvroFormat``. What it needs of a writer's schema is where its program begins."""
+
+    schema_format = SchemaFormat.AVRO
 
     def __init__(self, form: AvroFormat) -> None:
-        self._writers = form.writers
+        super().__init__(form.writers)
         reader = parse_avro_schema(form.schema)
         self.arrow_type = arrow_type_of(reader)
         self._compiler = AvroCompiler(reader)
+        self.paths = self._compiler.nodes.paths
         self._mismatches: dict[int, Mismatch] = {}
-        self._roots: dict[int, int | str] = {}
         self._reader = "" if form.schema_id is None else f" in schema {form.schema_id}"
         self._bare = -1
-        if self._writers is None:
+        self._program: AvroProgram | None = None
+        if form.writers is None:
             writer = parse_avro_schema(form.writer_schema) if form.writer_schema else reader
-            self._bare = self._added(writer)
-        self._program = self._compiler.nodes.program()
-        self._kernel: PayloadKernel | None = None
+            self._bare = self._add(writer)
 
-    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        found = payload_bytes(payloads)
-        ids = np.zeros(found.count, np.int64)
-        roots = np.full(found.count, self._bare, np.int64)
-        if self._writers is not None:
-            ids = read_schema_ids(found)
-            self._look_up(list(count_ids(ids)), found, ids, roots)
-        self._kernel = self._kernel or PayloadKernel()
-        values = self._kernel.decode_avro(found, roots, self._program, self._compiler.columns)
-        count = len(values)
-        bad = [self._judged(found, row, int(ids[row])) for row in found.bad_rows(count)]
-        return DecodedPayloads(values, bad, schema_ids=count_ids(ids[:count]))
+    @cached_property
+    def _kernel(self) -> PayloadKernel:
+        return PayloadKernel()
 
-    def _look_up(
-        self, wanted: list[int], found: PayloadBytes, ids: np.ndarray, roots: np.ndarray
-    ) -> None:
-        missing = [schema_id for schema_id in wanted if schema_id not in self._roots]
-        for schema_id in missing:
-            self._roots[schema_id] = self._root_of(schema_id)
-        if missing:
-            self._program = self._compiler.nodes.program()
-        for schema_id in wanted:
-            root, rows = self._roots[schema_id], ids == schema_id
-            if isinstance(root, int):
-                roots[rows] = root
-            else:
-                found.fail(rows, PayloadFault.UNKNOWN_SCHEMA_ID)
-
-    def _root_of(self, schema_id: int) -> int | str:
-        """Where the program of a writer's schema begins, or why it cannot be used."""
-        assert self._writers is not None
-        schema = self._writers.of_id(schema_id)
-        if isinstance(schema, UnusableSchema):
-            return schema.reason
-        if schema.format is not SchemaFormat.AVRO:
-            return f"the schema with id {schema_id} is not Avro but {schema.format}"
+    def _need(self, schema: RegisteredSchema) -> int | str:
         try:
-            return self._added(parse_avro_schema(schema.text))
+            return self._add(parse_avro_schema(schema.text))
         except PayloadSchemaError as error:
-            return f"the schema with id {schema_id} cannot be used: {error}"
+            return f"cannot be used: {error}"
 
-    def _added(self, writer: AvroType) -> int:
-        program = self._compiler.add_writer(writer)
-        self._mismatches.update(program.mismatches)
-        return program.root
+    def _add(self, writer: AvroType) -> int:
+        added = self._compiler.add_writer(writer)
+        self._mismatches.update(added.mismatches)
+        self._program = None
+        return added.root
 
-    def _judged(self, found: PayloadBytes, row: int, schema_id: int) -> Undecodable:
-        place = int(found.places[row])
-        path = self._compiler.nodes.paths[place] if place >= 0 else ""
-        detail = ""
-        if found.faults[row] == PayloadFault.UNRESOLVED and place in self._mismatches:
-            detail = f"{self._mismatches[place]}{self._reader}"
-        if found.faults[row] == PayloadFault.UNKNOWN_SCHEMA_ID:
-            detail = str(self._roots[schema_id])
-        return Undecodable(row, found.reason(row, path, detail), schema_id or None)
+    def _decode_bodies(self, payloads: PayloadBytes, written: Written[int]) -> DecodedPayloads:
+        roots = np.full(payloads.count, self._bare, np.int64)
+        for rows, root in written:
+            roots[rows] = root
+        self._program = self._program or self._compiler.nodes.program()
+        columns = self._compiler.columns
+        return DecodedPayloads(self._kernel.decode_avro(payloads, roots, self._program, columns))
+
+    def _detail(self, fault: int, place: int) -> str:
+        if fault == PayloadFault.UNRESOLVED and place in self._mismatches:
+            return f"{self._mismatches[place]}{self._reader}"
+        return ""

@@ -114,10 +114,10 @@ class AvroNodes:
         """Nodes that read a value and put it nowhere: shared by all who skip this type."""
         found = self._skipped.get(id(writer))
         if found is None:
-            found = self._skipped[id(writer)] = self._skipping(writer, path)
+            found = self._skipped[id(writer)] = self._add_skip(writer, path)
         return found
 
-    def _skipping(self, writer: AvroType, path: str) -> int:
+    def _add_skip(self, writer: AvroType, path: str) -> int:
         if self.takes_no_bytes(writer):  # one node, however many fields are inside
             return self.node(Operation.NULL, NO_COLUMN, path)
         match writer:

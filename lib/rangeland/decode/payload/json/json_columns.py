@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode.native.kernel_arrays import SLACK, GrowingBuffers, with_room
+from rangeland.decode.native.kernel_arrays import SLACK, GrowingColumns, with_room
 from rangeland.decode.payload.json.json_rules import cells_of, children_of
 from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES
 from rangeland.decode.payload.schema_ddl import LOCAL_TIME
@@ -172,21 +172,21 @@ class NodeTable:
         row[NodeField.IS_PLAIN] = not any(byte < 0x20 or byte in b'"\\' for byte in name)
 
 
-class JsonColumns:
+class JsonColumns(GrowingColumns):
     """The columns of one batch while it is decoded: buffers that grow."""
 
     def __init__(self, table: NodeTable, rows: int, payload_bytes: int, last: Any) -> None:
         """``last``: the numbers of the batch before, whose sizes are the first guess."""
         self._table = table
         rows = min(rows, MAX_DECODED_BYTES // int(table.numbers[0, NodeField.CELLS]))
-        self.numbers = table.numbers.copy()
-        self._buffers = GrowingBuffers(self.numbers, NodeField.VALID)
+        levels = [*(node.level for node in table.nodes), -2, -3]
+        super().__init__(table.numbers.copy(), NodeField.CAPACITY, levels)
         for index in range(len(self.numbers)):
             items = max(rows, 64, with_room(last[index, NodeField.LENGTH]))
             size = max(payload_bytes // 16, 1024, with_room(last[index, NodeField.BYTES]))
-            self._set_items(index, items if index < len(table.nodes) + 1 else 64)
+            self.set_rows(index, items if index < len(table.nodes) + 1 else 64)
             if self._has_bytes(index):
-                self._set_bytes(index, size)
+                self.set_bytes(index, size)
             if self._has_offsets(index):
                 self.values_of(index, np.int32)[0] = 0
 
@@ -198,41 +198,21 @@ class JsonColumns:
         nodes = self._table.nodes
         return index == len(nodes) or (index < len(nodes) and nodes[index].has_offsets)
 
-    def grow(self, index: int, more_bytes: int) -> None:
-        """Room for so many more bytes of a node, or for more items of all nodes of its level: a
-        payload that is read again for each of them would take long."""
-        row = self.numbers[index]
-        if more_bytes:
-            size = int(row[NodeField.BYTE_CAPACITY])
-            self._set_bytes(index, size + max(size, more_bytes))
-            return
-        items, nodes = 2 * int(row[NodeField.CAPACITY]), self._table.nodes
-        alike = [index]
-        if index < len(nodes):
-            alike = [at for at, node in enumerate(nodes) if node.level == nodes[index].level]
-        for at in alike:
-            if self.numbers[at, NodeField.CAPACITY] < items:
-                self._set_items(at, items)
-
-    def _set_items(self, index: int, items: int) -> None:
+    def set_rows(self, index: int, rows: int) -> None:
+        """Of a node's items."""
         width = 4 if self._has_offsets(index) else int(self.numbers[index, NodeField.WIDTH])
-        values = (items + 1) * width if width else items // 8 + 1
-        self._buffers.resize(index, 0, items // 8 + 1)
-        self._buffers.resize(index, 1, values)
-        self.numbers[index, NodeField.CAPACITY] = items
-
-    def _set_bytes(self, index: int, size: int) -> None:
-        self._buffers.resize(index, 2, size + SLACK)
-        self.numbers[index, NodeField.BYTE_CAPACITY] = size
+        self.resize(index, 0, rows // 8 + 1)
+        self.resize(index, 1, (rows + 1) * width if width else rows // 8 + 1)
+        self.numbers[index, NodeField.CAPACITY] = rows
 
     def values_of(self, index: int, kind: Any) -> Any:
         """The values of a node, to be changed in place."""
-        return self._buffers.as_array(index, 1, kind)
+        return self.as_array(index, 1, kind)
 
     def width_of(self, index: int) -> int:
         return int(self.numbers[index, NodeField.WIDTH])
 
-    def undecided(self) -> list[list[int]]:
+    def undecided_numbers(self) -> list[list[int]]:
         """``json_undecided_t``: node, item, row, begin and length of the text."""
         numbers = self.values_of(-1, np.int64)[: self.numbers[-1, NodeField.LENGTH] * 5]
         return numbers.reshape(-1, UNDECIDED_NUMBERS).tolist()  # type: ignore[no-any-return]
@@ -240,7 +220,7 @@ class JsonColumns:
     def void_row(self, row: int) -> None:
         """Makes a decoded row null."""
         for index in (0, len(self._table.nodes)):
-            bits = self._buffers.as_array(index, 0, np.uint8)
+            bits = self.as_array(index, 0, np.uint8)
             bits[row >> 3] &= ~(1 << (row & 7)) & 0xFF
 
     def values(self) -> pa.Array:
@@ -263,13 +243,13 @@ class JsonColumns:
     ) -> pa.Array:
         row = self.numbers[index]
         length = int(row[NodeField.LENGTH])
-        buffers = [self._buffers.cut(index, 0, length // 8 + 1) if is_nullable else None]
+        buffers = [self.cut(index, 0, length // 8 + 1) if is_nullable else None]
         if self._has_offsets(index):
-            buffers.append(self._buffers.cut(index, 1, 4 * length + 4))
+            buffers.append(self.cut(index, 1, 4 * length + 4))
         elif not pa.types.is_struct(kind):
             width = int(row[NodeField.WIDTH])
             size = length * width if width else length // 8 + 1
-            buffers.append(self._buffers.cut(index, 1, size))
+            buffers.append(self.cut(index, 1, size))
         if self._has_bytes(index):
-            buffers.append(self._buffers.cut(index, 2, int(row[NodeField.BYTES])))
+            buffers.append(self.cut(index, 2, int(row[NodeField.BYTES])))
         return pa.Array.from_buffers(kind, length, buffers, children=children)

@@ -1,19 +1,34 @@
-"""JSON payloads, decoded by a schema. What is accepted: ``json_rules``."""
+"""JSON payloads, decoded by the table's schema: bare, or after the id of their writer's schema, as
+Confluent's JSON Schema serializer writes them. What is accepted: ``json_rules``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from rangeland.decode.native.native_library import load_library
 from rangeland.decode.payload.json.json_kernel import JsonKernel
 from rangeland.decode.payload.json.json_rules import check_schema
+from rangeland.decode.payload.payload_bytes import PayloadBytes
 from rangeland.decode.payload.payload_decoder import (
+    DecodedPayloads,
     PayloadDecoder,
     PayloadFormat,
     UnknownFields,
 )
+from rangeland.decode.payload.schema_ids.confluent_framing import FRAME_BYTES
+from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Written
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    RegisteredSchema,
+    SchemaFormat,
+    WriterSchemas,
+    WrittenBefore,
+)
+
+BLANK = ord(" ")
 
 
 @dataclass(frozen=True)
@@ -34,3 +49,55 @@ class JsonFormat(PayloadFormat):
 
     def decoder(self) -> PayloadDecoder:
         return JsonKernel(load_library(), self.schema, self.unknown_fields)
+
+
+@dataclass(frozen=True)
+class FramedJsonFormat(PayloadFormat):
+    """``body``: the format of what follows the frame. The frame becomes white space, and the
+    writer's schema is only looked up to know that the id names a JSON Schema."""
+
+    body: JsonFormat
+    writers: WriterSchemas
+    name = "json"
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return self.body.arrow_type
+
+    def of_records(self, written: WrittenBefore) -> FramedJsonFormat:
+        return replace(self, writers=self.writers.of_records(written))
+
+    def decoder(self) -> FramedJsonDecoder:
+        return FramedJsonDecoder(self)
+
+
+class FramedJsonDecoder(FramedDecoder[bool]):
+    """See ``FramedJsonFormat``. It needs no more of a writer's schema than that it is one."""
+
+    schema_format = SchemaFormat.JSON
+
+    def __init__(self, form: FramedJsonFormat) -> None:
+        super().__init__(form.writers)
+        self.arrow_type = form.arrow_type
+        self._body = form.body.decoder()
+
+    def _need(self, schema: RegisteredSchema) -> bool:
+        return True
+
+    def _decode_bodies(self, payloads: PayloadBytes, written: Written[bool]) -> DecodedPayloads:
+        return self._body.decode(_without_frames(payloads))
+
+
+def _without_frames(found: PayloadBytes) -> pa.LargeBinaryArray:
+    """The payloads with blanks for their frames, and null for those at fault. One copy."""
+    count, is_sound = found.count, found.faults == 0
+    first = int(found.begins[0]) if count else 0
+    end = int(found.ends[-1]) if count else 0
+    data = np.frombuffer(found.data, np.uint8)[first:end].copy()
+    frames = found.begins[is_sound] - first
+    for at in range(FRAME_BYTES):
+        data[frames + at] = BLANK
+    offsets = np.concatenate([found.begins - first, [end - first]]).astype(np.int64)
+    valid = pa.py_buffer(np.packbits(is_sound, bitorder="little"))
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), count, buffers)

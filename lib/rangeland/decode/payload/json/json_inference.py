@@ -35,7 +35,7 @@ MANY_NAMES: Final = 100
 """An object with more different names than this, all of one type, is a map."""
 
 MAX_FIELDS: Final = 2_000
-"""How many fields are looked at; more are counted under no name."""
+"""How many fields are examined. The values of further ones are not recorded."""
 
 _WHOLE: Final = pa.decimal128(38, 0)
 _STRING_TYPES: Final = (pa.date32(), INSTANT, LOCAL_TIME)
@@ -92,7 +92,7 @@ def infer_json_schema(payloads: Iterable[bytes | None]) -> InferredSchema:
             not_json += 1
     kind = root.column(1) if root.fields else None
     schema = kind if kind is not None and pa.types.is_struct(kind) else None
-    return InferredSchema(records, not_json, tuple(root.described("", 1)), schema)
+    return InferredSchema(records, not_json, tuple(root.describe_fields("", 1)), schema)
 
 
 @dataclass
@@ -175,15 +175,12 @@ class _Seen:
     def _object(self, depth: int) -> pa.DataType | None:
         if not self.fields:
             return pa.map_(pa.string(), pa.field("value", pa.string()))
-        if self._is_map() and depth > 1:
+        if len(self.fields) > MANY_NAMES and depth > 1:
             kind = self._values().column(depth + 1)
             if kind is not None:
                 return pa.map_(pa.string(), pa.field("value", kind))
         found = [pa.field(name, kind) for name, kind in self._columns(depth) if kind is not None]
         return pa.struct(found) if found else None
-
-    def _is_map(self) -> bool:
-        return len(self.fields) > MANY_NAMES
 
     def _values(self) -> _Seen:
         """The values of all fields as those of one."""
@@ -210,13 +207,13 @@ class _Seen:
             names.add(name.lower())
             yield name, seen.column(depth + 1) if is_usable else None
 
-    def described(self, path: str, depth: int) -> Iterator[InferredField]:
+    def describe_fields(self, path: str, depth: int) -> Iterator[InferredField]:
         """All fields in it, and in them."""
         kind = self.column(depth)
         if self.item:
-            yield from self.item.described(f"{path}[]", depth + 1)
+            yield from self.item.describe_fields(f"{path}[]", depth + 1)
         if kind is not None and pa.types.is_map(kind):
-            yield from self._values().described(f"{path}[]", depth + 1)
+            yield from self._values().describe_fields(f"{path}[]", depth + 1)
             return
         for name, column in self._columns(depth):
             seen = self.fields[name]
@@ -229,4 +226,4 @@ class _Seen:
                 dict(seen.types.most_common()),
                 None if column is None else print_type(column),
             )
-            yield from seen.described(inside, depth + 1)
+            yield from seen.describe_fields(inside, depth + 1)

@@ -18,13 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode.native.kernel_arrays import (
-    INT64,
-    POINTER,
-    SLACK,
-    KernelFunction,
-    check_size,
-)
+from rangeland.decode.native.kernel_arrays import INT64, POINTER, SLACK, KernelFunction
 from rangeland.decode.payload.json.json_columns import (
     JsonColumns,
     JsonKind,
@@ -32,6 +26,7 @@ from rangeland.decode.payload.json.json_columns import (
     schema_nodes,
 )
 from rangeland.decode.payload.json.json_rules import most_cells
+from rangeland.decode.payload.payload_bytes import data_and_offsets
 from rangeland.decode.payload.payload_decoder import (
     MAX_DECODED_BYTES,
     DecodedPayloads,
@@ -130,7 +125,6 @@ class JsonKernel(PayloadDecoder):
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
         given = _input(payloads)
         total = int(given.offsets[-1] - given.offsets[0])
-        check_size(total)
         columns = JsonColumns(self._table, given.rows, total, self._last)
         faults = self._run(given, columns)
         unfit = _settle(given, columns)
@@ -201,25 +195,18 @@ def _type_name(kind: pa.DataType) -> str:
 
 
 def _input(payloads: PayloadArray) -> _Input:
-    wide = pa.types.is_large_binary(payloads.type)
-    _, offsets, data = payloads.buffers()
-    kind = np.int64 if wide else np.int32
-    rows = len(payloads)
-    if offsets is None or rows == 0:
-        places: Any = np.zeros(1, np.int64)
-    else:
-        places = np.frombuffer(offsets, kind)[payloads.offset : payloads.offset + rows + 1]
+    data, offsets = data_and_offsets(payloads)
     valid = None
     if payloads.null_count:
         valid = payloads.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
-    return _Input(data or pa.py_buffer(b""), places.astype(np.int64), valid, rows)
+    return _Input(data, offsets, valid, len(payloads))
 
 
 def _settle(given: _Input, columns: JsonColumns) -> Sequence[list[int]]:
     """Sets the numbers that the kernel has left to Python's parser; a fault for each row with
     infinite ones."""
     faults: list[list[int]] = []
-    for node, item, row, begin, length in columns.undecided():
+    for node, item, row, begin, length in columns.undecided_numbers():
         width = columns.width_of(node)
         number = float(bytes(memoryview(given.data)[begin : begin + length]))
         with np.errstate(over="ignore"):

@@ -1,12 +1,10 @@
-"""Which values of JSON fit which simple types, one value at a time, by ``json_rules``.
+"""Which numbers and texts of JSON fit which types of numbers and times, by ``json_rules``.
 
 A sample's types are inferred with it. Payloads are decoded by ``json_kernel``, to the same values.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -32,12 +30,8 @@ _LARGEST_EXPONENT: Final = 100_000
 
 
 def read_scalar(found: Any, kind: pa.DataType) -> Any:
-    """A parsed value as one of a simple type, None if it does not fit."""
+    """A parsed value as a number or a time of this type, None if it does not fit."""
     return next(read for test, read in _READERS if test(kind))(found, kind)
-
-
-def _boolean(found: Any, _: pa.DataType) -> bool | None:
-    return found if isinstance(found, bool) else None
 
 
 def _integer(found: Any, kind: pa.DataType) -> int | None:
@@ -76,20 +70,6 @@ def _decimal(found: Any, kind: pa.DataType) -> Decimal | None:
         return None
     value = Decimal(int(significant)).scaleb(last, _EXACT)
     return -value if text.startswith("-") else value
-
-
-def _text(found: Any, _: pa.DataType) -> str | None:
-    return found if isinstance(found, str) else None
-
-
-def _binary(found: Any, _: pa.DataType) -> bytes | None:
-    if not isinstance(found, str):
-        return None
-    try:
-        value = base64.b64decode(found.encode("ascii"), validate=True)
-    except (binascii.Error, UnicodeEncodeError):
-        return None
-    return value if base64.b64encode(value).decode() == found else None
 
 
 def _date(found: Any, _: pa.DataType) -> date | None:
@@ -133,12 +113,9 @@ def _offset(text: str) -> timedelta | None:
 
 
 _READERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[Any, Any], Any]]]] = (
-    (pa.types.is_boolean, _boolean),
     (pa.types.is_integer, _integer),
     (pa.types.is_floating, _float),
     (pa.types.is_decimal, _decimal),
-    (pa.types.is_string, _text),
-    (pa.types.is_binary, _binary),
     (pa.types.is_date, _date),
     (pa.types.is_timestamp, _timestamp),
 )

@@ -52,8 +52,8 @@ def parse_json_schema(
     """The columns of an object's schema. ``referenced``: other documents by the names that
     references have for them. Raises PayloadSchemaError, which names the place in the document as a
     JSON pointer."""
-    document = _parsed(text, "the JSON Schema")
-    others = {name: _parsed(other, f"the schema {name}") for name, other in referenced.items()}
+    document = _parse(text, "the JSON Schema")
+    others = {name: _parse(other, f"the schema {name}") for name, other in referenced.items()}
     found = _Documents({**_by_id(others), **others, "": document})
     kind, _ = found.type_of(document, "#", ())
     if not pa.types.is_struct(kind):
@@ -61,7 +61,7 @@ def parse_json_schema(
     return kind
 
 
-def _parsed(text: str | bytes, what: str) -> Any:
+def _parse(text: str | bytes, what: str) -> Any:
     try:
         return parse_json(text, max_bytes=MAX_SCHEMA_TEXT, unique_keys=True)
     except Unreadable as error:

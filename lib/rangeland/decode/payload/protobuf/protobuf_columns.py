@@ -7,8 +7,7 @@ presence, else zero or empty. Well-known types become what they stand for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
@@ -23,6 +22,7 @@ from rangeland.decode.payload.column_buffers import (
     struct_type,
 )
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
+from rangeland.decode.payload.payload_kernel import ProtobufProgram
 from rangeland.decode.payload.protobuf.protobuf_descriptors import ProtoField, ProtoType, ProtoTypes
 from rangeland.decode.payload.protobuf.protobuf_json import list_text, struct_text, value_text
 
@@ -116,18 +116,6 @@ _JSON: dict[str, tuple[MessageForm, Callable[[bytes], str]]] = {
 }
 _MOMENT_FIELDS = {1: 3, 2: 5}
 """Of timestamps and durations, types by numbers: seconds as int64, nanoseconds as int32."""
-
-
-@dataclass(frozen=True, eq=False)
-class ProtobufProgram:
-    """Rows of ``proto_message_t`` and ``proto_field_t``, and the numbers of closed enums."""
-
-    messages: np.ndarray
-    fields: np.ndarray
-    children: np.ndarray
-    oneofs: int
-    paths: Sequence[str]
-    """Of each field, for messages."""
 
 
 class ProtobufCompiler:

@@ -7,35 +7,28 @@ schema only the place of the message in its file matters, which is in the text o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
+from rangeland.decode.payload.payload_bytes import PayloadBytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
-    PayloadArray,
-    PayloadDecoder,
     PayloadFormat,
     PayloadSchemaError,
-    Undecodable,
 )
-from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import PayloadKernel
 from rangeland.decode.payload.protobuf.protobuf_columns import ProtobufCompiler
 from rangeland.decode.payload.protobuf.protobuf_descriptors import (
     message_indexes,
     parse_descriptor_set,
 )
-from rangeland.decode.payload.schema_ids.confluent_framing import (
-    count_ids,
-    read_schema_ids,
-    skip_message_indexes,
-)
+from rangeland.decode.payload.schema_ids.confluent_framing import skip_message_indexes
+from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Written
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    RegisteredSchema,
     SchemaFormat,
-    UnusableSchema,
     WriterSchemas,
     WrittenBefore,
 )
@@ -63,18 +56,19 @@ class ProtobufFormat(PayloadFormat):
         return self.decoder().arrow_type
 
     def of_records(self, written: WrittenBefore) -> ProtobufFormat:
-        if self.writers is None:
-            return self
-        return replace(self, writers=self.writers.of_records(written))
+        return replace(self, writers=self.writers and self.writers.of_records(written))
 
     def decoder(self) -> ProtobufDecoder:
         return ProtobufDecoder(self)
 
 
-class ProtobufDecoder(PayloadDecoder):
-    """See ``ProtobufFormat``."""
+class ProtobufDecoder(FramedDecoder[tuple[int, ...]]):
+    """See ``ProtobufFormat``. What it needs of a writer's schema are the indexes of the message."""
+
+    schema_format = SchemaFormat.PROTOBUF
 
     def __init__(self, form: ProtobufFormat) -> None:
+        super().__init__(form.writers)
         types = parse_descriptor_set(form.descriptors)
         if not form.message and len(types.main_messages) != 1:
             raise PayloadSchemaError(
@@ -88,52 +82,23 @@ class ProtobufDecoder(PayloadDecoder):
                 f"the message {form.message} is not defined; there are {known}", do=CHOOSE
             )
         self._message = form.message or types.main_messages[0]
-        self._writers = form.writers
         compiler = ProtobufCompiler(types, self._message)
         self.arrow_type = compiler.arrow_type
         self._columns = compiler.columns
         self._program = compiler.program()
-        self._places: dict[int, tuple[int, ...] | str] = {}
-        self._kernel: PayloadKernel | None = None
+        self.paths = self._program.paths
 
-    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        found = payload_bytes(payloads)
-        ids = np.zeros(found.count, np.int64)
-        if self._writers is not None:
-            ids = read_schema_ids(found)
-        for schema_id in count_ids(ids):
-            rows = np.flatnonzero(ids == schema_id)
-            place = self._place_of(schema_id)
-            if isinstance(place, str):
-                found.fail(rows, PayloadFault.UNKNOWN_SCHEMA_ID)
-            else:
-                skip_message_indexes(found, rows, place)
-        self._kernel = self._kernel or PayloadKernel()
-        values = self._kernel.decode_protobuf(found, self._program, self._columns)
-        count = len(values)
-        bad = [self._judged(found, row, int(ids[row])) for row in found.bad_rows(count)]
-        return DecodedPayloads(values, bad, schema_ids=count_ids(ids[:count]))
+    @cached_property
+    def _kernel(self) -> PayloadKernel:
+        return PayloadKernel()
 
-    def _place_of(self, schema_id: int) -> tuple[int, ...] | str:
-        """The indexes of the message in the file of a schema, or why there are none."""
-        if schema_id not in self._places:
-            self._places[schema_id] = self._looked_up(schema_id)
-        return self._places[schema_id]
-
-    def _looked_up(self, schema_id: int) -> tuple[int, ...] | str:
-        assert self._writers is not None
-        schema = self._writers.of_id(schema_id)
-        if isinstance(schema, UnusableSchema):
-            return schema.reason
-        if schema.format is not SchemaFormat.PROTOBUF:
-            return f"the schema with id {schema_id} is not Protobuf but {schema.format}"
+    def _need(self, schema: RegisteredSchema) -> tuple[int, ...] | str:
         found = message_indexes(schema.text).get(self._message)
-        return found or f"the schema with id {schema_id} has no message {self._message}"
+        return found or f"has no message {self._message}"
 
-    def _judged(self, found: PayloadBytes, row: int, schema_id: int) -> Undecodable:
-        place = int(found.places[row])
-        path = self._program.paths[place] if place >= 0 else ""
-        detail = ""
-        if found.faults[row] == PayloadFault.UNKNOWN_SCHEMA_ID:
-            detail = str(self._places[schema_id])
-        return Undecodable(row, found.reason(row, path, detail), schema_id or None)
+    def _decode_bodies(
+        self, payloads: PayloadBytes, written: Written[tuple[int, ...]]
+    ) -> DecodedPayloads:
+        for rows, indexes in written:
+            skip_message_indexes(payloads, rows, indexes)
+        return DecodedPayloads(self._kernel.decode_protobuf(payloads, self._program, self._columns))

@@ -15,6 +15,7 @@ import numpy as np
 from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
 from rangeland.decode.payload.payload_decoder import PayloadArray
 from rangeland.decode.payload.payload_faults import PayloadFault
+from rangeland.wire.primitives import uvarint_bytes
 
 FRAME_BYTES = 5
 MOST_INDEXES = 32
@@ -74,16 +75,18 @@ def read_schema_ids(payloads: PayloadBytes) -> np.ndarray:
 
 def encode_indexes(indexes: Sequence[int]) -> bytes:
     """Message indexes as Confluent's serializers write them."""
-    if list(indexes) == [0]:
-        return b"\0"
-    return b"".join(_varint(2 * number) for number in (len(indexes), *indexes))
+    return b"\0" if list(indexes) == [0] else _as_list(indexes)
+
+
+def _as_list(indexes: Sequence[int]) -> bytes:
+    return b"".join(uvarint_bytes(2 * number) for number in (len(indexes), *indexes))
 
 
 def skip_message_indexes(payloads: PayloadBytes, rows: np.ndarray, indexes: Sequence[int]) -> None:
     """Moves the start of these framed payloads past their message indexes. Payloads with other
     indexes, or damaged ones, get a fault."""
     left = rows
-    for expected in {encode_indexes(indexes), b"".join(map(_varint, _doubled(indexes)))}:
+    for expected in {encode_indexes(indexes), _as_list(indexes)}:
         is_match = _begins_with(payloads, left, expected)
         payloads.starts[left[is_match]] += len(expected)
         left = left[~is_match]
@@ -96,10 +99,6 @@ def skip_message_indexes(payloads: PayloadBytes, rows: np.ndarray, indexes: Sequ
             payloads.fail(np.array([row]), PayloadFault.OTHER_MESSAGE)
         else:  # written with more bytes than it takes
             payloads.starts[row] += found[1]
-
-
-def _doubled(indexes: Sequence[int]) -> list[int]:
-    return [2 * len(indexes), *(2 * index for index in indexes)]
 
 
 def _begins_with(payloads: PayloadBytes, rows: np.ndarray, expected: bytes) -> np.ndarray:
@@ -132,11 +131,3 @@ def _read_indexes(data: object) -> tuple[list[int], int] | None:
         if not 0 <= number < 1 << 31 or wanted > MOST_INDEXES:
             return None
     return numbers[1:] or [0], at
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])

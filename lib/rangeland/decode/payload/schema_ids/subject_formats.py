@@ -150,12 +150,13 @@ class SubjectsDecoder(PayloadDecoder):
         return DecodedPayloads(
             values.take(place),
             sorted(undecodable, key=lambda bad: bad.row),
-            _rescued(found, place),
+            _join_rescued(found, place),
             count_ids(ids[:count]),
         )
 
     def _subject_of(self, schema_id: int) -> str:
-        """The first subject for what has none of them: its decoder says what is wrong with it."""
+        """The subject whose decoder reads this id. It is the first one for an id that none of them
+        has: that decoder then says what is wrong."""
         if schema_id not in self._subjects:
             known: Iterable[SubjectVersion] = ()
             if schema_id:
@@ -166,7 +167,7 @@ class SubjectsDecoder(PayloadDecoder):
         return self._subjects[schema_id]
 
 
-def _rescued(found: Sequence[DecodedPayloads], place: pa.Array) -> pa.Array | None:
+def _join_rescued(found: Sequence[DecodedPayloads], place: pa.Array) -> pa.Array | None:
     parts = [one.rescued for one in found if one.rescued is not None]
     return pa.concat_arrays(parts).take(place) if parts else None
 
@@ -193,19 +194,19 @@ _WIDENING: Final = (
 
 def merge_types(one: pa.DataType, other: pa.DataType) -> pa.DataType | TypeConflict:
     """A type that has the fields of both, those of the first one in front, and the wider types."""
-    return _merged(nullable_type(one), nullable_type(other), "")
+    return _merge(nullable_type(one), nullable_type(other), "")
 
 
-def _merged(one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType | TypeConflict:
+def _merge(one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType | TypeConflict:
     if one.equals(other):
         return one
     if pt.is_struct(one) and pt.is_struct(other):
-        return _merged_structs(one, other, path)
+        return _merge_structs(one, other, path)
     if pt.is_list(one) and pt.is_list(other):
-        element = _merged(one.value_type, other.value_type, f"{path}.element")
+        element = _merge(one.value_type, other.value_type, f"{path}.element")
         return element if isinstance(element, TypeConflict) else nullable_type(pa.list_(element))
     if pt.is_map(one) and pt.is_map(other) and one.key_type.equals(other.key_type):
-        item = _merged(one.item_type, other.item_type, f"{path}.value")
+        item = _merge(one.item_type, other.item_type, f"{path}.value")
         return (
             item if isinstance(item, TypeConflict) else nullable_type(pa.map_(one.key_type, item))
         )
@@ -215,7 +216,7 @@ def _merged(one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType | Ty
     return TypeConflict(path.removeprefix("."), one, other)
 
 
-def _merged_structs(
+def _merge_structs(
     one: pa.StructType, other: pa.StructType, path: str
 ) -> pa.DataType | TypeConflict:
     """Names match as in Delta, ignoring case."""
@@ -223,7 +224,7 @@ def _merged_structs(
     fields = []
     for f in one:
         twin = theirs.pop(f.name.lower(), None)
-        kind = f.type if twin is None else _merged(f.type, twin.type, f"{path}.{f.name}")
+        kind = f.type if twin is None else _merge(f.type, twin.type, f"{path}.{f.name}")
         if isinstance(kind, TypeConflict):
             return kind
         fields.append(pa.field(f.name, kind))

@@ -1,4 +1,4 @@
-"""One version of the ledger: which events it has, by the statistics of its files."""
+"""Which events a version of the ledger has, and which files have their rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,33 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rangeland.delta.ledger.events import OUTCOME, PLAN
-from rangeland.delta.ledger.ledger_files import EventKey
 from rangeland.delta.transaction_log.table_snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class EventKey:
+    """Which event a row is, and the file that has it. ``entered`` is 0 except for plans;
+    ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
+
+    event: str
+    application: str
+    sequence: int
+    entered: int
+    path: str
+    attempt: int = 0
+
+
+def key_of(row: dict[str, object], path: str) -> EventKey:
+    numbers = {name: row.get(name) or 0 for name in ("sequence", "entered", "attempt")}
+    sequence, entered, attempt = (int(str(number)) for number in numbers.values())
+    return EventKey(str(row["event"]), str(row["application"]), sequence, entered, path, attempt)
+
+
+def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
+    """Plans in the order they were entered, then all others."""
+    return tuple(
+        sorted(keys, key=lambda k: (k.event != PLAN, k.entered, k.application, k.sequence))
+    )
 
 
 @dataclass(frozen=True)

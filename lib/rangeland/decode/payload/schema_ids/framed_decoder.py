@@ -1,0 +1,110 @@
+"""What decoders of payloads with a schema id have in common, for whichever format.
+
+Each id is looked up once per decoder. Payloads of all ids are decoded together, in their order.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Generic, TypeAlias, TypeVar
+
+import numpy as np
+
+from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
+from rangeland.decode.payload.payload_decoder import (
+    DecodedPayloads,
+    PayloadArray,
+    PayloadDecoder,
+    Undecodable,
+)
+from rangeland.decode.payload.payload_faults import PayloadFault
+from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    RegisteredSchema,
+    SchemaFormat,
+    UnusableSchema,
+    WriterSchemas,
+)
+
+Needed = TypeVar("Needed")
+Written: TypeAlias = Sequence[tuple[np.ndarray, Needed]]
+"""Rows, and what is needed of the schema that their payloads were written with."""
+
+_SHOWN = {
+    SchemaFormat.AVRO: "Avro",
+    SchemaFormat.JSON: "JSON Schema",
+    SchemaFormat.PROTOBUF: "Protobuf",
+}
+
+
+class FramedDecoder(PayloadDecoder, Generic[Needed]):
+    """``writers``: for payloads that are framed with a schema id; without it payloads are bare.
+    A subclass says what it needs of a writer's schema, and decodes what follows the frames."""
+
+    schema_format: SchemaFormat
+    paths: Sequence[str] = ()
+    """Of the parts of a schema that a fault may be at, for messages."""
+
+    def __init__(self, writers: WriterSchemas | None) -> None:
+        self._writers = writers
+        self._needed: dict[int, Needed | UnusableSchema] = {}
+
+    @abstractmethod
+    def _need(self, schema: RegisteredSchema) -> Needed | str:
+        """What is needed of a writer's schema, or what is wrong with it: "has no ..."."""
+
+    @abstractmethod
+    def _decode_bodies(self, payloads: PayloadBytes, written: Written[Needed]) -> DecodedPayloads:
+        """The payloads without faults, from their ``starts`` on. Faults are noted in ``payloads``,
+        or returned."""
+
+    def _detail(self, fault: int, place: int) -> str:
+        """What to say of a fault instead of the general words; empty for those."""
+        return ""
+
+    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
+        found = payload_bytes(payloads)
+        ids, written = np.zeros(found.count, np.int64), []
+        if self._writers is not None:
+            ids = read_schema_ids(found)
+            for schema_id in count_ids(ids):
+                rows, needed = np.flatnonzero(ids == schema_id), self._of_id(schema_id)
+                if isinstance(needed, UnusableSchema):
+                    found.fail(rows, PayloadFault.UNKNOWN_SCHEMA_ID)
+                else:
+                    written.append((rows, needed))
+        decoded = self._decode_bodies(found, written)
+        count = len(decoded.values)
+        bad = [Undecodable(row, self._reason(found, row, ids)) for row in found.bad_rows(count)]
+        if decoded.undecodable:
+            bad = sorted([*bad, *decoded.undecodable], key=lambda one: one.row)
+        named = [replace(one, schema_id=int(ids[one.row]) or None) for one in bad]
+        return DecodedPayloads(decoded.values, named, decoded.rescued, count_ids(ids[:count]))
+
+    def _of_id(self, schema_id: int) -> Needed | UnusableSchema:
+        if schema_id not in self._needed:
+            assert self._writers is not None
+            schema = self._writers.of_id(schema_id)
+            self._needed[schema_id] = (
+                schema if isinstance(schema, UnusableSchema) else self._judge(schema_id, schema)
+            )
+        return self._needed[schema_id]
+
+    def _judge(self, schema_id: int, schema: RegisteredSchema) -> Needed | UnusableSchema:
+        if schema.format is self.schema_format:
+            needed = self._need(schema)
+        else:
+            needed = f"is not {_SHOWN[self.schema_format]} but {schema.format}"
+        if isinstance(needed, str):
+            return UnusableSchema(f"the schema with id {schema_id} {needed}")
+        return needed
+
+    def _reason(self, found: PayloadBytes, row: int, ids: np.ndarray) -> str:
+        fault, place = int(found.faults[row]), int(found.places[row])
+        detail = self._detail(fault, place)
+        if fault == PayloadFault.UNKNOWN_SCHEMA_ID:
+            unusable = self._needed[int(ids[row])]
+            detail = unusable.reason if isinstance(unusable, UnusableSchema) else ""
+        return found.reason(row, self.paths[place] if place >= 0 else "", detail)

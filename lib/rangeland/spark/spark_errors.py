@@ -1,0 +1,123 @@
+"""What goes wrong in Spark, in its JVM and in its workers, as errors of this library.
+
+py4j and PySpark are only imported where one of their errors is at hand: any command may end here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from pathlib import Path
+
+from rangeland import errors
+from rangeland.errors import CLUSTER_OPERATOR, Bug, EngineFailed, JobFileError, RangelandError
+
+LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
+"""How Spark reports that an executor or worker failed, and not the task."""
+SHIPPING = "`rangeland submit JOB.yaml --env packed` packs one and writes the command"
+MAX_LINE = 300
+
+_WORKER = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
+
+
+def translate_spark_error(error: BaseException) -> BaseException:
+    """An error of Spark as one of this library. Our own are recognised by their names."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, Py4JError | PySparkException):
+        return error
+    text = str(error)
+    named = re.findall(r"^rangeland\.errors\.(\w+): (.+)$", text, re.MULTILINE)
+    if named:
+        kind = getattr(errors, named[-1][0], None)
+        if isinstance(kind, type) and issubclass(kind, RangelandError):
+            return kind(named[-1][1].rstrip("."))
+    if (failure := worker_failure(text)) is not None:
+        return failure
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    cause = next(
+        (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""
+    )
+    if isinstance(error, Py4JNetworkError):
+        return jvm_gone(error)
+    if any(sign in text for sign in LOST):
+        return EngineFailed(
+            "Spark lost executors or Python workers of this run",
+            why=cause or lines[0],
+            do="give executors more memory if they were killed for it, then run again",
+        )
+    return Bug(
+        "a Spark job of this run failed",
+        why=cause or (lines[0] if lines else type(error).__name__),
+        do="read the executors' logs",
+    )
+
+
+def worker_failure(text: str) -> RangelandError | None:
+    """The error for a Python worker that lacks something, by Spark's report of its failure."""
+    worker = _WORKER.search(text)
+    where = f" on {worker[1]} (executor {worker[2]})" if worker else ""
+    if absent := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):
+        return JobFileError(
+            f"a Python worker{where} cannot import {absent[1]}",
+            why=absent[0],
+            do=f"install {absent[1].split('.')[0]} for the workers' Python on every host, ship it "
+            f"with --py-files, or ship a Python: {SHIPPING}",
+            module=absent[1],
+        ).answering(acts=CLUSTER_OPERATOR)
+    if other := re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+)", text):
+        return JobFileError(
+            f"the Python of the workers{where} is of another version than the driver's",
+            why=other[1],
+            do="Set spark.pyspark.python to a Python of the driver's version, "
+            f"or ship one: {SHIPPING}",
+        ).answering(acts=CLUSTER_OPERATOR)
+    if program := re.search(r'Cannot run program "([^"]+)"', text):
+        return JobFileError(
+            f"the Python of the workers{where} cannot be started",
+            why=f"there is no {program[1]} that can be run",
+            do="Set spark.pyspark.python to the Python that the executors' hosts have, "
+            f"or ship one: {SHIPPING}",
+            python=program[1],
+        ).answering(acts=CLUSTER_OPERATOR)
+    return None
+
+
+def jvm_gone(error: BaseException) -> EngineFailed:
+    """The error for a call over py4j to a JVM that has ended."""
+    gone = EngineFailed(
+        "the JVM that runs Spark has gone",
+        why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+        do="Find out what ended it (the system kills processes when memory runs out), then run "
+        "the same command again",
+    )
+    gone.__cause__ = error
+    return gone
+
+
+def unexpected_error(error: BaseException) -> RangelandError:
+    """An unforeseen exception as one of our errors: its message is kept, its traceback is not
+    shown."""
+    frames = traceback.extract_tb(error.__traceback__)
+    is_of_jvm = any("py4j" in Path(frame.filename).parts for frame in frames)
+    if is_of_jvm:
+        from py4j.protocol import Py4JNetworkError
+
+        if isinstance(error, ConnectionError | EOFError | Py4JNetworkError):
+            return jvm_gone(error)
+    last = frames[-1:]
+    place = f" in {os.path.basename(last[0].filename)}:{last[0].lineno}" if last else ""
+    bug = Bug(
+        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+        why=f"Rangeland did not expect this{place}",
+        do="Run it again with --debug and report what it prints",
+    )
+    bug.__cause__ = error
+    return bug
+
+
+def first_line(error: Exception) -> str:
+    """Of its message, which Spark follows by a query or a trace."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:MAX_LINE]
