@@ -20,6 +20,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
     CommitRequest,
     Committed,
 )
+from rangeland.errors import Conflict
 from rangeland.model import Partition, Range
 
 P0 = Partition("orders", 0)
@@ -133,3 +134,15 @@ def test_a_commit_that_conflicts_with_anothers_is_not_ours_and_leaves_no_file(
     assert not other.enter(plan(1, 0, 5), 0)
     (named,) = table.versions[-1].added
     assert [f.name for f in Path(ledger.path).glob("*.parquet")] == [named.path]
+
+
+def test_a_ledger_that_is_removed_while_a_command_is_at_work_is_a_conflict(
+    table: TableInMemory, tmp_path: Path
+) -> None:
+    ledger = ledger_of(table, tmp_path).open_or_create()
+    assert ledger.enter(plan(1, 0, 10), 0)
+    table.versions.clear()
+    ledger.refresh()
+    with pytest.raises(Conflict, match="is gone") as caught:
+        ledger.outcome("rangeland/a", 1)
+    assert "rangeland adopt" in caught.value.do

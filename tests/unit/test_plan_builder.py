@@ -326,6 +326,16 @@ def test_ranges_that_are_landed_are_planned_again_when_they_are_asked_for() -> N
     assert sum(s.width for s in drafted.plan.slices) == 3
 
 
+def test_ranges_that_no_run_has_reached_are_planned_with_the_epoch_of_their_log() -> None:
+    """Whoever finishes the plan later sees by it whether an election has rewritten the log."""
+    seen = survey(LogState(P0, Leader(B1, 5, "B"), 10, 30))
+    drafted = draft_exact_ranges(terms(), seen, position(), [Range(P0, 12, 14, "B")])
+    assert drafted.plan.checkpoint == {P0: LogMark(14, "B", 5)}
+    skipping = terms(recreated=Action.SKIP)
+    other = draft_exact_ranges(skipping, seen, position(), [Range(P0, 12, 14, "A")])
+    assert other.plan.checkpoint == {}, "it is another incarnation's"
+
+
 @pytest.mark.parametrize(
     ("hole", "kind"),
     [

@@ -28,7 +28,7 @@ from rangeland.planning.checkpoint_move import (
 )
 from rangeland.planning.coverage import Coverage, covered_parts, leave_out
 from rangeland.planning.grouping import by_partition
-from rangeland.planning.incarnation import LogMark
+from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.missing_partitions import as_lagging_replica, why_unreachable
@@ -229,7 +229,11 @@ def draft_exact_ranges(
     ]
     gone = _losses_inside(ranges, resolved.losses, _FOR_GOOD)
     slices = cut_slices(_leave_out_losses(ranges, gone), terms.slicing, survey.logs)
-    plan = _plan(terms, survey, position.sequence, ranges, slices, gone, position.checkpoint)
+    # A plan that is finished later must find these logs as they are now.
+    now = [r for r in ranges if _is_in_log(r, survey.logs.get(r.partition))]
+    epochs, later = _epochs(now, survey), _with_later_epoch(now, survey)
+    checkpoint = advance(position.checkpoint, tuple(now), epochs, later)
+    plan = _plan(terms, survey, position.sequence, ranges, slices, gone, checkpoint)
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
     notes += skipped_loss_warnings(skipped)
     return PlanDraft(
@@ -239,6 +243,11 @@ def draft_exact_ranges(
         notes=tuple(notes),
         skipped_losses=tuple(skipped),
     )
+
+
+def _is_in_log(r: Range, log: LogState | None) -> bool:
+    """Whether it is a range of this incarnation of its topic."""
+    return log is not None and may_be_same(r.topic_id, log.leader.topic_id)
 
 
 def _plan(

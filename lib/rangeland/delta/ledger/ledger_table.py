@@ -45,7 +45,7 @@ from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import names_in, schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Committed, Snapshot
-from rangeland.errors import Bug, Conflict
+from rangeland.errors import Bug, Conflict, RangelandError
 from rangeland.model import DataFile
 
 FOLDER = "_rangeland/ledger"
@@ -370,9 +370,19 @@ class Ledger:
         if self._view is None:
             snapshot = self._kernel.load(self.path)
             if snapshot is None:
-                raise Bug(f"could not read the ledger {self.path}", why="it was never created")
+                raise self._gone()
             self._view = self._view_of(snapshot)
         return self._view
+
+    def _gone(self) -> RangelandError:
+        if self._stale is None:
+            return Bug(f"could not read the ledger {self.path}", why="it was never created")
+        return Conflict(
+            f"the ledger {self.path} is gone",
+            why="it was there when this command began, and was removed meanwhile",
+            do="restore the folder _rangeland, or, if the table is right, run `rangeland adopt "
+            "JOB.yaml`, which takes the rows that it has now as landed",
+        )
 
     def _view_of(self, snapshot: Snapshot) -> LedgerView:
         if self._stale and self._stale.snapshot.version == snapshot.version:
