@@ -25,7 +25,7 @@ from tests.simulation.table_faults import TABLE_ACTS
 from tests.simulation.tally import Counts
 from tests.simulation.transactions import TRANSACTION_ACTS
 
-SEEDS = 2_000
+SEEDS = 20_000
 AT_ONCE = 1_000
 AT_LEAST = 1
 """How often each operation, change and kind of fault occurs in ``AT_ONCE`` histories."""

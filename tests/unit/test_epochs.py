@@ -14,8 +14,12 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
 from rangeland.dialects.protocol_session import Question
+from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition
+from rangeland.planning.policy import Action, Policy
+from rangeland.survey import survey_attempt
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
+from rangeland.survey.survey_attempt import SurveyAttempt, SurveyRequest
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -81,3 +85,54 @@ def test_an_epoch_before_the_first_that_an_old_log_has_ends_where_its_first_batc
 def test_of_a_log_whose_leader_reports_epochs_nothing_is_concluded_from_its_silence() -> None:
     logs = {P0: LogState(P0, Leader(B1, epoch=8), 5, 9)}
     assert epoch_ends(cast(ConnectionPool, Old()), logs, {P0: 4}) == {}
+
+
+class Lagging(Old):
+    """Does not send the last batch of P0 at first: its high watermark lags."""
+
+    def __init__(self, times: int, settings: ClusterSettings) -> None:
+        self.times = times
+        self.settings = settings
+
+    def call_all(self, address: Address, questions: list[Question]) -> list[Any]:
+        self.times -= 1
+        wanted = super().call_all(address, questions)
+        return [[(p, at) for p, at in wanted[0] if p != P0 or self.times < 0]]
+
+
+HOLDING = Policy(unreachable=Action.HOLD)
+LOGS = {p: LogState(p, Leader(B1), 0, 8) for p in (P0, P1)}
+
+
+def attempt(times: int, **settings: Any) -> SurveyAttempt:
+    known = ClusterSettings("kafka", (B1,), survey_ms=2_000, **settings)
+    found = SurveyAttempt(cast(ConnectionPool, Lagging(times, known)), SurveyRequest(("t",)))
+    found.answered_by = B1
+    return found
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes by sleeping, at once."""
+    clock = [0.0]
+    monkeypatch.setattr(survey_attempt.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(survey_attempt.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+
+
+@pytest.mark.usefixtures("hurried")
+def test_the_epoch_of_a_log_is_waited_for_while_its_last_batch_is_not_sent() -> None:
+    found = attempt(3).epochs(LOGS)
+    assert [(log.leader.epoch, log.epoch_is_read) for log in found.values()] == [(7, True)] * 2
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_log_whose_epoch_remains_unknown_is_not_taken_for_one_without() -> None:
+    with pytest.raises(Unreachable, match="the last batch of t/0 could not be read"):
+        attempt(1_000_000).epochs(LOGS)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_others_go_on_without_a_log_whose_epoch_remains_unknown_where_a_policy_holds_it() -> None:
+    surveyed = attempt(1_000_000, policy=HOLDING)
+    assert list(surveyed.epochs(LOGS)) == [P1]
+    assert surveyed.unreachable == {P0: "its last batch could not be read"}

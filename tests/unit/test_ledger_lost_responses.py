@@ -136,12 +136,13 @@ def test_a_commit_that_conflicts_with_anothers_is_not_ours_and_leaves_no_file(
     assert [f.name for f in Path(ledger.path).glob("*.parquet")] == [named.path]
 
 
-def test_a_ledger_that_is_removed_while_a_command_is_at_work_is_a_conflict(
-    table: TableInMemory, tmp_path: Path
+@pytest.mark.parametrize("other", [(), (Version("other", 0),)])
+def test_a_ledger_that_is_removed_or_replaced_while_a_command_is_at_work_is_a_conflict(
+    table: TableInMemory, tmp_path: Path, other: tuple[Version, ...]
 ) -> None:
     ledger = ledger_of(table, tmp_path).open_or_create()
     assert ledger.enter(plan(1, 0, 10), 0)
-    table.versions.clear()
+    table.versions[:] = other
     ledger.refresh()
     with pytest.raises(Conflict, match="is gone") as caught:
         ledger.outcome("rangeland/a", 1)

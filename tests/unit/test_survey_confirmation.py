@@ -292,30 +292,6 @@ def test_what_only_the_second_look_finds_odd_is_not_a_loss_though_nobody_served_
         assert resolved(found).losses == ()
 
 
-BEFORE_21 = LogState(P0, Leader(B1, epoch=1), 5, 20, epoch_is_read=True)
-"""The log of a broker that reports the epoch with its last batch alone."""
-CUT = Survey(0, {P0: replace(BEFORE_21, epoch_end=LIED)})
-MUTE = Survey(0, {P0: replace(BEFORE_21, leader=Leader(B1), epoch_is_read=False)})
-IN_EPOCH = {P0: LogMark(10, epoch=0)}
-
-
-@pytest.mark.parametrize(("first", "second"), [(CUT, MUTE), (MUTE, CUT)])
-def test_a_survey_that_cannot_read_the_leader_epoch_neither_confirms_nor_refutes(
-    first: Survey, second: Survey
-) -> None:
-    one, two = (suspicions(survey, IN_EPOCH, ["t"]) for survey in (first, second))
-    found = settle_survey(first, second, one, two, "both")
-    assert P0 not in found.logs
-    assert "could not be read" in found.absent.unreachable[P0]
-
-
-def test_a_leader_epoch_that_can_be_read_when_asked_again_is_believed() -> None:
-    whole = Survey(0, {P0: BEFORE_21})
-    found = settle_survey(MUTE, whole, suspicions(MUTE, IN_EPOCH, ["t"]), {}, "both")
-    assert found.logs == whole.logs
-    assert not found.absent.unreachable
-
-
 def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:
     cluster = Cluster(lambda *about: None)
 

@@ -30,7 +30,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.survey.entry_lookup import entries_at
-from rangeland.survey.epoch_ends import epoch_ends, with_epochs
+from rangeland.survey.epoch_ends import epoch_ends
 from rangeland.survey.retention_lookup import with_retention
 from rangeland.survey.survey_attempt import SurveyAttempt, SurveyRequest, UnknownTopic
 from rangeland.survey.survey_confirmation import settle_survey, suspicions
@@ -117,7 +117,8 @@ def _survey_once(
     logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in there}
     if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
-    logs = with_epochs(brokers, logs)
+    logs = attempt.epochs(logs)
+    there = [p for p in there if p in logs]
     epochs_end = epoch_ends(brokers, logs, _epochs(wanted))
     logs = {p: replace(log, epoch_end=epochs_end.get(p)) for p, log in logs.items()}
     groups = {g: backend.offsets(g, there) for g in wanted.groups} if backend is not None else {}

@@ -22,19 +22,25 @@ def with_epochs(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogState]:
     """The logs, with the epoch of the last batch where the leader's is not reported."""
-    has_epochs = brokers.dialect.capabilities.has_epochs
-    unreported = {
-        p: log
-        for p, log in logs.items()
-        if has_epochs and log.leader.epoch is None and log.end_offset > log.start_offset
-    }
-    found = _last_epochs(brokers, unreported)
+    lacking = {p: logs[p] for p in lacking_epochs(brokers, logs)}
+    found = _last_epochs(brokers, lacking)
     return {
         p: replace(log, leader=replace(log.leader, epoch=found[p]), epoch_is_read=True)
         if p in found
         else log
         for p, log in logs.items()
     }
+
+
+def lacking_epochs(brokers: ConnectionPool, logs: Mapping[Partition, LogState]) -> list[Partition]:
+    """Those with records whose epoch is neither reported nor read."""
+    if not brokers.dialect.capabilities.has_epochs:
+        return []
+    return [
+        p
+        for p, log in logs.items()
+        if log.leader.epoch is None and not log.epoch_is_read and log.end_offset > log.start_offset
+    ]
 
 
 def _last_epochs(

@@ -30,6 +30,7 @@ from rangeland.model import (
     Isolation,
     Latest,
     Leader,
+    LogState,
     Partition,
 )
 from rangeland.patterns import match_topics, matches
@@ -38,6 +39,7 @@ from rangeland.planning.policy import Action, LossKind
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.survey.broker_requests import by_leader, request_offsets
 from rangeland.survey.denied_times import check_denied_times
+from rangeland.survey.epoch_ends import lacking_epochs, with_epochs
 from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.wording import count_noun
@@ -297,12 +299,33 @@ class SurveyAttempt:
             left = [p for p in missing if p not in found]
             if not left:
                 continue
-            if self._holds and len(left) < len(leaders) and self._is_over():
-                why = "its leader does not answer" if self._failure is None else self._failure.why
-                self.unreachable |= dict.fromkeys(left, why)
+            why = "its leader does not answer" if self._failure is None else self._failure.why
+            if self._are_given_up(left, len(leaders), why):
                 continue
             self._pause("the offsets of some partitions are not available")
             leaders |= {p: x for p, x in self.leaders().items() if p in leaders}
+
+    def epochs(self, logs: Mapping[Partition, LogState]) -> dict[Partition, LogState]:
+        """The logs with the epochs of their last batches, where metadata does not have the
+        leaders' (before Kafka 2.1). A leader whose high watermark lags does not send its last
+        batch, and without its epoch a log could not be told from one that is rewritten later: so
+        all are waited for."""
+        while True:
+            logs = with_epochs(self._brokers, logs)
+            left = lacking_epochs(self._brokers, logs)
+            if not left:
+                return dict(logs)
+            if self._are_given_up(left, len(logs), "its last batch could not be read"):
+                return {p: log for p, log in logs.items() if p not in self.unreachable}
+            self._pause(f"the last batch of {left[0]} could not be read")
+
+    def _are_given_up(self, left: Sequence[Partition], total: int, why: str) -> bool:
+        """At the deadline, if the policy holds partitions, and there are others: they are
+        unreachable then."""
+        if not self._holds or len(left) == total or not self._is_over():
+            return False
+        self.unreachable |= dict.fromkeys(left, why)
+        return True
 
     def _ask_each_leader(
         self, missing: Mapping[Partition, Leader], when: When, isolation: Isolation

@@ -44,8 +44,6 @@ def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
         return "it ends before the checkpoint"
     if log.start_offset > mark.until_offset:
         return "it begins after the checkpoint"
-    if mark.epoch is not None and _hides_its_epoch(log):
-        return "its leader epoch could not be read"
     if log.epoch_end is not None and log.epoch_end < mark.until_offset:
         return "its epoch ends before the checkpoint"
     return None
@@ -56,13 +54,6 @@ def _from_its_start(log: LogState) -> LogState:
     end where that transaction began, before the log's start. So there are none yet: it is no
     evidence that the log lost its end."""
     return log if log.end_offset >= log.start_offset else replace(log, end_offset=log.start_offset)
-
-
-def _hides_its_epoch(log: LogState) -> bool:
-    """Brokers before 2.1 report it with the last batch alone, which a leader whose high watermark
-    lags does not send."""
-    is_unknown = log.leader.epoch is None and not log.epoch_is_read
-    return is_unknown and log.end_offset > log.start_offset
 
 
 def _is_missing(partition: Partition, survey: Survey) -> bool:
@@ -79,8 +70,7 @@ def settle_survey(
     who: str,
 ) -> Survey:
     """For each partition the survey in which it is not suspicious, preferably the newer one. What
-    is suspicious in both is believed, with ``who`` was asked; not if only one of them has the
-    leader epoch of the log: then it is neither confirmed nor refuted."""
+    is suspicious in both is believed, with ``who`` was asked."""
     alone = {p for p in (*still_suspicious, *first.logs) if p not in suspicious}
     kept = {
         p: first.logs[p]
@@ -91,12 +81,6 @@ def settle_survey(
     # Unserved in the first survey, suspicious in the second: one survey alone is not believed.
     once = [p for p in still_suspicious if p not in suspicious and p not in first.logs]
     away = {p: why for p in once if (why := why_unreachable(p, first)) is not None}
-    both = [p for p in suspicious if p in still_suspicious and p in first.logs and p in second.logs]
-    away |= {
-        p: f"{suspicious[p]}, and {still_suspicious[p]} when asked again"
-        for p in both
-        if _hides_its_epoch(first.logs[p]) != _hides_its_epoch(second.logs[p])
-    }
     times = {(p, t): at for (p, t), at in first.lookups.for_times.items() if p in kept}
     logs = {p: _from_its_start(log) for p, log in second.logs.items() if p not in away}
     return replace(

@@ -369,7 +369,8 @@ class Ledger:
     def _seen(self) -> LedgerView:
         if self._view is None:
             snapshot = self._kernel.load(self.path)
-            if snapshot is None:
+            before = self._stale and self._stale.snapshot.table_id
+            if snapshot is None or before not in (None, snapshot.table_id):
                 raise self._gone()
             self._view = self._view_of(snapshot)
         return self._view
@@ -379,7 +380,7 @@ class Ledger:
             return Bug(f"could not read the ledger {self.path}", why="it was never created")
         return Conflict(
             f"the ledger {self.path} is gone",
-            why="it was there when this command began, and was removed meanwhile",
+            why="it was there when this command began, and was removed or replaced meanwhile",
             do="restore the folder _rangeland, or, if the table is right, run `rangeland adopt "
             "JOB.yaml`, which takes the rows that it has now as landed",
         )
