@@ -13,8 +13,8 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangeLost
 from rangeland.groups.backend import GroupMember
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
-from rangeland.planning.checkpoint_move import never_landed
 from rangeland.planning.intervals import Interval, overlap, width
+from rangeland.planning.passed_over_ranges import never_landed
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Loss

@@ -28,13 +28,19 @@ from rangeland.job.connection_settings import (
     plaintext_secret_warnings,
 )
 from rangeland.job.payload_formats import SeenIds, row_format_of
-from rangeland.landing.adoption import AdoptResult, adopt_table
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.loss_records import losses_in
-from rangeland.landing.plan_conflicts import (
+from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
+from rangeland.landing.planner import Planner
+from rangeland.landing.redrive import RedriveResult, in_quarantine, quarantined_schema_ids
+from rangeland.landing.run_summary import result_of_plans
+from rangeland.landing.schema_refusal import naming_schemas, refuse_unreadable
+from rangeland.landing.spark_plan_reader import SparkPlanReader
+from rangeland.landing.table_adoption import AdoptResult, adopt_table
+from rangeland.landing.unfinished_plans import (
     comes_first,
     find_overlap,
     outdated_conflict,
@@ -42,15 +48,9 @@ from rangeland.landing.plan_conflicts import (
     refuse_other_job,
     refuse_outdated,
 )
-from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
-from rangeland.landing.planner import Planner
-from rangeland.landing.redrive import RedriveResult, in_quarantine, quarantined_schema_ids
-from rangeland.landing.run_summary import result_of_plans
-from rangeland.landing.schema_refusal import naming_schemas, refuse_unreadable
-from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range
-from rangeland.planning.checkpoint_move import skip_ahead_warnings
+from rangeland.planning.passed_over_ranges import skip_ahead_warnings
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft, rebuild_draft
 from rangeland.planning.policy import Loss

@@ -6,7 +6,7 @@ import time
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.model import Partition
-from rangeland.survey.transaction_delays import FirstRecord, first_times
+from rangeland.survey.record_times import FirstRecord, first_times
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import Record, create_topic, produce, produce_transaction
 from tests.brokers.reading import look, settings_of

@@ -19,9 +19,9 @@ from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.groups.backend import GroupMember
 from rangeland.groups.mirror_command import MirroredPartition, MirrorResult
 from rangeland.job.job_text import parse_job_text
-from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.plan_file import write_plan_file
 from rangeland.landing.redrive import QuarantinedRange, RedriveResult
+from rangeland.landing.table_adoption import AdoptResult
 from rangeland.model import (
     Address,
     Cluster,

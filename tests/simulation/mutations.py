@@ -16,7 +16,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "plans may overlap",
         Change(
-            "landing.plan_conflicts:find_overlap",
+            "landing.unfinished_plans:find_overlap",
             "if covered_parts(plan.ranges, coverage_of(other.plan.ranges)):",
             "if False:",
         ),
@@ -90,12 +90,12 @@ PLANS_AND_LEDGER = (
     Mutation(
         "a reviewed plan is applied whatever has landed since",
         Change(
-            "landing.plan_conflicts:refuse_outdated",
+            "landing.unfinished_plans:refuse_outdated",
             "if covered := covered_parts(plan.ranges, now.landed):",
             "if covered := None:",
         ),
         Change(
-            "landing.plan_conflicts:refuse_outdated",
+            "landing.unfinished_plans:refuse_outdated",
             "if now.sequence != plan.sequence:",
             "if False:",
         ),
@@ -103,7 +103,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "a reviewed plan is applied whatever is under way",
         Change(
-            "landing.plan_conflicts:refuse_outdated",
+            "landing.unfinished_plans:refuse_outdated",
             "if blocking := find_overlap(plan, unfinished):",
             "if blocking := None:",
         ),

@@ -28,10 +28,10 @@ from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log import delta_kernel
 from rangeland.fetch import fetch_thread
 from rangeland.landing import (
-    adoption,
     landing_target,
     replacement,
     spark_plan_reader,
+    table_adoption,
     table_rows,
     target_ledger,
     target_table,
@@ -193,7 +193,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
         (verification, ("table_frame", "has_rows")),
         (table_rows, ("table_frame", "runs_in", "rows_of_entries")),
         (replacement, ("table_frame", "has_rows", "prepared_frame", "compare")),
-        (adoption, ("table_frame", "runs_in")),
+        (table_adoption, ("table_frame", "runs_in")),
     ):
         for name in names:
             yield module, name, getattr(sql, name)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta.stores.table_lock import lock_table
+from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesGone, land
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest

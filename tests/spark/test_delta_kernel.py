@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.stores.local_table_lock import LOCK_PATH
 from rangeland.delta.stores.store_kinds import StoreKind
-from rangeland.delta.stores.table_lock import LOCK_PATH
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.delta.table_schema.schema_compatibility import new_table, row_layout
 from rangeland.delta.table_schema.table_constraints import constraints_of

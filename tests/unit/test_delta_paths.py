@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
+from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.stores.store_access import open_store
 from rangeland.delta.stores.store_probe import foreign_entries
-from rangeland.delta.stores.table_lock import lock_table
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import JobFileError, StorageFailed, TableRefused
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.stores.table_lock import LOCK_PATH, lock_table
+from rangeland.delta.stores.local_table_lock import LOCK_PATH, lock_table
 from rangeland.delta.transaction_log.log_maintenance import LogMaintenance
 from rangeland.errors import Unreachable
 from rangeland.model import Partition, Slice

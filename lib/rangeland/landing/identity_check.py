@@ -3,7 +3,7 @@
 Each names the other. The table has the ledger's id in its property ``rangeland.ledger``, and its
 transactions record what has landed; every plan in the ledger has the table's id. Where they
 disagree, nothing may land until an operator has decided, or records could land twice or never. The
-decision is recorded by ``adoption``.
+decision is recorded by ``table_adoption``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
-from rangeland.delta.stores.table_lock import lock_table
+from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import RangeLost, TableRefused

@@ -7,7 +7,7 @@ from typing import Any
 
 from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
-from rangeland.delta.stores.table_lock import lock_table
+from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
 from rangeland.landing.target_table import TargetTable
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path

@@ -21,17 +21,17 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest, apply_policy, resolve
-from rangeland.planning.checkpoint_move import (
-    new_beginnings,
-    ranges_passed_over,
-    skip_ahead_warnings,
-)
 from rangeland.planning.coverage import Coverage, covered_parts, leave_out
 from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.missing_partitions import as_lagging_replica, why_unreachable
+from rangeland.planning.passed_over_ranges import (
+    new_beginnings,
+    ranges_passed_over,
+    skip_ahead_warnings,
+)
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.retention_risk import RetentionRisk, at_risk

@@ -20,7 +20,8 @@ from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.progress_events import Progress
 from rangeland.results import GroupStatus, PartitionStatus, RecentLanding, Status
-from rangeland.survey.transaction_delays import FirstRecord, LogEnds, first_times, log_ends
+from rangeland.survey.record_times import FirstRecord, first_times
+from rangeland.survey.transaction_delays import LogEnds, log_ends
 
 RECENT = 5
 LOSSES = 10

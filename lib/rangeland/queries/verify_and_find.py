@@ -11,7 +11,7 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.verification import Verification, examine
 from rangeland.landing.verification import find as find_offset
 from rangeland.model import Partition, Range
-from rangeland.planning.checkpoint_move import never_landed
+from rangeland.planning.passed_over_ranges import never_landed
 from rangeland.progress_events import Progress
 from rangeland.results import Finding, VerifyResult
 

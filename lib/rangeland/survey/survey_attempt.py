@@ -38,10 +38,10 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.survey.broker_requests import by_leader, request_offsets
-from rangeland.survey.denied_times import check_denied_times
 from rangeland.survey.epoch_ends import lacking_epochs, with_epochs
 from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.legacy_times import corrected_times
+from rangeland.survey.time_confirmation import confirm_no_record
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
@@ -355,7 +355,7 @@ class SurveyAttempt:
             found |= request_offsets(brokers, address, timeless, when, isolation, by_segment=True)
         if isinstance(when, AtTime):
             found |= corrected_times(brokers, address, group, when, found)
-            found |= check_denied_times(brokers, address, group, when, isolation, found)
+            found |= confirm_no_record(brokers, address, group, when, isolation, found)
         return found
 
     def _on_failure(self, partition: Partition, part: OffsetResult) -> None:

@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 
 import pyarrow.fs as pafs
 
+from rangeland.delta.stores.local_table_lock import LOCK_PATH, folder_error
 from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store
 from rangeland.delta.stores.store_errors import store_error
-from rangeland.delta.stores.table_lock import LOCK_PATH, folder_error
 from rangeland.errors import StorageFailed
 
 FOLDERS = ("", "_delta_log", "_rangeland", "_rangeland/ledger", "_rangeland/ledger/_delta_log")

@@ -6,7 +6,7 @@ decided here about rows, ranges or plans.
 A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
 actions go in as one text of JSON lines that Kernel's own handler parses, and lists of files
 come out as Parquet files that Kernel's own handler writes and pyarrow reads. Commits are
-made under the lock of ``table_lock``.
+made under the lock of ``local_table_lock``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from rangeland.delta.java_bridge import java_errors
 from rangeland.delta.java_bridge.delta_kernel_loader import load_delta_kernel
 from rangeland.delta.java_bridge.hadoop_configuration import HadoopConf
 from rangeland.delta.java_bridge.java_errors import translate_java_errors
+from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_kinds import StoreCapabilities
-from rangeland.delta.stores.table_lock import lock_table
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata, TableMetadata
 from rangeland.delta.table_schema.column_mapping import HIGHEST_ID_PROPERTY, highest_id
 from rangeland.delta.table_schema.table_constraints import constraints_of

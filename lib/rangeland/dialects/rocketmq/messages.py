@@ -98,7 +98,7 @@ class PullSeries:
 @dataclass(frozen=True, slots=True)
 class TimeSearch:
     """The first message of a queue that was stored at or after a time; the end if there is none.
-    One request, and two more if the topic may store batches (see ``time_lookup``)."""
+    One request, and two more if the topic may store batches (see ``batch_topic_times``)."""
 
     about: Partition
     time_ms: int

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.dialects.protocol_session import Credentials, ProtocolSession
+from rangeland.dialects.rocketmq.batch_topic_times import ask_next, search_result
 from rangeland.dialects.rocketmq.frames import (
     ONE_WAY,
     Frame,
@@ -42,7 +43,6 @@ from rangeland.dialects.rocketmq.messages import (
 )
 from rangeland.dialects.rocketmq.missing_messages import ask_follow_ups
 from rangeland.dialects.rocketmq.pulls_in_flight import PullPace, PullStride, SentPull, taken_over
-from rangeland.dialects.rocketmq.time_lookup import ask_next, search_result
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition

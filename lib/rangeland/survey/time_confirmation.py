@@ -1,4 +1,4 @@
-"""Logs of which a broker says that no record is as late as a time, although one is.
+"""Confirms what a broker says of a log: that no record is as late as a time. One may be.
 
 A broker looks for a time only in the first segment that may contain it. If all records of that
 segment are deleted, and the segment itself is not yet (``DeleteRecords`` or retention moved the
@@ -17,14 +17,14 @@ from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import request_offsets
-from rangeland.survey.transaction_delays import FirstRecord, first_times
+from rangeland.survey.record_times import FirstRecord, first_times
 
 NEWEST = AtTime(-3)
 """The record with the latest timestamp (KIP-734). Brokers that do not know it name the first."""
-DENIED = "that no record is as late as that, and has one at offset"
+CONTRADICTION = "that no record is as late as that, and has one at offset"
 
 
-def check_denied_times(
+def confirm_no_record(
     brokers: ConnectionPool,
     address: Address,
     leaders: Mapping[Partition, Leader],
@@ -60,7 +60,7 @@ def check_denied_times(
     }
     hidden = _late(brokers, newest, when)
     return {p: OffsetResult(ErrorMeaning.OK, "", spans[p][0]) for p in late} | {
-        p: OffsetResult(ErrorMeaning.RETRY, f"{DENIED} {newest[p].from_offset}", None)
+        p: OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {newest[p].from_offset}", None)
         for p in hidden
     }
 
