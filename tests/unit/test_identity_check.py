@@ -119,6 +119,22 @@ def test_what_landed_after_the_table_was_read_is_not_in_it(
     assert [found.sequence for found, _ in second.history.landings()] == [1]
 
 
+def test_a_plan_that_was_made_after_the_table_was_read_is_not_in_it(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that was asleep reads the ledger again before the table."""
+    columns_are_there(monkeypatch)
+    asleep, first = drivers.another(), drivers.another()
+    for number, (start, until) in enumerate([(0, 30), (30, 60)], start=1):
+        made = plan(number, start, until)
+        first.refresh()
+        assert first.enter(made, [])
+        outcome, _ = first.prepare(made, (), (), {})
+        first.land(outcome, None)
+    asleep.ledger.existing().refresh()
+    assert asleep.identity.landed_sequence(APP) == 1
+
+
 def test_ledger_and_table_are_read_again_until_they_are_of_one_moment(
     lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

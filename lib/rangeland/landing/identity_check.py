@@ -107,8 +107,10 @@ class IdentityCheck:
         ]
         named = any(c.transactions.get(application) == sequence for c in commits)
         first = commits[0].version if commits else seen + 1
-        if named or first == since + 1:
-            return SeenLanding(False, named, first == since + 1, False)
+        # A plan may also have been made for a later version than the one that was read.
+        is_whole = first <= since + 1
+        if named or is_whole:
+            return SeenLanding(False, named, is_whole, False)
         return SeenLanding(False, False, False, self._has_files_of(ledger, plan))
 
     def _has_files_of(self, ledger: Ledger, plan: PlanEvent) -> bool:

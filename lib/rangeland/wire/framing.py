@@ -20,6 +20,8 @@ LENGTH_BYTES = 4
 SHARED_BY = 4
 """The least number of frames that share memory."""
 
+_CHECK = "Check host and port"
+
 
 class FrameReader:
     """The receiving half of one connection. After an error it must not be used again.
@@ -118,26 +120,26 @@ class FrameReader:
         if 0 <= length <= self._max_frame_bytes:
             return length
         why = "it is negative" if length < 0 else f"at most {self._max_frame_bytes} are taken"
+        do = "Check host and port, or raise the largest frame that is taken"
+        if (other := _other_protocol(first)) is not None:
+            why += f": the peer seems to speak {other}"
+            do = "Set the job's security, or use its plain port" if other == "TLS" else _CHECK
         raise RemoteProtocolError(
             f"a frame of {length} bytes was announced",
             why=why,
-            do=_advice(first),
+            do=do,
             length=length,
             max_frame_bytes=self._max_frame_bytes,
             first_bytes=first.hex(),
         )
 
 
-def _advice(first: bytes) -> str:
-    """What to do about a peer whose first four bytes are not a valid length."""
+def _other_protocol(first: bytes) -> str | None:
+    """What a peer speaks whose first four bytes are not a valid length."""
     # A TLS record: alert (21) or handshake (22), then the major version 3.
     if first[0] in (0x15, 0x16) and first[1] == 3:
-        return "The peer seems to speak TLS: set the job's security, or use its plain port"
-    if first in (b"HTTP", b"GET ", b"POST"):
-        return "The peer seems to speak HTTP: check host and port"
-    if first == b"SSH-":
-        return "The peer seems to speak SSH: check host and port"
-    return "Check host and port, or raise the largest frame that is taken"
+        return "TLS"
+    return {b"HTTP": "HTTP", b"GET ": "HTTP", b"POST": "HTTP", b"SSH-": "SSH"}.get(first)
 
 
 def frame(*payload: Part) -> bytes:
