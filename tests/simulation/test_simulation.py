@@ -26,7 +26,7 @@ from tests.simulation.tally import Counts
 from tests.simulation.transactions import TRANSACTION_ACTS
 
 SEEDS = 20_000
-AT_ONCE = 1_000
+AT_ONCE = 2_500
 AT_LEAST = 1
 """How often each operation, change and kind of fault occurs in ``AT_ONCE`` histories."""
 
