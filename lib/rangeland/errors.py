@@ -5,9 +5,9 @@ retry, who has to act. A class has the usual answers, which the documentation re
 known, an error gets its own (``answering``).
 
 Only ``wording`` is imported here. A foreign exception never reaches the library's callers:
-it is turned into one of these. An error carries its facts by name, for display and JSON; what
-callers branch on is an attribute. Both survive pickling, since executors send their errors to the
-driver. Broker codes never become classes: a dialect's ``error_code_of`` turns a code into an
+it is turned into one of these. An error carries its facts by name, for display and JSON. What
+callers branch on is an attribute of its class, even where a fact has the same value. Both survive
+pickling, since executors send their errors to the driver. Broker codes never become classes: a dialect's ``error_code_of`` turns a code into an
 ``ErrorMeaning``, and the fetch loop turns that into an action or into one of these.
 """
 

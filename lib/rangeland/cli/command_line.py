@@ -128,7 +128,7 @@ class _Command(TyperCommand):
 
 
 _COMMANDS = {
-    query_commands.check: "Check everything that a run needs. Writes nothing.",
+    query_commands.check: "Check everything that a run needs. Lands nothing.",
     query_commands.sample: "Look at the newest records: formats, fields.",
     landing_commands.plan: "Show what a run would land now. Writes nothing.",
     landing_commands.run: "Land what is new, and nothing twice.",

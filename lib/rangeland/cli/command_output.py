@@ -40,7 +40,7 @@ logger = logging.getLogger("rangeland.command")
 
 
 class CommandOutput:
-    """The streams and the exit code of one command. ``writes`` is False for read-only commands;
+    """The streams and the exit code of one command. ``writes``: whether the command may land something;
     ``when_interrupted`` replaces the message that is printed after an interruption."""
 
     def __init__(self, arguments: Sequence[str], stdout: IO[str]) -> None:

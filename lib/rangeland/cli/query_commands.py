@@ -1,4 +1,4 @@
-"""The read-only commands."""
+"""The commands that land nothing: they look at logs, tables and ledgers, and report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 @command
 def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None) -> None:
-    """Check everything that a run needs: job file, brokers, topics, Spark, table. Writes nothing.
+    """Check everything that a run needs: job file, brokers, topics, Spark, table. Lands nothing.
+
+    To find out whether the table can be written, it writes small test files to the table's folders
+    and removes them again.
 
     \b
     Example:
