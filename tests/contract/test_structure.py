@@ -91,6 +91,33 @@ def test_a_bare_participle_is_found() -> None:
     assert not any(map(is_participle, ("settle_survey", "is_settled", "read", "survey", "load")))
 
 
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Each text of a module, class, function or attribute that stands alone, with its place."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield f"{path.relative_to(LIBRARY)}:{node.lineno}", text
+
+
+def test_each_docstring_can_be_read_without_the_name_before_it() -> None:
+    found = dict(docstrings())
+    assert len(found) > 3000
+    needs_a_name = re.compile(r"(Of|Those|See the (head|docstring)|See the module)\b")
+    assert {at: text for at, text in found.items() if needs_a_name.match(text)} == {}
+
+
+def test_each_docstring_of_a_module_or_class_begins_with_a_noun_or_a_verb() -> None:
+    wrong = re.compile(r"(At|By|For|From|In|On|Through|To|Under|Up|With|Without)\b")
+    found = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = ast.get_docstring(node) if isinstance(node, ast.Module | ast.ClassDef) else None
+            if text is not None and wrong.match(text):
+                found[f"{path.relative_to(LIBRARY)} {getattr(node, 'name', '')}"] = text
+    assert found == {}
+
+
 def test_a_repeated_name_is_found_inside_and_outside_of_the_families() -> None:
     kafka, jafka = LIBRARY / "dialects/kafka/a.py", LIBRARY / "dialects/jafka/a.py"
     assert repeated(iter([("A", kafka), ("A", jafka)])) == {}

@@ -145,7 +145,7 @@ _COMMANDS = {
     submit_commands.submit: "Build a spark-submit command and the files it ships.",
     demo_command.demo: "See it work on this machine, with its own broker.",
 }
-"""In the order of the help."""
+"""The line of each command, in the order of the help."""
 
 for _work, _short_help in _COMMANDS.items():
     app.command(cls=_Command, short_help=_short_help)(_work)

@@ -40,8 +40,8 @@ logger = logging.getLogger("rangeland.command")
 
 
 class CommandOutput:
-    """The streams and the exit code of one command. ``writes``: whether the command may land something;
-    ``when_interrupted`` replaces the message that is printed after an interruption."""
+    """The streams and the exit code of one command. ``writes``: whether the command may land
+    something; ``when_interrupted`` replaces the message that is printed after an interruption."""
 
     def __init__(self, arguments: Sequence[str], stdout: IO[str]) -> None:
         flags = arguments[: arguments.index("--")] if "--" in arguments else arguments

@@ -145,8 +145,8 @@ def _for_each_table(
 
 
 def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
-    """Without the files whose clusters cannot be reached; those of a pattern were asked for its
-    topics."""
+    """The jobs without the files whose clusters cannot be reached. Files with a pattern are not
+    asked for: their clusters have been asked for topics already."""
     from rangeland.cluster_access.broker_check import find_unreachable
     from rangeland.fleet.table_jobs import FailedFile
 

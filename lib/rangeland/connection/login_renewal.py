@@ -19,7 +19,7 @@ from rangeland.errors import Unreachable
 # The login is repeated when this part of its lifetime is over.
 RENEW_AT = 0.85
 RENEW_PAUSE_S = 5.0
-"""Before an unavailable token is requested again, while the last login is valid."""
+"""The pause before an unavailable token is requested again, while the last login is valid."""
 
 
 class Authentication:

@@ -54,8 +54,9 @@ class KerberosContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """``username`` and ``password``, a ``token`` with ``extensions``, or a ``kerberos`` context, by
-    mechanism. ``is_delegated``: name and password are a Kafka delegation token."""
+    """What a login is made with: ``username`` and ``password``, a ``token`` with ``extensions``, or
+    a ``kerberos`` context, by mechanism. ``is_delegated``: name and password are a Kafka delegation
+    token."""
 
     mechanism: str
     username: str = ""

@@ -28,9 +28,10 @@ class ReplicaMove(Enum):
 
 @dataclass(slots=True)
 class ServingReplica:
-    """``leader_id``: the id of every partition's leader, where it is always the same.
-    ``stays``: only the leader is read, whatever replica it names. ``is_confirmed``: metadata has
-    named the leader; before, it is the leader of the plan, or one that another broker named."""
+    """The replica that one slice is read from. ``leader_id``: the id of every partition's leader,
+    where it is always the same. ``stays``: only the leader is read, whatever replica it names.
+    ``is_confirmed``: metadata has named the leader; before, it is the leader of the plan, or one
+    that another broker named."""
 
     leader: Leader
     leader_id: int | None = None

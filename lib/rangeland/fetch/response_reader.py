@@ -73,7 +73,8 @@ class FetchedPiece:
 
 
 class ResponseReader:
-    """See the head of this file. Belongs to the thread that carries out ``loop``.
+    """Takes from responses what can be decoded, and reports all else to ``loop``. It belongs to the
+    thread that carries out the steps of that loop.
 
     ``floors``: up to where slices have been read already, by index.
     """

@@ -222,7 +222,8 @@ def entries_of(rows: pa.RecordBatch, until_offset: int, *, in_bytes: bool) -> En
 
 
 def left_out(entries: Entries, found: Sequence[UndecodableRow], action: Action) -> np.ndarray:
-    """Which rows have no place in the table: those that were found, or all of their entries."""
+    """A mask of the rows that do not go to the table: the undecodable ones, and all other rows of
+    their entries if these are quarantined."""
     mask = np.zeros(len(entries.of_row), bool)
     mask[[one.row for one in found]] = True
     if action is Action.QUARANTINE:

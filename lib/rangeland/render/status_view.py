@@ -60,7 +60,7 @@ def status_picture(status: Status) -> RenderableType:
     parts += list_lines("latest landings", [_recent_line(one) for one in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
-    parts += list_lines("held back behind an open transaction", waiting, "yellow")
+    parts += list_lines("held back by an open transaction", waiting, "yellow")
     parts += list_lines(
         "held at its checkpoint", [f"{x.loss}: {x.loss.evidence}" for x in held], "yellow"
     )

@@ -69,9 +69,9 @@ class _Failed:
 
 
 class RegistryClient:
-    """``first_response_ms``: the time for the first response of all, if less than
-    ``no_progress_ms``. Methods raise Unreachable and JobFileError; None stands for what does not
-    exist."""
+    """Asks a schema registry. Methods raise Unreachable and JobFileError; None stands for what does
+    not exist. ``first_response_ms``: the time for the first response of all, if less than
+    ``no_progress_ms``."""
 
     def __init__(
         self,

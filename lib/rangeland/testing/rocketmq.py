@@ -71,10 +71,11 @@ _SETTINGS: dict[str, object] = {
 
 
 class RocketmqCluster(LocalCluster[str]):
-    """``brokers`` masters (``broker-a``, ``broker-b``, ...), each with a slave if ``slaves``.
+    """As many masters as ``brokers`` says (``broker-a``, ``broker-b``, ...), each with a slave if
+    ``slaves``, and their name servers.
 
-    ``properties`` go to every broker and win over the settings here; ``name_server`` to every
-    name server. Who is not named is ``broker-a``."""
+    ``properties`` go to every broker and win over the settings here; ``name_server`` to every name
+    server. A broker that is not named is ``broker-a``."""
 
     kind = "RocketMQ"
     versions = ("5.5.0",)

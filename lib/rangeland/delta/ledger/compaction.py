@@ -17,7 +17,8 @@ from rangeland.delta.table_metadata import AddedFile
 MANY = 200
 """Files of single commits from which on they are compacted."""
 NEWEST = 40
-"""Of these as many stay as they are: runs read them, and look for those that they have written."""
+"""This many of the newest files stay as they are: runs read them, and look for those that they have
+written."""
 LARGE_BYTES = 64 << 20
 """A compacted file of this size is not written again."""
 

@@ -54,8 +54,7 @@ class _OpenFile:
 
 
 class FileWriter:
-    """Writes the rows of one slice. Use it once: ``write`` batches, then ``close`` or
-    ``abort``. ``name_prefix`` is part of every file name; ``columns`` say which record a row is.
+    """Writes the rows of one slice. Use it once: ``write`` batches, then ``close`` or ``abort``.
 
     Raises ``StorageFailed`` when the store is full or fails, ``TableRefused`` if it denies
     writing or a required column holds a null. After an error, call ``abort``."""
@@ -73,6 +72,8 @@ class FileWriter:
         max_open_files: int = MAX_OPEN_FILES,
         columns: LogColumns = PLAIN_COLUMNS,
     ) -> None:
+        """``name_prefix`` is part of every file's name. ``columns`` are the log's own, which say
+        which record a row is: errors name it."""
         self._store, self._root = open_store(table)
         self._layout = layout
         self._columns = columns

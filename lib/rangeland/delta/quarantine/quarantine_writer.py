@@ -73,7 +73,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QuarantineWriterSettings:
-    """Where the tasks of one plan write what they cannot decode."""
+    """Settings with which the tasks of one plan write what they cannot decode."""
 
     table: StoreSettings
     job: str

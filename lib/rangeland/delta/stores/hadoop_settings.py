@@ -12,8 +12,9 @@ Lookup = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class HadoopSettings:
-    """``lookup`` reads a setting, ``password`` one that may also be in a Hadoop credential store,
-    ``below`` all settings whose names begin with a prefix, by their full names."""
+    """Reads the Hadoop settings of a session. ``lookup`` reads one, ``password`` one that may also
+    be in a Hadoop credential store, ``below`` all whose names begin with a prefix, by their full
+    names."""
 
     lookup: Lookup
     password: Lookup

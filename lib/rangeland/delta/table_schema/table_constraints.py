@@ -29,8 +29,8 @@ GENERATED = "delta.generationExpression"
 
 @dataclass(frozen=True, slots=True)
 class TableConstraint:
-    """``condition`` must be true for each row, in Spark's SQL; for null it is not. ``text`` says
-    it in the words of the table's owner."""
+    """A condition that a table sets for its rows. ``condition`` must be true for each row, in
+    Spark's SQL; for null it is not. ``text`` says it in the words of the table's owner."""
 
     name: str
     condition: str
@@ -84,7 +84,8 @@ def quoted_column(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """Which record a row is. ``partition`` and ``offset`` are None if the row does not say."""
+    """The record that a row was made of. ``partition`` and ``offset`` are None if the row does not
+    say."""
 
     partition: Partition | None = None
     offset: int | None = None

@@ -1,4 +1,4 @@
-"""From fetched bytes to rows, with a class for every offset on the way.
+"""Turns fetched bytes into rows, with a class for every offset on the way.
 
 A walk over the entries decides what every offset is, from headers alone if possible: a record to
 land, a transaction marker, a record of an aborted transaction, or an offset that log compaction has

@@ -45,8 +45,9 @@ NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Frame(NamedTuple):
-    """``code`` is the kind of the request, or the result in a response. ``opaque`` is the number of
-    the request, which its response repeats. ``remark`` is the server's text about the result."""
+    """One frame of the remoting protocol. ``code`` is the kind of the request, or the result in a
+    response. ``opaque`` is the number of the request, which its response repeats. ``remark`` is the
+    server's text about the result."""
 
     code: int
     opaque: int

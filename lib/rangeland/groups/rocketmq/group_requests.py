@@ -42,7 +42,8 @@ class GroupClient:
 
 @dataclass(frozen=True, slots=True)
 class GroupConnections:
-    """``topics`` are the group's subscriptions, according to its latest heartbeat."""
+    """The clients of a group that one broker lists. ``topics`` are the group's subscriptions,
+    according to its latest heartbeat."""
 
     clients: tuple[GroupClient, ...] = ()
     topics: frozenset[str] = frozenset()
