@@ -45,7 +45,7 @@ class RunResult(JsonResult):
 
     VIEW = (
         "job application sequence state table table_version landed rows files bytes_written "
-        "ranges=partitions recovered already=already_landed held losses passed_over warnings "
+        "ranges=partitions recovered already_landed held losses passed_over warnings "
         "replaced added_columns? schemas? seconds"
     )
 
@@ -64,7 +64,7 @@ class RunResult(JsonResult):
     bytes_written: int = 0
     recovered: tuple[int, ...] = ()
     """The sequences of plans that another driver had entered and this one has finished."""
-    already: tuple[Range, ...] = ()
+    already_landed: tuple[Range, ...] = ()
     """What was asked for and had been landed before, or by another driver."""
     held: tuple[str, ...] = ()
     """Losses because of which a policy holds partitions, as sentences."""
@@ -100,7 +100,7 @@ class PlanPreview(JsonResult):
     """What the survey found."""
     tasks: int
     """How many Spark tasks would read."""
-    pending: tuple[Plan, ...] = ()
+    unfinished_plans: tuple[Plan, ...] = ()
     """The job's unfinished plans."""
     seconds: float = 0.0
     location: str | None = None
@@ -130,7 +130,7 @@ class PlanPreview(JsonResult):
             "notes": list(self.draft.notes),
             "at_risk": [RESULT_JSON.write(risk) for risk in self.draft.risks],
             "read_speed": RESULT_JSON.write(self.speed),
-            "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.pending],
+            "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.unfinished_plans],
         }
 
 

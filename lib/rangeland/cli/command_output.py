@@ -100,10 +100,10 @@ class CommandOutput:
         if self.json:
             self._print_json(error_json(error))
         elif not self._logs_json:
-            from rangeland.render.error_view import error_picture
+            from rangeland.render.error_view import render_error
             from rangeland.render.text_drawing import console_for
 
-            console_for(sys.stderr).print(error_picture(error))
+            console_for(sys.stderr).print(render_error(error))
         return error.exit_code
 
     def interrupted(self) -> int:
