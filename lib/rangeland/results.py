@@ -183,7 +183,8 @@ class PartitionStatus(JsonResult):
 
     @property
     def lag(self) -> int:
-        """Up to the high watermark, including what an open transaction holds back."""
+        """How many offsets are not landed up to the high watermark, including what an open
+        transaction holds back."""
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
 

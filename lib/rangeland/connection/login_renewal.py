@@ -38,7 +38,7 @@ class Authentication:
         return self._renew_at is not None and time.monotonic() >= self._renew_at
 
     def credentials(self) -> Credentials:
-        """For the next login, after which it is not due until ``accepted``. Raises
+        """The credentials for the next login, after which it is not due until ``accepted``. Raises
         TokenUnavailable."""
         sasl, token = self._sasl, ""
         if sasl.token is not None:

@@ -40,7 +40,7 @@ class KerberosContext(Protocol):
 
     @property
     def first_token(self) -> bytes:
-        """With which the login begins."""
+        """The token with which the login begins."""
 
     def step(self, challenge: bytes) -> bytes:
         """Takes the broker's token, and returns the next, which may be empty."""

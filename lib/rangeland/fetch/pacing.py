@@ -46,7 +46,8 @@ class FetchLimits:
 
 
 def retry_delay_ms(failures: int, limits: FetchLimits) -> int:
-    """After so many failures in a row, at least one: twice as long each time, up to a maximum."""
+    """The wait after so many failures in a row, at least one: twice as long each time, up to a
+    maximum."""
     doubled = limits.backoff_ms << min(failures - 1, _MOST_DOUBLINGS)
     return min(doubled, limits.max_backoff_ms)
 

@@ -117,7 +117,7 @@ class ServingReplica:
 
 
 def initial_replica(slice_: Slice, leader_id: int | None, *, leader_only: bool) -> ServingReplica:
-    """At the start: the leader that the plan names, if any."""
+    """The replica to begin with: the leader that the plan names, if any."""
     leader = Leader(slice_.leader, topic_id=slice_.topic_id)
     until_ms = sys.maxsize if leader_only else 0
     return ServingReplica(leader, leader_id, stays=leader_only, until_ms=until_ms)

@@ -205,8 +205,9 @@ class ResponseReader:
         return leader.want.offset if known.is_seen_by(str(leader.address), leader.want.epoch) else 0
 
     def _is_replaced(self, leader: AskedLeader) -> bool:
-        """After records that contradict those before them: whether the broker has replaced the end
-        of its log since, so that nothing is damaged; or the connection broke. Reports either."""
+        """Finds out, after records that contradict those before them, whether the broker has
+        replaced the end of its log since, so that nothing is damaged; or the connection broke.
+        Reports either."""
         try:
             if not leader.is_inside_entry(leader.want.offset):
                 return False

@@ -159,8 +159,8 @@ class SliceState:
 
     @property
     def stuck_ms(self) -> int:
-        """From the first failed attempt since the last progress to the latest one: time spent
-        elsewhere, such as in a slow writer, does not count."""
+        """How long it has been stuck: from the first failed attempt since the last progress to the
+        latest one. Time spent elsewhere, such as in a slow writer, does not count."""
         return 0 if self.stuck_since_ms is None else self.tried_at_ms - self.stuck_since_ms
 
     def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
@@ -171,7 +171,7 @@ class SliceState:
             self.stuck_since_ms += excused_ms
 
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
-        """For how long nothing but the evidence for this loss has been seen."""
+        """How long nothing but the evidence for this loss has been seen."""
         return now_ms - self.suspected_at_ms if self.suspected == (kind, evidence) else 0
 
     def can_share_request(self, first: SliceState) -> bool:

@@ -100,7 +100,7 @@ class TypedChunks:
     def _undecodable_rows(
         self, chunk: SliceChunk, undecodable: Sequence[UndecodableRow]
     ) -> Sequence[UndecodableRow]:
-        """With the records on which the transform fails, in order of rows."""
+        """The undecodable rows, with the records on which the transform fails, in order of rows."""
         reasons = self._left_out.get(chunk.slice_index)
         if not reasons:
             return undecodable

@@ -306,8 +306,8 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
 
 
 def _unreadable(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
-    """For a replacement that is given up: left unfinished, it would block the plan that lands the
-    missing rows again."""
+    """The error of a replacement that is given up: left unfinished, it would block the plan that
+    lands the missing rows again."""
     return TableRefused(
         f"rows of {plan.ranges[0]} cannot be replaced",
         why=f"the table's file {gone[0].path} is gone: {error.why or error.what}",

@@ -104,7 +104,7 @@ def _try_batches(
 
 
 def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
-    """For the topics of intact records in quarantine, the schema ids that these have. Nothing for
+    """The schema ids of intact records in quarantine, by topic and field. Nothing for
     a job without a schema registry."""
     found: dict[TopicField, set[int]] = {}
     if not job.decode.registered:

@@ -70,7 +70,7 @@ def reading_ms(
 
 
 def expiry_times(retention: Mapping[str, Retention], now_ms: int, read_ms: int) -> dict[str, int]:
-    """By topic, the time before which records will have expired when they are read."""
+    """The time, by topic, before which records will have expired when they are read."""
     return {
         topic: now_ms - found.ms + read_ms
         for topic, found in retention.items()

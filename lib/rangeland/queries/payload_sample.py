@@ -103,7 +103,7 @@ def newest_records(
 
 
 def _rows(slices: list[Slice], settings: ClusterSettings, records: int) -> Iterator[pa.RecordBatch]:
-    """At most ``records`` of each slice, in order."""
+    """The rows of at most ``records`` of each slice, in order."""
     found: dict[int, list[pa.RecordBatch]] = {piece.index: [] for piece in slices}
     left = dict.fromkeys(found, records)
     with closing(read_slices(slices, settings)) as chunks:

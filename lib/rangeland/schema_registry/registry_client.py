@@ -188,8 +188,8 @@ class RegistryClient:
         )
 
     def _response(self, url: str, path: str, left_s: float) -> HttpResponse:
-        """After redirects. The login is sent to the configured host only, and never without
-        encryption if its URL has it."""
+        """The response after redirects. The login is sent to the configured host only, and never
+        without encryption if its URL has it."""
         settings, at = self._settings, url + path
         for _ in range(MAX_REDIRECTS + 1):
             limits = HttpLimits(

@@ -80,7 +80,7 @@ class DriverJvm:
         return self._popen.poll() is None
 
     def wait_for_output(self) -> None:
-        """For a JVM that has ended: waits until its output is on our stderr."""
+        """Waits, where the JVM has ended, until its output is on our stderr."""
         self._relay.join(1)
 
     def quiet(self) -> None:
@@ -243,7 +243,7 @@ class JvmStart:
         return gateway
 
     def context_made(self) -> None:
-        """To be called once SparkContext has set its own handler of SIGINT."""
+        """Must be called once SparkContext has set its own handler of SIGINT."""
         if self._before:
             self._handler_of_spark = signal.getsignal(signal.SIGINT)
             self._listen()

@@ -36,7 +36,7 @@ def entries_at(
     named: Iterable[LogOffset],
     marks: Iterable[LogOffset],
 ) -> dict[LogOffset, tuple[int, int]]:
-    """For each offset that is ``named``, where its entry begins and ends; for those of ``marks``
+    """Where the entry of each ``named`` offset begins and ends; of those in ``marks``
     only if no entry begins there. Offsets at the ends of a log or beyond are left out. Raises
     BadRecord if the entries before a named one cannot be walked, and Unreachable if a broker does
     not return them."""

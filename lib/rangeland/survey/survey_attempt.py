@@ -287,7 +287,7 @@ class SurveyAttempt:
     def offsets(
         self, leaders: dict[Partition, Leader], when: When, isolation: Isolation
     ) -> dict[Partition, OffsetResult]:
-        """From each leader; partitions that have moved meanwhile are asked for again at their new
+        """Asks each leader; partitions that have moved meanwhile are asked for again at their new
         leader, which is recorded in ``leaders``."""
         found: dict[Partition, OffsetResult] = {}
         while True:
@@ -323,8 +323,8 @@ class SurveyAttempt:
             self._pause(f"the last batch of {left[0]} could not be read")
 
     def _are_given_up(self, left: Sequence[Partition], total: int, why: str) -> bool:
-        """At the deadline, if the policy holds partitions, and there are others: they are
-        unreachable then."""
+        """Whether partitions are given up: at the deadline, if the policy holds partitions, and
+        there are others. They are unreachable then."""
         if not self._holds or len(left) == total or not self._is_over():
             return False
         self.unreachable |= dict.fromkeys(left, why)

@@ -296,7 +296,7 @@ def _as_table(names: Sequence[str], rows: Sequence[Any]) -> RenderableType:
 
 
 def _wait_for_enter(story: Story, folder: Path) -> None:
-    """In a terminal, keeps the broker running until the user presses Enter."""
+    """Keeps the broker running, in a terminal, until the user presses Enter."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     job = folder / "orders.yaml"

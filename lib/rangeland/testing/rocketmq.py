@@ -124,8 +124,8 @@ class RocketmqCluster(LocalCluster[str]):
         brokers: list[str] | None = None,
         attributes: str = "",
     ) -> None:
-        """On ``brokers`` (masters), or all, and on their slaves, which else hear of it within
-        a minute. Returns when all name servers know all of them for it."""
+        """Creates a topic on ``brokers`` (masters), or all, and on their slaves, which else hear of
+        it within a minute. Returns when all name servers know all of them for it."""
         chosen = self.masters if brokers is None else brokers
         at = [name for name in self.brokers if name.removesuffix(SLAVE) in chosen]
         for name in at:
@@ -135,8 +135,8 @@ class RocketmqCluster(LocalCluster[str]):
             self._wait_for_route(self.process(server), server, topic, name)
 
     def delete_topic(self, topic: str) -> None:
-        """With all its messages. Returns when the name servers have forgotten it. Needs the
-        property ``timerWheelEnable``, without which brokers fail at it."""
+        """Deletes a topic with all its messages. Returns when the name servers have forgotten it.
+        Needs the property ``timerWheelEnable``, without which brokers fail at it."""
         at_broker = RemotingRequest(_DELETE_TOPIC_AT_BROKER, {"topic": topic})
         for name in self.brokers:
             with RocketmqClient(self.address(name)) as client:

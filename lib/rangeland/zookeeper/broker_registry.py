@@ -169,8 +169,8 @@ def parse_kafka_topic(topic: str, content: bytes) -> int:
 
 
 def parse_cleanup_policy(topic: str, content: bytes) -> str:
-    """From a Kafka topic's configuration; empty if it does not override the default. Raises
-    RemoteProtocolError."""
+    """The cleanup policy in a Kafka topic's configuration; empty if it does not override the
+    default. Raises RemoteProtocolError."""
     path = f"{CONFIGS}/{topic}"
     text = _text(path, content)
     try:

@@ -133,7 +133,8 @@ class ColumnTable:
 
     @contextmanager
     def entries_of(self, index: int) -> Iterator[None]:
-        """For a map, the struct of its entries and their key, around the column of the values."""
+        """Adds to a map the struct of its entries and their key, around the column of the
+        values."""
         kind = self.columns[index].arrow_type
         if not pa.types.is_map(kind):
             yield
@@ -174,7 +175,8 @@ class ColumnTable:
         return sum(one.cost for one in self.columns)
 
     def buffers(self, rows: int, payload_bytes: int, last: np.ndarray | None) -> ColumnBuffers:
-        """For so many payloads. ``last``: the numbers of another array, for the first guess."""
+        """Buffers for so many payloads. ``last``: the numbers of another array, for the first
+        guess."""
         least = sum(one.cost for one in self.columns if one.level < 0)
         rows = min(rows, MAX_DECODED_BYTES // least + 1)
         return ColumnBuffers(self, rows, payload_bytes, self._template if last is None else last)

@@ -44,5 +44,6 @@ def to_compact(files: Sequence[AddedFile]) -> list[AddedFile]:
 
 
 def recorded_rows(file: AddedFile) -> int:
-    """By its statistics; 0 where they do not say so, which no ledger's file is written with."""
+    """The rows of a file by its statistics; 0 where they do not say so, which no ledger's file is
+    written with."""
     return rows_in(file, unknown=0)

@@ -276,8 +276,8 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
 
 
 def _encodings(schema: pa.Schema, headers: Collection[str]) -> dict[str, Any]:
-    """By leaf column: a dictionary for repeating values, deltas for rising numbers. ``headers`` are
-    columns of a record's headers, whose keys repeat."""
+    """The encoding of each leaf column: a dictionary for repeating values, deltas for rising
+    numbers. ``headers`` are columns of a record's headers, whose keys repeat."""
     dictionary, deltas, statistics = [], {}, []
     for f in schema:
         if has_bounds(f.type):

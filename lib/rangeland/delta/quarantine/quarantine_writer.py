@@ -186,7 +186,7 @@ def _structs(rows: pa.RecordBatch) -> pa.StructArray:
 
 
 def size_of(kept: QuarantinedBytes) -> int:
-    """In bytes."""
+    """The size of a batch in bytes."""
     return len(kept.records) if kept.rows is None else int(kept.rows.nbytes)
 
 

@@ -38,7 +38,8 @@ def _first(lookup: Lookup, names: tuple[str, ...]) -> str:
 
 
 def untranslatable(uri: str, name: str, value: str = "", *, do: str) -> TableRefused:
-    """For a setting that executors cannot follow. ``value`` is shown: never that of a secret."""
+    """The error for a setting that executors cannot follow. ``value`` is shown: never that of a
+    secret."""
     setting = f"{name} = {value}" if value else name
     return TableRefused(
         f"executors cannot write to {uri} as {setting} demands",

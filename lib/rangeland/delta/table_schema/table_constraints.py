@@ -38,7 +38,8 @@ class TableConstraint:
 
 
 def constraints_of(metadata: TableMetadata) -> tuple[TableConstraint, ...]:
-    """In the order of their names. Raises TableRefused for an invariant that is not understood."""
+    """The constraints of a table, in the order of their names. Raises TableRefused for an invariant
+    that is not understood."""
     found = [
         _check(key.removeprefix(CHECK_PREFIX), expression)
         for key, expression in metadata.configuration.items()

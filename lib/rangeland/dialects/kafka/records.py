@@ -146,7 +146,7 @@ class _LogWalk:
             self.gap = None
 
     def advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
-        """To the end of the range, or of ``found``, or until ``max_bytes`` are decompressed.
+        """Walks to the end of the range, or of ``found``, or until ``max_bytes`` are decompressed.
         Damage that begins where the range ends matters only because nothing else proves what the
         offsets from ``good_until`` up to it are: the error has this fact."""
         try:

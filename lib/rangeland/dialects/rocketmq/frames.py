@@ -62,7 +62,8 @@ class Frame(NamedTuple):
 
 
 def write_frame(frame: Frame) -> list[Part]:
-    """Without the length before it. Raises LocalProtocolError for a frame that cannot be sent."""
+    """A frame without the length before it. Raises LocalProtocolError for a frame that cannot be
+    sent."""
     fields = b"".join(_entry(key, value) for key, value in frame.fields.items())
     remark = frame.remark.encode()
     header = b"".join(

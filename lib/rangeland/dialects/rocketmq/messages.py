@@ -164,7 +164,7 @@ def route(topic: str) -> RemotingRequest:
 
 
 def all_brokers() -> RemotingRequest:
-    """For a name server."""
+    """Asks a name server for all brokers."""
     return RemotingRequest(ALL_BROKERS, {})
 
 
@@ -190,7 +190,8 @@ def topic_config(topic: str) -> RemotingRequest:
 
 
 def search_offset(queue: Partition, time_ms: int) -> RemotingRequest:
-    """For a topic that stores batches a broker returns the last batch instead of the end."""
+    """Asks for the offset of a time. For a topic that stores batches a broker returns the last
+    batch instead of the end."""
     return _of_queue(SEARCH_OFFSET, queue, timestamp=time_ms, boundaryType="LOWER")
 
 

@@ -53,7 +53,7 @@ class GroupConnections:
 
 
 def query_offset(group: str, queue: Partition) -> RemotingRequest:
-    """Without the last field a broker answers 0 if it has no offset."""
+    """Asks for a group's offset. Without the last field a broker answers 0 if it has no offset."""
     fields = fields_of(
         consumerGroup=group, topic=queue.topic, queueId=queue.number, setZeroIfNotFound=False
     )
