@@ -120,7 +120,7 @@ def a_result(
         rows=landed,
         files=4,
         bytes_written=3 << 20,
-        already=already,
+        already_landed=already,
         warnings=warnings,
         replaced=replaced,
     )

@@ -4,11 +4,12 @@ Each answers three questions for the person or the scheduler that sees it: is my
 retry, who has to act. A class has the usual answers, which the documentation repeats; where more is
 known, an error gets its own (``answering``).
 
-Only ``wording`` is imported here. A foreign exception never reaches the library's callers:
-it is turned into one of these. An error carries its facts by name, for display and JSON; what
-callers branch on is an attribute. Both survive pickling, since executors send their errors to the
-driver. Broker codes never become classes: a dialect's ``error_code_of`` turns a code into an
-``ErrorMeaning``, and the fetch loop turns that into an action or into one of these.
+Only ``wording`` is imported here. A foreign exception never reaches the library's callers: it is
+turned into one of these. An error carries its facts by name, for display and JSON. What callers
+branch on is an attribute of its class, even where a fact has the same value. Both survive pickling,
+since executors send their errors to the driver. Broker codes never become classes: a dialect's
+``error_code_of`` turns a code into an ``ErrorMeaning``, and the fetch loop turns that into an
+action or into one of these.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ ALL_OR_NOTHING = (
     "either all rows of the plan were landed or none: the next run finds out which, and lands "
     "nothing twice"
 )
-"""For errors that may have come between the commit and its confirmation."""
+"""What is known of the data after errors that may have come between the commit and its
+confirmation."""
 PLAN_STAYS = "nothing of this run was landed; its plan is in the ledger for the next run to finish"
-"""For errors that are usually found before anything is written, and were found while reading."""
+"""The same after errors that are usually found before anything is written, and were found while
+reading."""
 WITH_ROOM = "yes, once there is room again"
 CLUSTER_OPERATOR = "the operator of the Spark cluster"
 

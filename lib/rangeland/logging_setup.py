@@ -114,7 +114,8 @@ class _StderrHandler(logging.Handler):
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-01-31T06:00:00.123Z WARNING rangeland.fetch: message topic=orders partition=0``"""
+    """Formats a log record as one line: ``2026-01-31T06:00:00.123Z WARNING rangeland.fetch: message
+    topic=orders partition=0``"""
 
     def __init__(self, task: str = "") -> None:
         super().__init__()

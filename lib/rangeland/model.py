@@ -16,12 +16,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """One partition (or queue) of a topic. ``broker`` is set only where a dialect numbers
-    its partitions per broker; elsewhere it is empty."""
+    """One partition (or queue) of a topic."""
 
     topic: str
     number: int
     broker: str = ""
+    """Set where a dialect numbers its partitions per broker; elsewhere empty."""
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.broker + '-' if self.broker else ''}{self.number}"
@@ -77,14 +77,14 @@ Bound = Earliest | Latest | AtTime | AtOffset | FromCheckpoint | GroupOffset
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """One end of the requested ranges: a bound for all partitions, and exceptions by partition. An
-    exception without a broker applies to the partition with that number on every broker.
-
-    With ``only_listed`` a partition without an entry is not part of the request."""
+    """One end of the requested ranges: a bound for all partitions, and exceptions by partition."""
 
     default: Bound
     listed: dict[Partition, Bound] = field(default_factory=dict)
+    """The exceptions. One without a broker applies to the partition with that number on every
+    broker."""
     only_listed: bool = False
+    """Partitions that are not listed are not part of the request."""
 
     @property
     def every(self) -> tuple[Bound, ...]:
@@ -123,12 +123,12 @@ class VersionSupport(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The cluster that a log belongs to. ``id`` is its own id, or the name that the job gives it;
-    empty if it has neither. ``addresses``: its brokers and the job's servers, not all of them if
-    there are very many."""
+    """The cluster that a log belongs to."""
 
     id: str = ""
+    """Its own id, or the name that the job gives it; empty if it has neither."""
     addresses: tuple[str, ...] = ()
+    """Its brokers and the job's servers; not all of them if there are very many."""
 
     def is_other(self, than: Cluster) -> bool:
         """True unless there is evidence that both are the same: the same id, or else a common
@@ -154,42 +154,43 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The broker that serves a partition now, and its possible successors. ``topic_id`` and
-    ``epoch`` are None if the broker is too old to have them. ``replica_ids`` are the ids of
-    ``replicas``, in the same order, where a dialect has them. ``is_replica``: the leader is down
-    and this replica serves the partition; it may lag behind. ``copies``: how many replicas the
-    partition has, including those that are down; 0 if unknown."""
+    """The broker that serves a partition now, and its possible successors."""
 
     address: Address | None
     epoch: int | None = None
+    """None if the broker is too old to have epochs."""
     topic_id: str | None = None
+    """None if the broker is too old to have topic ids."""
     replicas: tuple[Address, ...] = ()
     replica_ids: tuple[int, ...] = ()
+    """The ids of ``replicas``, in the same order, where a dialect has them."""
     is_replica: bool = False
+    """The leader is down, and this replica serves the partition. It may lag behind."""
     copies: int = 0
+    """How many replicas the partition has, including those that are down; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """One partition's log at the time of the survey.
-
-    ``end_offset`` is already the one for the requested isolation. ``size_bytes`` is the size on
-    the leader's disk, None if unknown. ``borders``: the offsets at which the log may be cut,
-    sorted; None if it may be cut at any offset. ``epoch_is_read``: the leader's epoch was taken
-    from the last batch, since the broker does not report it; it may be older than the leader.
-    ``epoch_end``: where the checkpoint's leader epoch ended, if the leader has changed since.
-    ``expires_until``: the first offset that retention will still have left when everything is
-    expected to have been read; None if unknown."""
+    """One partition's log at the time of the survey."""
 
     partition: Partition
     leader: Leader
     start_offset: int
     end_offset: int
+    """Where the log ends for the requested isolation."""
     size_bytes: int | None = None
+    """The size on the leader's disk; None if unknown."""
     borders: tuple[int, ...] | None = None
+    """The offsets at which the log may be cut, sorted; None if it may be cut at any offset."""
     epoch_is_read: bool = False
+    """The leader's epoch was taken from the last batch, since the broker does not report it. It may
+    be older than the leader."""
     epoch_end: int | None = None
+    """Where the checkpoint's leader epoch ended, if the leader has changed since."""
     expires_until: int | None = None
+    """The first offset that retention will still have left when everything is expected to have been
+    read; None if unknown."""
 
     def to_slice(self, index: int = 0, from_offset: int | None = None) -> Slice:
         """The log, or what it has from an offset on, as one slice."""
@@ -200,23 +201,24 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """The transaction that holds back the last stable offset: it begins at ``first_offset``.
-    ``last_write_ms``: the timestamp of its producer's last batch. None: the broker does not
-    report it."""
+    """The transaction that holds back the last stable offset: it begins at ``first_offset``. What
+    the broker does not report is None."""
 
     first_offset: int
     producer_id: int | None = None
     producer_epoch: int | None = None
     last_write_ms: int | None = None
+    """The timestamp of its producer's last batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """When a topic's old records are removed: older than ``ms``, or beyond ``bytes`` of log. None:
-    never for that reason, or unknown."""
+    """When a topic's old records are removed."""
 
     ms: int | None = None
+    """How old records may become; None if there is no such limit, or it is unknown."""
     bytes: int | None = None
+    """How large a log may become; None if there is no such limit, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +226,13 @@ class OffsetLookups:
     """What the cluster answered about the bounds of a job, for the partitions that have logs."""
 
     for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
-    """By (partition, time_ms); None if no record is that late."""
+    """The offset for each (partition, time_ms); None if no record is that late."""
     inexact_times: frozenset[tuple[Partition, int]] = frozenset()
-    """Those of ``for_times`` whose offset may be before the exact one."""
+    """The keys of ``for_times`` whose offset may be before the exact one."""
     of_groups: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
-    """By (partition, group); None if the group has committed none there."""
+    """The offset of each (partition, group); None if the group has committed none there."""
     entries: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
-    """For requested offsets that may be inside an entry: where that entry begins and ends."""
+    """The begin and end of the entry around a requested offset that may be inside of one."""
     uncommitted_ends: dict[Partition, int] = field(default_factory=dict)
     """How far logs go that an open transaction holds back before an offset that was asked for."""
 
@@ -261,13 +263,13 @@ class Survey:
     lookups: OffsetLookups = field(default_factory=OffsetLookups)
     absent: Absences = field(default_factory=Absences)
     retention: dict[str, Retention] = field(default_factory=dict)
-    """By topic, where it is known."""
+    """The retention of each topic, where it is known."""
     confirmed_by: dict[Partition, str] = field(default_factory=dict)
     """Which brokers have confirmed an unexpected response about a partition."""
     cluster: Cluster | None = None
     """None if no broker was asked."""
     version_support: dict[Address, VersionSupport] = field(default_factory=dict)
-    """Of the brokers that were connected to."""
+    """How each broker that was connected to takes the request for its API versions."""
     requests: int = 0
     """How many requests the survey has sent."""
 
@@ -302,10 +304,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A piece of a range: the unit a task reads. The slices of a range cover it exactly.
-
-    ``leader`` is the broker to ask first: a hint that may be stale when the slice is read.
-    ``is_urgent``: retention may remove it soon, so it is read before others."""
+    """A piece of a range: the unit a task reads. The slices of a range cover it exactly."""
 
     index: int
     partition: Partition
@@ -314,7 +313,9 @@ class Slice:
     estimated_bytes: int = 0
     topic_id: str | None = None
     leader: Address | None = None
+    """The broker to ask first: a hint that may be stale when the slice is read."""
     is_urgent: bool = False
+    """Retention may remove it soon, so it is read before others."""
 
     @property
     def interval(self) -> tuple[int, int]:
@@ -334,21 +335,22 @@ class Slice:
 @dataclass(frozen=True, slots=True)
 class Counts:
     """A class for every offset of a range; the sum must equal its width. Where offsets are
-    bytes, ``landed`` still counts records, and ``lost`` counts bytes.
-
-    ``landed``: a row in the table. ``control``: a transaction marker. ``aborted``: a
-    record of a transaction that was rolled back. ``compacted``: removed by log compaction, while
-    its neighbours are still there. ``filtered``: the transform made no row of it, or it has none of
-    the requested tags. ``quarantined``: kept as raw bytes. ``lost``: missing, and a policy allowed
-    the run to continue."""
+    bytes, ``landed`` still counts records, and ``lost`` counts bytes."""
 
     landed: int = 0
+    """Offsets with a row in the table."""
     control: int = 0
+    """Transaction markers."""
     aborted: int = 0
+    """Records of transactions that were rolled back."""
     compacted: int = 0
+    """Offsets that log compaction has removed, while their neighbours are still there."""
     filtered: int = 0
+    """Records of which the transform made no row, or that have none of the requested tags."""
     quarantined: int = 0
+    """Offsets that are kept as raw bytes."""
     lost: int = 0
+    """Offsets that cannot be read, where a policy allowed the run to continue."""
 
     @property
     def total(self) -> int:
@@ -370,28 +372,30 @@ COUNT_NAMES: tuple[str, ...] = tuple(f.name for f in fields(Counts))
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file that has been written and is not yet committed.
-
-    ``path`` is relative to the table, with ``/``. ``stats`` is Delta's statistics JSON
-    (``numRecords``, ``minValues``, ``maxValues``, ``nullCount``). ``partition_values``
-    are Delta's strings, None for null."""
+    """One Parquet file that has been written and is not yet committed."""
 
     path: str
+    """Relative to the table, with ``/``."""
     size_bytes: int
     rows: int
+    """How many rows it has."""
     stats: str
+    """Delta's statistics JSON: ``numRecords``, ``minValues``, ``maxValues``, ``nullCount``."""
     modified_at_ms: int
     partition_values: dict[str, str | None] = field(default_factory=dict)
+    """The values of the partition columns, as Delta's strings; None for null."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedBytes:
-    """The bytes of a batch that cannot be decoded, as they came, and what else decoding them
-    takes: ``aborted`` as in a fetch. ``reason`` is the decoder's."""
+    """The bytes of a batch that cannot be decoded, and what else decoding them takes."""
 
     records: bytes
+    """The bytes as they came."""
     aborted: tuple[tuple[int, int], ...]
+    """The aborted transactions, as in a fetch."""
     reason: str
+    """Why the decoder refused them."""
     rows: Any = None
-    """Instead of ``records``, for intact records whose keys or values cannot be decoded: an Arrow
-    RecordBatch with the columns of ``decode.columns``, and why."""
+    """The rows in place of ``records``, for intact records whose keys or values cannot be decoded:
+    an Arrow RecordBatch with the columns of ``decode.columns``, and why."""

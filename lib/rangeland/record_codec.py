@@ -51,9 +51,9 @@ AS_IT_IS = ColumnType(object, lambda value: value, lambda value: value)
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """``nested`` is a dataclass whose columns are part of the record, the one of this ``name``
-    first; any other field is one ``column``. ``blank`` is the value that is written as null, or
-    not written at all where the field ``is_sparse``."""
+    """A field of a dataclass, and how it is written. ``nested`` is a dataclass whose columns are
+    part of the record, the one of this ``name`` first; any other field is one ``column``. ``blank``
+    is the value that is written as null, or not written at all where the field ``is_sparse``."""
 
     attribute: str
     name: str
@@ -78,7 +78,8 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Those of a class in their order, and those that are written, in the order of columns."""
+    """The fields of one class: all of them as declared, and those that are written, in the order of
+    their columns."""
 
     read: tuple[_Field, ...]
     written: tuple[_Field, ...]
@@ -238,7 +239,7 @@ class RecordCodec:
         return ColumnType((str, str), lambda value: list(value.items()), lambda v: _map(name, v))
 
     def _records_of(self, name: str, key: Any, values: Any) -> ColumnType:
-        """Of a mapping from a dataclass to another, or to tuples of another."""
+        """The column type of a mapping from one dataclass to another, or to tuples of another."""
         is_many = typing.get_origin(values) is tuple
         value = typing.get_args(values)[0] if is_many else values
 
@@ -278,7 +279,7 @@ def _is_dataclass(hint: Any) -> bool:
 
 
 def _list_of(name: str, inner: ColumnType, kind: type) -> ColumnType:
-    """Of a tuple, or of a set, which is written in order."""
+    """The column type of a tuple, or of a set, which is written sorted."""
     ordered = sorted if kind is frozenset else iter
     return ColumnType(
         [inner.shape],

@@ -58,7 +58,7 @@ class JsonResult:
 
     @property
     def exit_code(self) -> int:
-        """Of the command that returns this result."""
+        """The exit code of the command that returns this result."""
         return 0
 
     def to_json(self) -> dict[str, Any]:

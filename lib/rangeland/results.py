@@ -40,17 +40,12 @@ class WriterSchema:
 
 @dataclass(frozen=True, slots=True)
 class RunResult(JsonResult):
-    """The result of ``run``, ``apply`` and ``backfill``.
-
-    ``ranges``, ``rows``, ``files`` and ``bytes_written`` are what this call has landed. What was
-    landed before, or by another driver, is in ``already``. Drivers that share a plan each report
-    all of it. ``recovered`` are the sequences of plans that another driver had entered and this
-    one has finished. ``losses`` are what these plans could not land. With a transform, ``rows``
-    may differ from the number of landed offsets."""
+    """The result of ``run``, ``apply`` and ``backfill``: what this call has landed. Drivers that
+    share a plan each report all of it."""
 
     VIEW = (
         "job application sequence state table table_version landed rows files bytes_written "
-        "ranges=partitions recovered already=already_landed held losses passed_over warnings "
+        "ranges=partitions recovered already_landed held losses passed_over warnings "
         "replaced added_columns? schemas? seconds"
     )
 
@@ -61,22 +56,30 @@ class RunResult(JsonResult):
     table: str
     table_version: int | None
     ranges: tuple[RangeOutcome, ...]
+    """The ranges of its plans, and what became of each offset."""
     seconds: float
     rows: int = 0
+    """How many rows were added; with a transform not always as many as offsets were landed."""
     files: int = 0
     bytes_written: int = 0
     recovered: tuple[int, ...] = ()
-    already: tuple[Range, ...] = ()
+    """The sequences of plans that another driver had entered and this one has finished."""
+    already_landed: tuple[Range, ...] = ()
+    """What was asked for and had been landed before, or by another driver."""
     held: tuple[str, ...] = ()
+    """Losses because of which a policy holds partitions, as sentences."""
     warnings: tuple[str, ...] = ()
     losses: tuple[LossEvent, ...] = ()
+    """What these plans could not land."""
     replaced: ReplacedRange | None = None
+    """What has become of the rows that a replacement met."""
     passed_over: tuple[Range, ...] = ()
     """What the checkpoint was moved past: no later run lands it."""
     added_columns: tuple[str, ...] | None = None
-    """By these landings, to the table; None if keys and values stay bytes."""
+    """The columns that these landings have added to the table; None if keys and values stay
+    bytes."""
     schemas: tuple[WriterSchema, ...] | None = None
-    """Of the values that named one; None as above."""
+    """The schemas that the landed values name; None if keys and values stay bytes."""
 
     @property
     def counts(self) -> Counts:
@@ -89,19 +92,21 @@ class RunResult(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class PlanPreview(JsonResult):
-    """The result of ``plan``: what a run would do now. ``pending`` are plans that would be finished
-    first, ``logs`` what the survey found, ``tasks`` how many Spark tasks would read. ``location``
-    is the full URI of the table's path; None for a name in a catalog. ``speed`` is how fast a run
-    is expected to read."""
+    """The result of ``plan``: what a run would do now."""
 
     draft: PlanDraft
     table: str
     logs: Sequence[LogState]
+    """What the survey found."""
     tasks: int
-    pending: tuple[Plan, ...] = ()
+    """How many Spark tasks would read."""
+    unfinished_plans: tuple[Plan, ...] = ()
+    """The job's unfinished plans."""
     seconds: float = 0.0
     location: str | None = None
+    """The full URI of the table's path; None for a name in a catalog."""
     speed: ReadSpeed = field(default_factory=ReadSpeed)
+    """How fast a run is expected to read."""
     row_format: RowFormat | None = field(default=None, repr=False)
     """How the plan's records become rows."""
 
@@ -125,16 +130,13 @@ class PlanPreview(JsonResult):
             "notes": list(self.draft.notes),
             "at_risk": [RESULT_JSON.write(risk) for risk in self.draft.risks],
             "read_speed": RESULT_JSON.write(self.speed),
-            "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.pending],
+            "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.unfinished_plans],
         }
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus(JsonResult):
-    """``checkpoint`` and ``group_offset`` are None if there is none yet. ``landed`` are the offsets
-    of this log that any run or backfill has accounted for. ``lag_ms`` is the age of the first
-    record that is not landed; None if there is none or it has no timestamp. ``owner`` is the
-    member of the group that currently has the partition."""
+    """How far one partition has been landed, compared with its log."""
 
     VIEW = (
         "*partition checkpoint start end high_watermark last_stable_offset held_back "
@@ -144,13 +146,20 @@ class PartitionStatus(JsonResult):
 
     partition: Partition
     checkpoint: int | None
+    """None if there is none yet."""
     start: int
     end: int
+    """Where the part of the log ends that can be read now."""
     group_offset: int | None = None
+    """None if the group has none, or the job no group."""
     leader: str = ""
     landed: tuple[Interval, ...] = ()
+    """The offsets of this log that any run or backfill has accounted for."""
     lag_ms: int | None = None
+    """The age of the first record that is not landed; None if there is none or it has no
+    timestamp."""
     owner: str | None = None
+    """The member of the group that currently has the partition."""
     held: LossEvent | None = None
     """Why a policy holds it at its checkpoint, if it still does."""
     high_watermark: int | None = None
@@ -174,7 +183,8 @@ class PartitionStatus(JsonResult):
 
     @property
     def lag(self) -> int:
-        """Up to the high watermark, including what an open transaction holds back."""
+        """How many offsets are not landed up to the high watermark, including what an open
+        transaction holds back."""
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
 
@@ -192,7 +202,7 @@ class PartitionStatus(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus(JsonResult):
-    """The job's group as its backend reports it; ``why`` says why that failed."""
+    """The job's group as its backend reports it."""
 
     VIEW = "id backend=home state members why"
 
@@ -201,14 +211,16 @@ class GroupStatus(JsonResult):
     state: str = "unknown"
     members: tuple[GroupMember, ...] = ()
     why: str = ""
+    """Why the backend could not be asked; empty if it answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentLanding:
-    """One of the last landings of a job. ``prepared_at_ms``: when its outcome was prepared."""
+    """One of the last landings of a job."""
 
     sequence: int
     prepared_at_ms: int
+    """When its outcome was prepared."""
     landed: int
     files: int
     hash: str
@@ -239,16 +251,17 @@ class Status(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult(JsonResult):
-    """The result of ``check``: each thing checked, whether it is well, and what was found.
-
-    ``error`` is the class name of the first problem, and ``exit_code`` its exit code."""
+    """The result of ``check``."""
 
     VIEW = "job is_well=ok findings"
 
     job: str
     findings: tuple[tuple[str, bool, str], ...] = field(default=())
+    """Each thing checked, whether it is well, and what was found."""
     exit_code: int = 0
+    """The exit code of the first problem."""
     error: str | None = None
+    """The class name of the first problem."""
 
     @property
     def is_well(self) -> bool:
@@ -267,8 +280,7 @@ class CheckResult(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult(JsonResult):
-    """The result of ``verify``: what the table has of all that was landed in it. ``pieces`` are the
-    landed ranges that count; ``audit`` is the comparison with the table."""
+    """The result of ``verify``: what the table has of all that was landed in it."""
 
     VIEW = (
         "job table table_version is_well=ok landings pieces=ranges *audit gone_files=missing_files "
@@ -280,8 +292,11 @@ class VerifyResult(JsonResult):
     table_version: int | None
     landings: int
     pieces: tuple[LandedPiece, ...]
+    """The landed ranges that count."""
     audit: Audit
+    """What the table has of them."""
     gone_files: tuple[str, ...] = ()
+    """Files that the table names and its store no longer has."""
     seconds: float = 0.0
     passed_over: tuple[Range, ...] = ()
     """What was never landed, and no run of this job will: its checkpoint is past it."""
@@ -297,10 +312,7 @@ class VerifyResult(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class Finding(JsonResult):
-    """The result of ``find``. ``state``: *landed* has a row; *no-row* was a marker, aborted or
-    compacted; *quarantined* and *lost* have no row because of a policy; *missing* had a row;
-    *no-row-or-missing* is one of these, the ledger does not know which; *not-landed*; *stranger*
-    has a row that no landing brought."""
+    """The result of ``find``: what became of one offset."""
 
     VIEW = (
         "*partition offset state job application sequence table_version file files leader "
@@ -310,6 +322,9 @@ class Finding(JsonResult):
     partition: Partition
     offset: int
     state: str
+    """*landed* has a row; *no-row* was a marker, aborted or compacted; *quarantined* and *lost*
+    have no row because of a policy; *missing* had a row; *no-row-or-missing* is one of these, the
+    ledger does not know which; *not-landed*; *stranger* has a row that no landing brought."""
     files: tuple[str, ...] = ()
     job: str | None = None
     application: str | None = None

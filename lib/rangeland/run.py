@@ -84,7 +84,7 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = No
         table=job.sink.table,
         logs=tuple(runner.surveys.last.logs.values()),
         tasks=len(runner.reader.tasks(found.plan.slices)),
-        pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
+        unfinished_plans=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
         speed=runner.surveys.speed,
         row_format=runner.row_format,

@@ -43,7 +43,7 @@ from rangeland.job.secret_references import look_up
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.logging_setup import JsonFormatter, TextFormatter
 from rangeland.model import Address
-from rangeland.render.error_view import error_picture
+from rangeland.render.error_view import render_error
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
@@ -87,7 +87,7 @@ def assert_error_is_silent(error: RangelandError) -> None:
     assert_silent("".join(traceback.format_exception(error)))
     assert_silent(json.dumps(error_json(error), default=str))
     out = io.StringIO()
-    Console(file=out, width=200).print(error_picture(error))
+    Console(file=out, width=200).print(render_error(error))
     assert_silent(out.getvalue())
     assert_silent(str(pickle.loads(pickle.dumps(error))))
 

@@ -91,6 +91,33 @@ def test_a_bare_participle_is_found() -> None:
     assert not any(map(is_participle, ("settle_survey", "is_settled", "read", "survey", "load")))
 
 
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Each text of a module, class, function or attribute that stands alone, with its place."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield f"{path.relative_to(LIBRARY)}:{node.lineno}", text
+
+
+def test_each_docstring_can_be_read_without_the_name_before_it() -> None:
+    found = dict(docstrings())
+    assert len(found) > 3000
+    needs_a_name = re.compile(r"(Of|Those|See the (head|docstring)|See the module)\b")
+    assert {at: text for at, text in found.items() if needs_a_name.match(text)} == {}
+
+
+def test_each_docstring_of_a_module_or_class_begins_with_a_noun_or_a_verb() -> None:
+    wrong = re.compile(r"(At|By|For|From|In|On|Through|To|Under|Up|With|Without)\b")
+    found = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = ast.get_docstring(node) if isinstance(node, ast.Module | ast.ClassDef) else None
+            if text is not None and wrong.match(text):
+                found[f"{path.relative_to(LIBRARY)} {getattr(node, 'name', '')}"] = text
+    assert found == {}
+
+
 def test_a_repeated_name_is_found_inside_and_outside_of_the_families() -> None:
     kafka, jafka = LIBRARY / "dialects/kafka/a.py", LIBRARY / "dialects/jafka/a.py"
     assert repeated(iter([("A", kafka), ("A", jafka)])) == {}
@@ -100,12 +127,19 @@ def test_a_repeated_name_is_found_inside_and_outside_of_the_families() -> None:
 
 
 def test_the_map_names_every_package_and_every_module_beside_the_packages() -> None:
-    page = docs.page("lib/README.md").partition("\n## The packages\n")[2].partition("\n## ")[0]
+    page = docs.page("lib/README.md").partition("\n## The packages\n")[2].partition("\n##")[0]
     rows = re.findall(r"^\| (.+?) \|", page, re.MULTILINE)
     known = {name for row in rows for name in re.findall(r"`(\w+)/?`", row)}
     folders = {p.name for p in LIBRARY.iterdir() if (p / "__init__.py").exists()}
     beside = {p.stem for p in LIBRARY.glob("*.py") if not p.name.startswith("_")}
     assert known == folders | beside
+
+
+def test_the_map_of_landing_has_a_line_for_each_of_its_files() -> None:
+    page = docs.page("lib/README.md").partition("\n### The files of landing\n")[2]
+    listed = re.findall(r"^\| `(\w+)` \| .+ \|$", page.partition("\n##")[0], re.MULTILINE)
+    files = {p.stem for p in LIBRARY.glob("landing/*.py") if not p.name.startswith("_")}
+    assert sorted(listed) == sorted(files)
 
 
 def test_the_map_prints_the_order_that_the_import_contract_enforces() -> None:
@@ -130,16 +164,38 @@ def section(name: str, heading: str) -> str:
     return docs.page(name).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("heading", ["The path of a batch", "The path of an error"])
+PATHS = ("The path of a command", "The path of a batch", "The path of an error")
+HOP = re.compile(r"^\| (\d+) \| `([\w/]+)` \| (.+) \| (.+) \|$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("heading", PATHS)
 def test_each_hop_names_what_is_in_its_module(heading: str) -> None:
     way = section("lib/README.md", heading)
-    rows = re.findall(r"^\| \d+ \| `([\w/]+)` \| (.+) \| .+ \|$", way, re.MULTILINE)
-    assert f"{len(rows)} hops in {len({module for module, _ in rows})} files" in way
-    for module, text in rows:
-        source = (LIBRARY / f"{module}.py").read_text(encoding="utf-8")
+    rows = HOP.findall(way)
+    assert len(rows) == len(re.findall(r"^\| [^#-]", way, re.MULTILINE))
+    assert [int(number) for number, *_ in rows] == list(range(1, len(rows) + 1))
+    assert f"{len(rows)} hops in {len({module for _, module, *_ in rows})} files" in way
+    for _, module, text, _ in rows:
+        path = LIBRARY / f"{module}.py"
+        assert path in MODULES, f"no module {module}"
+        source = path.read_text(encoding="utf-8")
         for name in re.findall(r"`([\w.]+)`", text):
             parts = [re.search(rf"\b{part}\b", source) for part in name.split(".")]
             assert all(parts), f"{module} has no {name}"
+        # What a hop begins with is made there, and not only called.
+        for name in re.findall(r"^`(\w+)`[:,]", text):
+            assert re.search(rf"^ *(def|class) {name}\b", source, re.M), f"{module}: {name}"
+
+
+@pytest.mark.parametrize("heading", PATHS)
+def test_each_shape_of_a_hop_is_a_type_of_the_library_or_of_arrow(heading: str) -> None:
+    aliases = re.compile(r"^([A-Z]\w+): TypeAlias = ", re.MULTILINE)
+    known = {name for name, _ in classes()} | {"RecordBatch"}
+    known |= {name for p in MODULES for name in aliases.findall(p.read_text(encoding="utf-8"))}
+    shapes = [shape for *_, shape in HOP.findall(section("lib/README.md", heading))]
+    named = {name for shape in shapes for name in re.findall(r"`([A-Z]\w+)(?:\.\w+)?`", shape)}
+    assert len(named) > 2
+    assert named - known == set()
 
 
 def test_the_ten_changes_name_files_that_exist_in_three_packages_at_most() -> None:

@@ -110,7 +110,7 @@ def _result() -> RunResult:
         files=2,
         bytes_written=4_000,
         recovered=(3,),
-        already=(Range(P0, 0, 10, "A"),),
+        already_landed=(Range(P0, 0, 10, "A"),),
         held=("orders/2 is held",),
         warnings=("a warning",),
         losses=(LOSS,),

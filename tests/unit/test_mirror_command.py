@@ -21,8 +21,8 @@ from rangeland.groups.mirror_command import (
 )
 from rangeland.job import Job
 from rangeland.model import Partition
-from rangeland.render.group_view import group_lines, mirror_picture
-from rangeland.render.status_view import status_picture
+from rangeland.render.group_view import group_lines, render_mirror
+from rangeland.render.status_view import render_status
 from rangeland.render.text_drawing import console_for
 from rangeland.results import GroupStatus, PartitionStatus, Status
 
@@ -60,12 +60,12 @@ def test_the_response_has_what_the_group_had_and_has() -> None:
 
 
 def test_the_picture_shows_both_offsets_and_the_lag() -> None:
-    text = drawn(mirror_picture(RESULT))
+    text = drawn(render_mirror(RESULT))
     first = next(line for line in text.splitlines() if line.startswith("orders/0"))
     assert first.split() == ["orders/0", "15", "9", "15", "1,020", "1,005"]
     assert "2 offsets written" in text
     nothing = MirrorResult("hourly", "g", "h", "nothing-landed", (), 0.1)
-    assert "nothing has landed yet" in drawn(mirror_picture(nothing))
+    assert "nothing has landed yet" in drawn(render_mirror(nothing))
 
 
 def test_a_group_with_members_is_left_alone_and_they_are_named() -> None:
@@ -117,13 +117,13 @@ def test_status_has_a_column_for_age_and_owner_where_they_are_known() -> None:
         PartitionStatus(P1, 20, 10, 20, 20),
     )
     group = GroupStatus("g", "the coordinator", "stable")
-    lines = drawn(status_picture(Status("o", "t", 1, 1, partitions, group=group))).splitlines()
+    lines = drawn(render_status(Status("o", "t", 1, 1, partitions, group=group))).splitlines()
     head = next(line for line in lines if "checkpoint" in line)
     assert head.split()[-3:] == ["age", "group", "owner"]
     first = next(line for line in lines if line.startswith("orders/0"))
     assert "1 min 30 s" in first
     assert "..." in first  # an owner's name may be long
     assert all(len(line) <= 100 for line in lines)
-    bare = drawn(status_picture(Status("o", "t", 1, 1, partitions[1:])))
+    bare = drawn(render_status(Status("o", "t", 1, 1, partitions[1:])))
     assert "owner" not in bare
     assert "age" not in bare

@@ -11,10 +11,10 @@ from rich.console import Console, RenderableType
 from rangeland.errors import RangeLost
 from rangeland.model import Counts, OpenTransaction, Partition
 from rangeland.planning.policy import LossKind
-from rangeland.render.error_view import error_picture
-from rangeland.render.plan_view import plan_picture
-from rangeland.render.result_view import closing_sum, result_picture
-from rangeland.render.status_view import check_picture, status_picture
+from rangeland.render.error_view import render_error
+from rangeland.render.plan_view import render_plan
+from rangeland.render.result_view import closing_sum, render_result
+from rangeland.render.status_view import render_check, render_status
 from rangeland.render.text_drawing import LogBar, console_for, plain, table_of
 from rangeland.results import WriterSchema
 from rangeland.wording import duration, size
@@ -36,7 +36,7 @@ def lines_with(text: str, word: str) -> list[list[str]]:
 
 
 def test_a_plan_shows_offsets_bytes_slices_and_tasks() -> None:
-    text = drawn(plan_picture(made.a_preview()))
+    text = drawn(render_plan(made.a_preview()))
     row = lines_with(text, "orders/0")[0]
     assert row[2:] == ["1,000", "26,000", "25,000", "2.4", "MiB", "1"]
     assert "34,000 offsets of 2 partitions, about 3.2 MiB, in 2 slices read by 2 tasks" in text
@@ -51,7 +51,7 @@ def test_a_plan_has_one_size_also_where_some_of_it_is_lost() -> None:
     rest = replace(piece, from_offset=11_000, estimated_bytes=15_000 * 100)
     preview = made.a_preview()
     draft = replace(preview.draft, plan=replace(plan, slices=(rest,)))
-    text = drawn(plan_picture(replace(preview, draft=draft)))
+    text = drawn(render_plan(replace(preview, draft=draft)))
     row = lines_with(text, "orders/0")[0]
     assert row[5:7] == ["1.4", "MiB"]
     assert "25,000 offsets of 1 partition, about 1.4 MiB, in 1 slice" in text
@@ -60,7 +60,7 @@ def test_a_plan_has_one_size_also_where_some_of_it_is_lost() -> None:
 def test_a_plan_names_what_it_leaves_out_and_why() -> None:
     pending = (made.a_plan([made.a_range(0, 0, 10)]),)
     text = drawn(
-        plan_picture(
+        render_plan(
             made.a_preview(
                 already=(made.a_range(1, 0, 4_000),),
                 held=(made.a_loss(5, 3, 4, LossKind.RECREATED),),
@@ -76,9 +76,9 @@ def test_a_plan_names_what_it_leaves_out_and_why() -> None:
 
 
 def test_an_empty_plan_says_why_it_is_empty() -> None:
-    nothing_new = plan_picture(made.a_preview([]))
-    landed = plan_picture(made.a_preview([], already=(made.a_range(0, 0, 5),)))
-    held = plan_picture(made.a_preview([], held=(made.a_loss(0, 0, 5),)))
+    nothing_new = render_plan(made.a_preview([]))
+    landed = render_plan(made.a_preview([], already=(made.a_range(0, 0, 5),)))
+    held = render_plan(made.a_preview([], held=(made.a_loss(0, 0, 5),)))
     assert "no new offsets in 2 partitions" in drawn(nothing_new)
     assert "is already landed" in drawn(landed)
     assert "the policy holds what is new" in drawn(held)
@@ -89,9 +89,9 @@ def test_a_thousand_partitions_stay_under_sixty_lines(width: int) -> None:
     ranges = [made.a_range(n, 0, 1_000 + n) for n in range(1_000)]
     logs = [made.a_log(n, 0, 5_000) for n in range(1_000)]
     already = tuple(made.a_range(n, 0, 10) for n in range(1_000))
-    plan = drawn(plan_picture(made.a_preview(ranges, logs, already=already)), width)
+    plan = drawn(render_plan(made.a_preview(ranges, logs, already=already)), width)
     result = made.a_result([(r, Counts(landed=r.width)) for r in ranges], already=already)
-    for text in (plan, drawn(result_picture(result), width)):
+    for text in (plan, drawn(render_result(result), width)):
         assert len(text.splitlines()) < 60
         assert "orders/999" in text
         assert "+ 989 more" in text
@@ -100,7 +100,7 @@ def test_a_thousand_partitions_stay_under_sixty_lines(width: int) -> None:
 
 
 def test_a_result_shows_only_classes_that_occur_and_the_sum_closes() -> None:
-    text = drawn(result_picture(made.a_result()))
+    text = drawn(render_result(made.a_result()))
     columns = ["partition", "from", "until", "landed", "control", "aborted"]
     assert lines_with(text, "partition")[0] == columns
     assert "34,000 offsets = 33,985 landed + 5 control + 10 aborted" in text
@@ -123,9 +123,9 @@ def test_only_offsets_that_are_bytes_are_summed_as_bytes() -> None:
 
 
 def test_a_result_without_landing_says_so() -> None:
-    nothing = drawn(result_picture(made.a_result([], state="nothing")))
+    nothing = drawn(render_result(made.a_result([], state="nothing")))
     already = (made.a_range(0, 0, 100),)
-    before = drawn(result_picture(made.a_result([], state="already-landed", already=already)))
+    before = drawn(render_result(made.a_result([], state="already-landed", already=already)))
     assert "nothing to land in lake/orders (version 34, " in nothing
     assert "already landed, nothing new in lake/orders" in before
     assert "orders/0 [0, 100)" in before
@@ -137,7 +137,7 @@ def test_a_typed_result_names_new_columns_and_the_schemas_of_its_values() -> Non
         added_columns=("coupon", "note"),
         schemas=(WriterSchema(12, 1_000, "orders-value", 3), WriterSchema(7, 1)),
     )
-    text = drawn(result_picture(typed))
+    text = drawn(render_result(typed))
     assert "columns added to the table: coupon, note" in text
     lines = [line.strip() for line in text.splitlines()]
     assert "12, version 3 of orders-value: 1,000 records" in lines
@@ -145,7 +145,7 @@ def test_a_typed_result_names_new_columns_and_the_schemas_of_its_values() -> Non
 
 
 def test_status_shows_checkpoint_end_lag_and_group() -> None:
-    text = drawn(status_picture(made.a_status()))
+    text = drawn(render_status(made.a_status()))
     assert lines_with(text, "orders/0 ")[0][2:] == ["0", "26,000", "40,000", "14,000", "25,000"]
     assert lines_with(text, "orders/1 ")[0][2:] == ["0", "-", "9,000", "9,000", "-"]
     assert "23,000 offsets not landed yet" in text
@@ -154,7 +154,7 @@ def test_status_shows_checkpoint_end_lag_and_group() -> None:
 
 
 def test_status_without_partitions_does_not_say_that_everything_is_landed() -> None:
-    text = drawn(status_picture(replace(made.a_status(), partitions=())))
+    text = drawn(render_status(replace(made.a_status(), partitions=())))
     assert "the cluster has none of the job's partitions" in text
     assert "everything is landed" not in text
 
@@ -169,7 +169,7 @@ def test_status_shows_what_an_open_transaction_holds_back() -> None:
         open_transaction=OpenTransaction(40_000, 7, 1),
         open_for_ms=7_200_000,
     )
-    text = drawn(status_picture(replace(status, partitions=(waiting,))))
+    text = drawn(render_status(replace(status, partitions=(waiting,))))
     assert "everything is landed" not in text
     assert "5,000 of them behind an open transaction" in text
     assert "5,000 offsets from 40,000 on, open for 2 h" in text
@@ -177,15 +177,15 @@ def test_status_shows_what_an_open_transaction_holds_back() -> None:
 
 
 def test_check_names_what_is_not_well() -> None:
-    assert "all checks passed" in drawn(check_picture(made.a_check()))
-    text = drawn(check_picture(made.a_check(well=False)))
+    assert "all checks passed" in drawn(render_check(made.a_check()))
+    text = drawn(render_check(made.a_check(well=False)))
     assert lines_with(text, "brokers")[0][0] == "FAILED"
     assert "1 check failed" in text
 
 
 def test_an_error_answers_the_three_questions() -> None:
     error = RangeLost("orders/7 [1, 5) expired", why="the log begins at 3", do="land the rest")
-    text = drawn(error_picture(error), 120)
+    text = drawn(render_error(error), 120)
     sentences = (f"{error.what}.", "The log begins at 3.", "Land the rest.")
     for answer in (*sentences, error.data, error.retry, error.acts):
         assert answer in text
@@ -197,9 +197,9 @@ def test_names_are_never_taken_for_markup(name: str) -> None:
     ranges = [made.a_range(0, 0, 10, name)]
     logs = [made.a_log(0, 0, 10, name)]
     pictures = [
-        plan_picture(made.a_preview(ranges, logs, already=(ranges[0],), table=name)),
-        result_picture(made.a_result([(ranges[0], Counts(landed=10))], warnings=(name,))),
-        error_picture(RangeLost(name, why=name, do=name)),
+        render_plan(made.a_preview(ranges, logs, already=(ranges[0],), table=name)),
+        render_result(made.a_result([(ranges[0], Counts(landed=10))], warnings=(name,))),
+        render_error(RangeLost(name, why=name, do=name)),
     ]
     for picture in pictures:
         assert name in drawn(picture)
@@ -207,7 +207,7 @@ def test_names_are_never_taken_for_markup(name: str) -> None:
 
 def test_names_bring_no_control_codes_to_the_terminal() -> None:
     evil = "a\x1b[2Jb\rc\x07\x9b"
-    text = drawn(error_picture(RangeLost(evil, why=evil)))
+    text = drawn(render_error(RangeLost(evil, why=evil)))
     assert not set(text) & set("\x1b\r\x07\x9b")
     assert "a\\x1b[2Jb\\rc\\x07\\x9b" in text
     assert plain(Partition(evil, 0)) == "a\\x1b[2Jb\\rc\\x07\\x9b/0"
@@ -217,7 +217,7 @@ def test_long_names_leave_the_numbers_whole() -> None:
     topic = "t" * 249
     ranges = [made.a_range(7, 123_456_789, 987_654_321, topic)]
     logs = [made.a_log(7, 0, 987_654_321, topic)]
-    text = drawn(plan_picture(made.a_preview(ranges, logs)), 100)
+    text = drawn(render_plan(made.a_preview(ranges, logs)), 100)
     assert "t...t" in text
     assert "tttt/7 " in text
     for whole in ("123,456,789", "987,654,321", "864,197,532"):
@@ -226,24 +226,24 @@ def test_long_names_leave_the_numbers_whole() -> None:
 
 def test_a_bar_shows_what_is_where() -> None:
     bar = LogBar(0, 100, ((0, 20, "already"), (20, 60, "land"), (60, 100, "later")))
-    assert bar.drawn(10).plain == "▒▒████░░░░"
-    assert bar.drawn(10, ascii_only=True).plain == "==####----"
-    assert LogBar(0, 100, ((50, 60, "land"),)).drawn(10).plain == "·····█····"
+    assert bar.draw(10).plain == "▒▒████░░░░"
+    assert bar.draw(10, ascii_only=True).plain == "==####----"
+    assert LogBar(0, 100, ((50, 60, "land"),)).draw(10).plain == "·····█····"
 
 
 def test_a_small_range_in_a_large_log_is_never_invisible() -> None:
     bar = LogBar(0, 10**12, ((10**12 // 3, 10**12 // 3 + 1, "lost"),))
-    assert bar.drawn(20).plain.count("x") == 1
+    assert bar.draw(20).plain.count("x") == 1
 
 
 def test_an_empty_log_is_drawn_as_such() -> None:
-    assert LogBar(5, 5, ()).drawn(10).plain == "empty"
+    assert LogBar(5, 5, ()).draw(10).plain == "empty"
 
 
 def test_pictures_can_be_drawn_where_only_ascii_is_known() -> None:
-    text = drawn(plan_picture(made.a_preview()), encoding="ascii")
+    text = drawn(render_plan(made.a_preview()), encoding="ascii")
     assert "####" in text
-    assert "RangeLost" in drawn(error_picture(RangeLost("x")), encoding="ascii")
+    assert "RangeLost" in drawn(render_error(RangeLost("x")), encoding="ascii")
 
 
 def test_sizes_and_durations_have_units() -> None:
@@ -258,7 +258,7 @@ def test_sizes_and_durations_have_units() -> None:
 
 def test_without_a_terminal_no_control_code_is_printed() -> None:
     stream = io.StringIO()
-    console_for(stream).print(result_picture(made.a_result()))
+    console_for(stream).print(render_result(made.a_result()))
     assert "\x1b" not in stream.getvalue()
 
 

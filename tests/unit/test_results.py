@@ -58,7 +58,7 @@ def test_run_json_has_the_keys_of_the_contract() -> None:
             RangeOutcome(Range(P1, 0, 3), Counts(landed=3)),
         ),
         seconds=1.23456,
-        already=(Range(P0, 0, 10),),
+        already_landed=(Range(P0, 0, 10),),
     )
     document = json.loads(json.dumps(result.to_json()))
     assert document.keys() >= {
@@ -91,7 +91,7 @@ def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
     loss = Loss(P1, 0, 5, LossKind.EXPIRED, "gone")
     state = LogState(P0, Leader(Address("b1", 1)), 0, 20)
     drafted = PlanDraft(plan=PLAN, asked=PLAN.ranges, already=(Range(P0, 0, 10),), held=(loss,))
-    preview = PlanPreview(drafted, "lake/orders", [state], tasks=1, pending=(PLAN,))
+    preview = PlanPreview(drafted, "lake/orders", [state], tasks=1, unfinished_plans=(PLAN,))
     document = json.loads(json.dumps(preview.to_json()))
     assert document["hash"] == PLAN.hash
     assert document["ranges"][0].keys() >= WHERE | {"estimated_bytes"}

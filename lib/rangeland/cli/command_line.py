@@ -128,7 +128,7 @@ class _Command(TyperCommand):
 
 
 _COMMANDS = {
-    query_commands.check: "Check everything that a run needs. Writes nothing.",
+    query_commands.check: "Check everything that a run needs. Lands nothing.",
     query_commands.sample: "Look at the newest records: formats, fields.",
     landing_commands.plan: "Show what a run would land now. Writes nothing.",
     landing_commands.run: "Land what is new, and nothing twice.",
@@ -145,7 +145,7 @@ _COMMANDS = {
     submit_commands.submit: "Build a spark-submit command and the files it ships.",
     demo_command.demo: "See it work on this machine, with its own broker.",
 }
-"""In the order of the help."""
+"""The line of each command, in the order of the help."""
 
 for _work, _short_help in _COMMANDS.items():
     app.command(cls=_Command, short_help=_short_help)(_work)

@@ -40,8 +40,8 @@ logger = logging.getLogger("rangeland.command")
 
 
 class CommandOutput:
-    """The streams and the exit code of one command. ``writes`` is False for read-only commands;
-    ``when_interrupted`` replaces the message that is printed after an interruption."""
+    """The streams and the exit code of one command. ``writes``: whether the command may land
+    something; ``when_interrupted`` replaces the message that is printed after an interruption."""
 
     def __init__(self, arguments: Sequence[str], stdout: IO[str]) -> None:
         flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -100,10 +100,10 @@ class CommandOutput:
         if self.json:
             self._print_json(error_json(error))
         elif not self._logs_json:
-            from rangeland.render.error_view import error_picture
+            from rangeland.render.error_view import render_error
             from rangeland.render.text_drawing import console_for
 
-            console_for(sys.stderr).print(error_picture(error))
+            console_for(sys.stderr).print(render_error(error))
         return error.exit_code
 
     def interrupted(self) -> int:

@@ -25,7 +25,6 @@ from rangeland.cli.options import (
     Settings,
     Until,
     command,
-    load_job,
     load_with_schemas,
 )
 from rangeland.errors import Conflict, RangelandError, UsageError
@@ -100,10 +99,10 @@ def run(
     output.writes = True
 
     def table_command() -> TableCommand:
-        from rangeland.render.result_view import result_picture
+        from rangeland.render.result_view import render_result
         from rangeland.run import run as run_job
 
-        return lambda one, *about: run_job(one.job, *about), result_picture
+        return lambda one, *about: run_job(one.job, *about), render_result
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
     _land(output, jobs, table_command)
@@ -200,10 +199,10 @@ def backfill(
     kind = PlanKind.HOLES if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
 
     def table_command() -> TableCommand:
-        from rangeland.render.result_view import result_picture
+        from rangeland.render.result_view import render_result
         from rangeland.run import backfill as backfill_job
 
-        return lambda one, spark, shown: backfill_job(one.job, spark, shown, kind), result_picture
+        return lambda one, spark, shown: backfill_job(one.job, spark, shown, kind), render_result
 
     if dry_run:
         _preview(output, jobs, kind)
@@ -250,7 +249,7 @@ def _preview(
 
     def table_command() -> TableCommand:
         from rangeland.landing.plan_file import write_plan_file
-        from rangeland.render.plan_view import plan_picture
+        from rangeland.render.plan_view import render_plan
         from rangeland.run import preview
 
         def work(one: TableJob, spark: Any, progress: Progress) -> PlanPreview:
@@ -261,7 +260,7 @@ def _preview(
                 written.append(path)
             return result
 
-        return work, plan_picture
+        return work, render_plan
 
     try:
         answer_each(output, jobs, table_command, asks_brokers=True)
@@ -308,19 +307,21 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
 
 def _apply_command(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
     """``plans`` are those of the jobs, by identity."""
-    from rangeland.render.result_view import result_picture
+    from rangeland.render.result_view import render_result
     from rangeland.run import apply as apply_job
 
     def work(one: TableJob, spark: Any, progress: Progress) -> RunResult:
         reviewed = plans[id(one.job)]
         return apply_job(one.job, reviewed.plan, reviewed.losses_beside, spark, progress)
 
-    return work, result_picture
+    return work, render_result
 
 
 def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:
     """The job of the job file, or else of the plan file, with the overrides applied. Raises
     Conflict if the plan was not made for it."""
+    from rangeland.job.command_line_overrides import load_job
+
     of_file = len(files) == 2
     job = load_job(files[0], settings)[0] if of_file else reviewed.job_with(settings)
     plan, planned = reviewed.plan, reviewed.job

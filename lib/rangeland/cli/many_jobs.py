@@ -103,12 +103,12 @@ def answer_all(
     spark = _session(output, many) if many.files else None
 
     from rangeland.fleet.fleet_run import jobs_of
-    from rangeland.render.fleet_view import LiveJobs, fleet_picture
+    from rangeland.render.fleet_view import LiveJobs, render_fleet
 
     progress = LiveJobs(output.progress())
     jobs = jobs_of(many.files, many.failed, spark, progress)
     result = act(jobs, spark, progress, many.parallel)
-    answer_result(output, result, fleet_picture(result))
+    answer_result(output, result, render_fleet(result))
 
 
 def answer_each(
@@ -145,20 +145,23 @@ def _for_each_table(
 
 
 def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
-    """Without the files whose clusters cannot be reached; those of a pattern were asked for its
-    topics."""
+    """The jobs without the files whose clusters cannot be reached. Files with a pattern are not
+    asked for: their clusters have been asked for topics already."""
     from rangeland.cluster_access.broker_check import find_unreachable
     from rangeland.fleet.table_jobs import FailedFile
 
     output.progress().step("asking for leaders")
-    asked = [file for file in many.files if not (file.job.source.topic_pattern and file.topics)]
-    failed = {
-        id(file): FailedFile(file.text.name, error, file.job.job)
-        for file, error in zip(asked, find_unreachable([file.job for file in asked]), strict=True)
-        if error is not None
-    }
-    left = [file for file in many.files if id(file) not in failed]
-    return ManyJobs(left, [*many.failed, *failed.values()], many.asked_parallel)
+    was_asked = [bool(file.job.source.topic_pattern and file.topics) for file in many.files]
+    to_ask = [file.job for file, known in zip(many.files, was_asked, strict=True) if not known]
+    errors = iter(find_unreachable(to_ask))
+    left, failed = [], list(many.failed)
+    for file, known in zip(many.files, was_asked, strict=True):
+        error = None if known else next(errors)
+        if error is None:
+            left.append(file)
+        else:
+            failed.append(FailedFile(file.text.name, error, file.job.job))
+    return ManyJobs(left, failed, many.asked_parallel)
 
 
 def _session(output: CommandOutput, many: ManyJobs) -> Any:

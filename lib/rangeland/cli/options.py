@@ -122,18 +122,6 @@ def _refuse_mistyped(given: Mapping[str, Any]) -> None:
                 )
 
 
-def load_job(
-    job_file: Path,
-    settings: Sequence[str] | None,
-    from_bound: str | None = None,
-    until_bound: str | None = None,
-) -> tuple[Job, JobText]:
-    """The job of a file, with the options that override its fields."""
-    from rangeland.job.command_line_overrides import load_job as load
-
-    return load(job_file, settings or (), from_bound, until_bound)
-
-
 def load_with_schemas(
     settings: Sequence[str] | None,
     from_bound: str | None = None,
@@ -143,11 +131,11 @@ def load_with_schemas(
 ) -> Callable[[Path], tuple[Job, JobText]]:
     """Loads job files with the options of a command that reads records. A schema that cannot be
     used is refused at once, and so is a range with an open end where it has to be closed."""
-    from rangeland.job.command_line_overrides import require_closed_range
+    from rangeland.job.command_line_overrides import load_job, require_closed_range
     from rangeland.job.payload_formats import refuse_unusable_schemas
 
     def load(path: Path) -> tuple[Job, JobText]:
-        job, text = load_job(path, settings, from_bound, until_bound)
+        job, text = load_job(path, settings or (), from_bound, until_bound)
         if is_closed:
             require_closed_range(text, job)
         refuse_unusable_schemas(job)

@@ -1,4 +1,4 @@
-"""The read-only commands."""
+"""The commands that land nothing: they look at logs, tables and ledgers, and report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from rangeland.cli.options import (
     Settings,
     answer_result,
     command,
-    load_job,
     spark_for,
     write_out,
 )
@@ -28,26 +27,31 @@ if TYPE_CHECKING:
 
 @command
 def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None) -> None:
-    """Check everything that a run needs: job file, brokers, topics, Spark, table. Writes nothing.
+    """Check everything that a run needs: job file, brokers, topics, Spark, table. Lands nothing.
+
+    To find out whether the table can be written, it writes small test files to the table's folders
+    and removes them again.
 
     \b
     Example:
       rangeland check orders.yaml
     """
-    jobs = load_jobs(job_files, partial(load_job, settings=settings))
+    from rangeland.job.command_line_overrides import load_job
+
+    jobs = load_jobs(job_files, partial(load_job, settings=settings or ()))
 
     from rangeland.queries.job_check import check as check_job
-    from rangeland.render.status_view import check_picture
+    from rangeland.render.status_view import render_check
 
     def table_command() -> TableCommand:
-        return lambda one, spark, shown: check_job(one.job, lambda: spark, shown), check_picture
+        return lambda one, spark, shown: check_job(one.job, lambda: spark, shown), render_check
 
     if isinstance(jobs, ManyJobs):
         answer_each(output, jobs, table_command)
         return
     job = jobs.job
     result = check_job(job, lambda: spark_for(output, job), output.progress())
-    answer_result(output, result, check_picture(result))
+    answer_result(output, result, render_check(result))
 
 
 @command
@@ -67,11 +71,13 @@ def status(
 
     def table_command() -> TableCommand:
         from rangeland.queries.job_status import status as status_job
-        from rangeland.render.status_view import status_picture
+        from rangeland.render.status_view import render_status
 
-        return lambda one, *about: status_job(one.job, *about), status_picture
+        return lambda one, *about: status_job(one.job, *about), render_status
 
-    jobs = load_jobs(job_files, partial(load_job, settings=settings), parallel)
+    from rangeland.job.command_line_overrides import load_job
+
+    jobs = load_jobs(job_files, partial(load_job, settings=settings or ()), parallel)
     answer_each(output, jobs, table_command, asks_brokers=True)
 
 
@@ -96,11 +102,15 @@ def verify(
 
     def table_command() -> TableCommand:
         from rangeland.queries.verify_and_find import verify as verify_job
-        from rangeland.render.verify_view import verify_picture
+        from rangeland.render.verify_view import render_verify
 
-        return lambda one, *about: verify_job(one.job, *about), verify_picture
+        return lambda one, *about: verify_job(one.job, *about), render_verify
 
-    jobs = load_jobs(job_files, partial(load_job, settings=settings), parallel, asks_cluster=False)
+    from rangeland.job.command_line_overrides import load_job
+
+    jobs = load_jobs(
+        job_files, partial(load_job, settings=settings or ()), parallel, asks_cluster=False
+    )
     answer_each(output, jobs, table_command)
 
 
@@ -135,10 +145,10 @@ def find(
       rangeland find orders.yaml orders 0 123456
       rangeland find clicks.yaml clicks 1-0 123456
     """
-    from rangeland.job.command_line_overrides import read_partition
+    from rangeland.job.command_line_overrides import load_job, read_partition
     from rangeland.job.topic_tables import job_of_topic
 
-    job, text = load_job(job_file, settings)
+    job, text = load_job(job_file, settings or ())
     if job.sink.is_per_topic:
         job = job_of_topic(job, text, topic)[0]
     wanted = read_partition(job, topic, partition, broker)
@@ -146,10 +156,10 @@ def find(
     spark = spark_for(output, job)
 
     from rangeland.queries.verify_and_find import find as find_offset
-    from rangeland.render.verify_view import find_picture
+    from rangeland.render.verify_view import render_find
 
     result = find_offset(job, spark, wanted, offset, output.progress())
-    answer_result(output, result, find_picture(result))
+    answer_result(output, result, render_find(result))
 
 
 @command
@@ -188,14 +198,16 @@ def reached(
       rangeland reached orders.yaml --until 2026-01-31T06:00:00Z --idle-after 300
       rangeland reached orders.yaml --until '{"orders": {"0": 40}}'
     """
-    job, _ = load_job(job_file, settings, until_bound=until_bound)
+    from rangeland.job.command_line_overrides import load_job
+
+    job, _ = load_job(job_file, settings or (), until_bound=until_bound)
 
     from rangeland.queries.reached_check import check_reached
-    from rangeland.render.status_view import reach_picture
+    from rangeland.render.status_view import render_reach
 
     idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)
     result = check_reached(job, output.progress(), idle_after_ms)
-    answer_result(output, result, reach_picture(result))
+    answer_result(output, result, render_reach(result))
 
 
 @command
@@ -228,15 +240,17 @@ def sample(
       rangeland sample orders.yaml
       rangeland sample orders.yaml --records 1000 --out orders.ddl
     """
-    job, _ = load_job(job_file, settings)
+    from rangeland.job.command_line_overrides import load_job
+
+    job, _ = load_job(job_file, settings or ())
 
     from rangeland.queries.payload_sample import sample as sample_job
-    from rangeland.render.sample_view import sample_picture
+    from rangeland.render.sample_view import render_sample
 
     result = sample_job(job, output.progress(), records)
     if out is not None:
         write_schema(result, out)
-    output.answer(result.to_json(), sample_picture(result, str(out or "")))
+    output.answer(result.to_json(), render_sample(result, str(out or "")))
 
 
 def write_schema(result: SampleResult, out: Path) -> None:

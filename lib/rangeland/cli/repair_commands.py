@@ -15,7 +15,6 @@ from rangeland.cli.options import (
     JobPaths,
     Settings,
     command,
-    load_job,
     load_with_schemas,
     spark_for,
 )
@@ -66,11 +65,11 @@ def redrive(
         )
 
     def table_command() -> TableCommand:
-        from rangeland.render.result_view import redrive_picture
+        from rangeland.render.result_view import render_redrive
         from rangeland.run import redrive as redrive_job
 
         act = partial(redrive_job, from_log=from_log, dry_run=dry_run)
-        return lambda one, *about: act(one.job, *about), redrive_picture
+        return lambda one, *about: act(one.job, *about), render_redrive
 
     answer_each(output, load_jobs(job_files, load_with_schemas(settings)), table_command)
 
@@ -90,13 +89,15 @@ def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
     """
     output.writes = True
 
-    job, _ = load_job(job_file, settings)
+    from rangeland.job.command_line_overrides import load_job
 
-    from rangeland.render.result_view import adopt_picture
+    job, _ = load_job(job_file, settings or ())
+
+    from rangeland.render.result_view import render_adopt
     from rangeland.run import adopt as adopt_table
 
     result = adopt_table(job, spark_for(output, job), output.progress())
-    output.answer(result.to_json(), adopt_picture(result))
+    output.answer(result.to_json(), render_adopt(result))
 
 
 @command
@@ -112,11 +113,13 @@ def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
     """
     output.writes = True
 
-    job, _ = load_job(job_file, settings)
+    from rangeland.job.command_line_overrides import load_job
+
+    job, _ = load_job(job_file, settings or ())
 
     from rangeland.groups.mirror_command import group_of, push
-    from rangeland.render.group_view import mirror_picture
+    from rangeland.render.group_view import render_mirror
 
     group_of(job)
     result = push(job, spark_for(output, job), output.progress())
-    output.answer(result.to_json(), mirror_picture(result))
+    output.answer(result.to_json(), render_mirror(result))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import From, JobPath, Settings, Until, command, load_job
+from rangeland.cli.options import From, JobPath, Settings, Until, command
 from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
@@ -124,11 +124,12 @@ def submit(
     output.writes = run
 
     from rangeland.delta.java_bridge.delta_kernel_loader import KERNEL_JARS
+    from rangeland.job.command_line_overrides import load_job
     from rangeland.jvm.jars import fetch_jars
     from rangeland.spark.supported_versions import installed_spark
     from rangeland.submit.submission import PYTHON, SubmitChoices, refuse_impossible, submission
 
-    job, text = load_job(job_file, settings, from_bound, until_bound)
+    job, text = load_job(job_file, settings or (), from_bound, until_bound)
     spark = installed_spark()
     choices = SubmitChoices(
         master=master,

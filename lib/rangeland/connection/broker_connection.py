@@ -39,11 +39,12 @@ OPENING_MS = 3_000
 
 
 class BrokerConnection:
-    """Connected and negotiated when constructed; not for several threads at once.
+    """One connection to one broker. It is connected and negotiated when constructed, and not for
+    several threads at once.
 
     Responses are returned in the order of the requests, whatever order they arrive in. After any
-    error it is closed for good. ``known`` is the broker's last known version support: one
-    that ``CLOSES`` is not tested again, and one that ``REPORTED`` and does not answer now is busy.
+    error it is closed for good. ``known`` is the broker's last known version support: one that
+    ``CLOSES`` is not tested again, and one that ``REPORTED`` and does not answer now is busy.
     ``was_served``: these settings have worked before, so a closed connection is not a refusal.
     ``answers_plainly``: this address has answered without TLS before and is not tried with TLS."""
 
@@ -150,9 +151,10 @@ class BrokerConnection:
             self._probe_versions(time.monotonic() + left_ms / 1000)
 
     def _probe_versions(self, deadline: float | None = None) -> None:
-        """By a request that brokers answer differently if they do not know the negotiation, in
-        its place: where that gets no response, other requests are lost with it. Only brokers from
-        4.0 on close the connection at the oldest request."""
+        """Finds out whether a broker knows the negotiation, without sending it: where it gets no
+        response, other requests are lost with it. Instead a request is sent that brokers without
+        the negotiation answer differently. Only brokers from 4.0 on close the connection at the
+        oldest request."""
         self.version_support = VersionSupport.REPORTED
         try:
             self._open_with_oldest(self._session.skip_opening(), deadline)

@@ -44,7 +44,8 @@ class TokenSource:
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """Without ``keytab``, the tickets of the process's ticket cache are used."""
+    """Who a client is for Kerberos. Without ``keytab``, the tickets of the process's ticket cache
+    are used."""
 
     service_name: str = "kafka"
     principal: str | None = None

@@ -34,7 +34,7 @@ class HttpFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """``location``: where a redirect leads to, as the server wrote it."""
+    """A complete response. ``location``: where a redirect leads to, as the server wrote it."""
 
     status: int
     body: bytes

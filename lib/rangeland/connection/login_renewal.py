@@ -19,7 +19,7 @@ from rangeland.errors import Unreachable
 # The login is repeated when this part of its lifetime is over.
 RENEW_AT = 0.85
 RENEW_PAUSE_S = 5.0
-"""Before an unavailable token is requested again, while the last login is valid."""
+"""The pause before an unavailable token is requested again, while the last login is valid."""
 
 
 class Authentication:
@@ -38,7 +38,7 @@ class Authentication:
         return self._renew_at is not None and time.monotonic() >= self._renew_at
 
     def credentials(self) -> Credentials:
-        """For the next login, after which it is not due until ``accepted``. Raises
+        """The credentials for the next login, after which it is not due until ``accepted``. Raises
         TokenUnavailable."""
         sasl, token = self._sasl, ""
         if sasl.token is not None:

@@ -155,7 +155,8 @@ class ConnectionPool:
             connection.close()
 
     def close(self) -> None:
-        """For good: another thread that still asks gets ConnectionLost, not a new connection."""
+        """Closes all for good: another thread that still asks gets ConnectionLost, not a new
+        connection."""
         self._closed = True
         for address in list(self._open):
             self.drop(address)

@@ -32,8 +32,8 @@ LAST_READS = 16
 
 
 class Stream:
-    """Connected when constructed, unencrypted until the TLS handshake. It accepts only small
-    frames until the peer is known to be a broker."""
+    """A socket to a broker: connected when constructed, unencrypted until the TLS handshake. It
+    accepts only small frames until the peer is known to be a broker."""
 
     def __init__(self, address: Address, settings: ClusterSettings) -> None:
         self._address = address

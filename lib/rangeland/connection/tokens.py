@@ -72,8 +72,8 @@ def forget_token(source: TokenSource) -> None:
 
 
 def _in_time(source: TokenSource, wait_s: float) -> str:
-    """In a separate thread, which is abandoned at the timeout: a file system, a slow server or a
-    function may take any time. Commands can be killed."""
+    """Runs in a separate thread, which is abandoned at the timeout: a file system, a slow server or
+    a function may take any time. Commands can be killed."""
     if source.command:
         return _fetch_valid(source, wait_s)
     done: list[str | BaseException] = []
@@ -299,7 +299,7 @@ def _read_response(body: bytes) -> tuple[str, str]:
 
 
 def _mask_secrets(text: str, source: TokenSource) -> str:
-    """Without the secret that was sent, and without what looks like one."""
+    """The text without the secret that was sent, and without what looks like one."""
     if source.client_secret:
         text = text.replace(source.client_secret, "...")
     return _LOOKS_SECRET.sub("...", text)

@@ -133,7 +133,8 @@ def _settings(job: Job, survey: Survey | None) -> ClusterSettings:
 
 
 def _with_rates(job: Job, settings: ClusterSettings, plan: Plan, at_once: int) -> ClusterSettings:
-    """With the rate that the job allows, shared by slices: each may be a task of its own."""
+    """The settings with the rate that the job allows, shared by slices: each may be a task of its
+    own."""
     if (rate := job.limits.broker_bytes_per_second) is None:
         return settings
     return replace(settings, rates=shared_rates([[s] for s in plan.slices], at_once, rate))

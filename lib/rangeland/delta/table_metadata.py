@@ -90,8 +90,8 @@ COMPUTED_TYPES = {Function.DATE: pa.date32(), Function.HOUR: pa.timestamp("us", 
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """``name`` is the table's column; ``source`` the row's column it is computed from.
-    ``stored_as`` is its name in the log, if that is another."""
+    """A column that a table is partitioned by. ``name`` is the table's column; ``source`` the row's
+    column it is computed from. ``stored_as`` is its name in the log, if that is another."""
 
     name: str
     source: str
@@ -106,20 +106,20 @@ class PartitionColumn:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How rows are written to files.
-
-    ``schema`` has the columns with the table's spelling and types, in the rows' order,
-    with those partition columns that are columns of the rows. ``required`` are the
-    columns in which a null is an error. ``stats_columns`` get minimum, maximum and null
-    count; None means the first 32. ``mapped_schema`` is the table's, as Delta's JSON, if it gives
-    columns other names in files. ``keeps_partitions``: partition columns are in the files, too."""
+    """How rows are written to files."""
 
     schema: pa.Schema
+    """The columns with the table's spelling and types, in the rows' order, with those partition
+    columns that are columns of the rows."""
     partition_by: tuple[PartitionColumn, ...] = ()
     required: frozenset[str] = frozenset()
+    """The columns in which a null is an error."""
     stats_columns: frozenset[str] | None = None
+    """The columns that get minimum, maximum and null count; None means the first 32."""
     mapped_schema: str = ""
+    """The table's schema, as Delta's JSON, if it gives columns other names in files."""
     keeps_partitions: bool = False
+    """Partition columns are in the files, too."""
 
     @property
     def file_schema(self) -> pa.Schema:

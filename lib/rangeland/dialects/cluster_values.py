@@ -91,9 +91,10 @@ Search = Generator[LeaderQuery, "list[Any] | NoReply", ClusterView]
 
 @dataclass(frozen=True, slots=True)
 class OffsetResult:
-    """``offset`` None: no record is that late, or ``meaning`` says why there is no offset.
-    ``is_exact`` False: the broker only knows that the offset is at or before the time.
-    ``borders`` are offsets at which entries are known to begin, sorted."""
+    """A broker's answer to the question for the offset of a time or of one end of a log. ``offset``
+    None: no record is that late, or ``meaning`` says why there is no offset. ``is_exact`` False:
+    the broker only knows that the offset is at or before the time. ``borders`` are offsets at which
+    entries are known to begin, sorted."""
 
     meaning: ErrorMeaning
     code: str

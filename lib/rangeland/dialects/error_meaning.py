@@ -65,7 +65,7 @@ def error_code_lookup(codes: Iterable[ErrorCode]) -> Callable[[int], ErrorCode]:
 
 
 def unlisted_code(number: int) -> ErrorCode:
-    """For a number that a dialect's table lacks, as newer brokers may send."""
+    """The meaning of a number that a dialect's table lacks, as newer brokers may send."""
     return ErrorCode(
         number,
         f"error code {number}",

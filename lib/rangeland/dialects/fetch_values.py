@@ -24,27 +24,27 @@ class AnsweredSpan(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class FetchContext:
     """What is known about fetched records beyond their bytes. It is kept apart from the bytes, so
-    nothing that a broker stores can be mistaken for it.
-
-    ``floor``: everything before this offset has been read, so no entry may begin before it; 0 if
-    unknown. ``asked_at``: the requested offset, which is in the first entry or before it; 0 if
-    unknown. ``spans``: the broker's own account of the offsets, in order; empty if it gives none.
-    ``has_gaps``: the broker has confirmed that offsets may be missing because the topic is
-    compacted. ``tags``: only messages with one of these tags were requested; all if empty.
-    ``from_quarantine``: the records were read from quarantine. ``reports_gaps``: offsets missing
-    between two entries are reported as a ``Gap``, because nothing has explained them yet;
-    otherwise they count as compacted. Offsets missing inside an entry are always compacted: only
-    log compaction writes such entries. ``max_batch_bytes``: how much memory one batch or message
-    may take (see ``wire.memory_budget``)."""
+    nothing that a broker stores can be mistaken for it."""
 
     floor: int = 0
+    """Everything before this offset has been read, so no entry may begin before it; 0 if
+    unknown."""
     asked_at: int = 0
+    """The requested offset, which is in the first entry or before it; 0 if unknown."""
     spans: tuple[AnsweredSpan, ...] = ()
+    """The broker's own account of the offsets, in order; empty if it gives none."""
     has_gaps: bool = False
+    """The broker has confirmed that offsets may be missing because the topic is compacted."""
     tags: tuple[bytes, ...] = ()
+    """Only messages with one of these tags were requested; all if empty."""
     from_quarantine: bool = False
+    """The records were read from quarantine."""
     reports_gaps: bool = False
+    """Offsets missing between two entries are reported as a ``Gap``, because nothing has explained
+    them yet; otherwise they count as compacted. Offsets missing inside an entry are always
+    compacted: only log compaction writes such entries."""
     max_batch_bytes: int = MAX_BATCH_BYTES
+    """How much memory one batch or message may take (see ``wire.memory_budget``)."""
 
 
 NO_CONTEXT = FetchContext()
@@ -52,21 +52,22 @@ NO_CONTEXT = FetchContext()
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """One partition's part of a fetch. ``readable_end``: the last stable offset or the high
-    watermark, by isolation; -1 if the broker does not report it. ``aborted``: pairs of producer
-    id and first offset. ``preferred``: the id of the replica that the broker wants read instead;
-    None if it names none. ``leader_hint``: address and epoch of the new leader, as named by
-    a broker that no longer leads the partition."""
+    """One partition's part of the response to a fetch."""
 
     partition: Partition
     meaning: ErrorMeaning
     code: str
     records: memoryview
     readable_end: int = -1
+    """The last stable offset or the high watermark, by isolation; -1 if it is not reported."""
     aborted: tuple[tuple[int, int], ...] = ()
+    """Aborted transactions, as pairs of producer id and first offset."""
     preferred: int | None = None
+    """The id of the replica that the broker wants read instead; None if it names none."""
     context: FetchContext = NO_CONTEXT
     leader_hint: Leader | None = None
+    """The new leader's address and epoch, as named by a broker that no longer leads the
+    partition."""
 
     @property
     def is_empty(self) -> bool:
@@ -76,18 +77,19 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """``meaning`` is that of the whole request. ``throttle_ms``: how long a quota delayed it."""
+    """The response to one fetch request."""
 
     meaning: ErrorMeaning
+    """The meaning of the error code of the whole request; each part has its own."""
     code: str
     parts: tuple[FetchedPartition, ...]
     throttle_ms: int = 0
+    """How long a quota delayed the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFetch:
-    """What a fetch asks of one partition. ``until_offset``: later records are not needed, but may
-    be returned all the same."""
+    """What a fetch asks of one partition."""
 
     partition: Partition
     topic_id: str | None
@@ -95,6 +97,7 @@ class PartitionFetch:
     offset: int
     max_bytes: int
     until_offset: int | None = None
+    """Later records are not needed, but may be returned all the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class KerberosContext(Protocol):
 
     @property
     def first_token(self) -> bytes:
-        """With which the login begins."""
+        """The token with which the login begins."""
 
     def step(self, challenge: bytes) -> bytes:
         """Takes the broker's token, and returns the next, which may be empty."""
@@ -54,8 +54,9 @@ class KerberosContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """``username`` and ``password``, a ``token`` with ``extensions``, or a ``kerberos`` context, by
-    mechanism. ``is_delegated``: name and password are a Kafka delegation token."""
+    """What a login is made with: ``username`` and ``password``, a ``token`` with ``extensions``, or
+    a ``kerberos`` context, by mechanism. ``is_delegated``: name and password are a Kafka delegation
+    token."""
 
     mechanism: str
     username: str = ""

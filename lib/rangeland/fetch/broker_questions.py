@@ -30,12 +30,13 @@ MIN_FETCH_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class LeaderLookup:
-    """``unknown``: partitions that do not exist according to the cluster. ``away``: why the only
-    broker that has a partition cannot be asked for it."""
+    """Who leads which partitions now."""
 
     leaders: Mapping[Partition, Leader]
     unknown: frozenset[Partition]
+    """Partitions that do not exist according to the cluster."""
     away: Mapping[Partition, str]
+    """Why the only broker that has a partition cannot be asked for it."""
 
 
 def look_up_leaders(

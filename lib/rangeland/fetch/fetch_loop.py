@@ -57,20 +57,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class FetchLoop:
-    """See the head of this file. ``now_ms`` must never run backwards. ``leader_only``: no replica
-    is read, neither one that a leader names nor one that stands in for it.
-    ``losses_to_report``: index of the slice and loss of what a policy has skipped or held; the
-    caller removes them."""
+    """Decides for the slices of one task what to ask which broker next."""
 
     slices: Sequence[Slice]
     limits: FetchLimits
     policy: Policy
     now_ms: int
+    """The time of the last step; it must never run backwards."""
     capabilities: Capabilities = field(default_factory=Capabilities)
     throttle: Throttle = field(default_factory=Throttle)
     leader_only: bool = False
+    """No replica is read, neither one that a leader names nor one that stands in for it."""
     states: dict[int, SliceState] = field(init=False)
     losses_to_report: list[tuple[int, Loss]] = field(init=False, default_factory=list)
+    """What a policy has skipped or held, with the index of its slice. The caller removes it."""
 
     def __post_init__(self) -> None:
         leader_id, self.states = self.capabilities.leader_id, {}

@@ -35,7 +35,8 @@ PREFETCH_BYTES = 48 << 20
 
 
 class FetchThread:
-    """See the head of this file. Start it, consume its pieces, and stop it."""
+    """Fetches the slices of one task ahead of their decoding. Start it, consume its pieces, and
+    stop it."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from rangeland.model import Address, Slice
 
 SHORT_END_PAUSE_MS = 500
-"""Before a log that ends too early is asked again."""
+"""The pause before a log that ends too early is asked again."""
 _MOST_DOUBLINGS = 10
 
 Rates = tuple[tuple[Address, int], ...]
@@ -25,10 +25,12 @@ Rates = tuple[tuple[Address, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """``no_progress_ms``: how long a slice may make no progress before the loop gives up; it must
-    be longer than a leader election. Sizes limit one partition's part of one response."""
+    """The sizes and waits of one task's fetches. Sizes limit one partition's part of one
+    response."""
 
     no_progress_ms: int = 120_000
+    """How long a slice may make no progress before the loop gives up. It must be longer than a
+    leader election."""
     backoff_ms: int = 100
     max_backoff_ms: int = 2_000
     fetch_bytes: int = 8 << 20
@@ -44,7 +46,8 @@ class FetchLimits:
 
 
 def retry_delay_ms(failures: int, limits: FetchLimits) -> int:
-    """After so many failures in a row, at least one: twice as long each time, up to a maximum."""
+    """The wait after so many failures in a row, at least one: twice as long each time, up to a
+    maximum."""
     doubled = limits.backoff_ms << min(failures - 1, _MOST_DOUBLINGS)
     return min(doubled, limits.max_backoff_ms)
 
@@ -73,8 +76,9 @@ def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:
 
 @dataclass(slots=True)
 class Throttle:
-    """``rates``: bytes per second, by broker; a broker that is not listed, such as a new leader,
-    gets the lowest of them. ``default_rate`` 0 and no rates: no limit."""
+    """How long brokers are left alone, because of their quotas or the job's byte rate. ``rates``:
+    bytes per second, by broker; a broker that is not listed, such as a new leader, gets the lowest
+    of them. ``default_rate`` 0 and no rates: no limit."""
 
     rates: Mapping[Address, int] = field(default_factory=dict)
     default_rate: int = 0

@@ -28,9 +28,10 @@ class ReplicaMove(Enum):
 
 @dataclass(slots=True)
 class ServingReplica:
-    """``leader_id``: the id of every partition's leader, where it is always the same.
-    ``stays``: only the leader is read, whatever replica it names. ``is_confirmed``: metadata has
-    named the leader; before, it is the leader of the plan, or one that another broker named."""
+    """The replica that one slice is read from. ``leader_id``: the id of every partition's leader,
+    where it is always the same. ``stays``: only the leader is read, whatever replica it names.
+    ``is_confirmed``: metadata has named the leader; before, it is the leader of the plan, or one
+    that another broker named."""
 
     leader: Leader
     leader_id: int | None = None
@@ -116,7 +117,7 @@ class ServingReplica:
 
 
 def initial_replica(slice_: Slice, leader_id: int | None, *, leader_only: bool) -> ServingReplica:
-    """At the start: the leader that the plan names, if any."""
+    """The replica to begin with: the leader that the plan names, if any."""
     leader = Leader(slice_.leader, topic_id=slice_.topic_id)
     until_ms = sys.maxsize if leader_only else 0
     return ServingReplica(leader, leader_id, stays=leader_only, until_ms=until_ms)

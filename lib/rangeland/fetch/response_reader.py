@@ -73,7 +73,8 @@ class FetchedPiece:
 
 
 class ResponseReader:
-    """See the head of this file. Belongs to the thread that carries out ``loop``.
+    """Takes from responses what can be decoded, and reports all else to ``loop``. It belongs to the
+    thread that carries out the steps of that loop.
 
     ``floors``: up to where slices have been read already, by index.
     """
@@ -204,8 +205,9 @@ class ResponseReader:
         return leader.want.offset if known.is_seen_by(str(leader.address), leader.want.epoch) else 0
 
     def _is_replaced(self, leader: AskedLeader) -> bool:
-        """After records that contradict those before them: whether the broker has replaced the end
-        of its log since, so that nothing is damaged; or the connection broke. Reports either."""
+        """Finds out, after records that contradict those before them, whether the broker has
+        replaced the end of its log since, so that nothing is damaged; or the connection broke.
+        Reports either."""
         try:
             if not leader.is_inside_entry(leader.want.offset):
                 return False

@@ -107,13 +107,7 @@ _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
 
 @dataclass(slots=True)
 class SliceState:
-    """``slowed_from``: the fetch size before responses were too slow, and 0 if none was;
-    ``responses``: how many have come in time since. ``stuck_since_ms``: the first failure since the
-    last progress. ``tried_at_ms``: the last one. ``fetch_alone``: its next request has no other
-    slices, so that nothing limits its size. ``short_ends``: how often its leader has reported a log
-    end at or before the position, the first time at ``short_end_at_ms``. ``suspected``: the loss,
-    and its evidence, that is assumed if nothing else happens before the deadline; it was first seen
-    at ``suspected_at_ms``."""
+    """Where one slice stands while it is read."""
 
     slice: Slice
     position: int
@@ -121,20 +115,29 @@ class SliceState:
     phase: Phase
     fetch_bytes: int
     slowed_from: int = 0
+    """The fetch size before responses were too slow; 0 if none was."""
     responses: int = 0
+    """How many responses have come in time since."""
     responses_to_grow: int = RESPONSES_TO_GROW
     resume_at_ms: int = 0
     progress_at_ms: int = 0
     stuck_since_ms: int | None = None
+    """When the first attempt since the last progress failed."""
     throttled_ms: int = 0
     tried_at_ms: int = 0
+    """When the latest attempt failed."""
     failures: int = 0
     last_failure: str = ""
     short_ends: int = 0
+    """How often its leader has reported a log end at or before the position."""
     short_end_at_ms: int = 0
+    """When the leader reported it first."""
     fetch_alone: bool = False
+    """Its next request has no other slices, so that nothing limits its size."""
     suspected: tuple[LossKind, str] | None = None
+    """The loss, and its evidence, that is assumed if nothing else happens before the deadline."""
     suspected_at_ms: int = 0
+    """When the suspected loss was first seen."""
     left_leader: Address | None = None
 
     @property
@@ -156,8 +159,8 @@ class SliceState:
 
     @property
     def stuck_ms(self) -> int:
-        """From the first failed attempt since the last progress to the latest one: time spent
-        elsewhere, such as in a slow writer, does not count."""
+        """How long it has been stuck: from the first failed attempt since the last progress to the
+        latest one. Time spent elsewhere, such as in a slow writer, does not count."""
         return 0 if self.stuck_since_ms is None else self.tried_at_ms - self.stuck_since_ms
 
     def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
@@ -168,7 +171,7 @@ class SliceState:
             self.stuck_since_ms += excused_ms
 
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
-        """For how long nothing but the evidence for this loss has been seen."""
+        """How long nothing but the evidence for this loss has been seen."""
         return now_ms - self.suspected_at_ms if self.suspected == (kind, evidence) else 0
 
     def can_share_request(self, first: SliceState) -> bool:

@@ -100,7 +100,7 @@ class TypedChunks:
     def _undecodable_rows(
         self, chunk: SliceChunk, undecodable: Sequence[UndecodableRow]
     ) -> Sequence[UndecodableRow]:
-        """With the records on which the transform fails, in order of rows."""
+        """The undecodable rows, with the records on which the transform fails, in order of rows."""
         reasons = self._left_out.get(chunk.slice_index)
         if not reasons:
             return undecodable
@@ -222,7 +222,8 @@ def entries_of(rows: pa.RecordBatch, until_offset: int, *, in_bytes: bool) -> En
 
 
 def left_out(entries: Entries, found: Sequence[UndecodableRow], action: Action) -> np.ndarray:
-    """Which rows have no place in the table: those that were found, or all of their entries."""
+    """A mask of the rows that do not go to the table: the undecodable ones, and all other rows of
+    their entries if these are quarantined."""
     mask = np.zeros(len(entries.of_row), bool)
     mask[[one.row for one in found]] = True
     if action is Action.QUARANTINE:

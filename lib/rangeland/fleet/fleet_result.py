@@ -75,7 +75,7 @@ class FleetResult(Generic[A]):
 
 
 def most_severe(exit_codes: Iterable[int]) -> int:
-    """Of exit codes of this library, the one for all of them."""
+    """The exit code of many jobs: the most severe of theirs."""
     order = [kind.exit_code for kind in BY_SEVERITY]
     found = {code for code in exit_codes if code != 0}
     return min(found, key=lambda code: order.index(code) if code in order else -1, default=0)

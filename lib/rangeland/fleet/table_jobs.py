@@ -113,7 +113,7 @@ def landed_topics(template: Job, spark: Any, others: Iterable[str] = ()) -> list
 
 
 def _in_folders(template: Job, spark: Any) -> list[str]:
-    """From the folders that the name of a table may have, in one listing."""
+    """The landed topics, from the folders that the name of a table may have, in one listing."""
     head, _, tail = template.sink.table.partition(TOPIC_FIELD)
     parent, slash, before = head.rpartition("/")
     after, more, below = tail.partition("/")

@@ -27,7 +27,7 @@ ABSENT = GroupView("absent")
 POLL_SECONDS = 0.5
 TRIES = 3
 GRACE_SECONDS = 5
-"""On top of a session timeout, for the remaining members to rebalance."""
+"""The time on top of a session timeout for the remaining members to rebalance."""
 Report = Callable[[str], None]
 
 

@@ -46,7 +46,7 @@ class MirroredPartition(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class MirrorResult(JsonResult):
-    """Of ``mirror``."""
+    """The result of ``mirror``."""
 
     VIEW = "job group backend=home state partitions seconds"
 

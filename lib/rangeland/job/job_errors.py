@@ -26,7 +26,7 @@ class JobFileMistake:
     path: FieldPath
     expected: str
     suggestion: FieldPath | None = None
-    """Of an unknown field: the one that was probably meant."""
+    """The field that was probably meant, if this one is unknown."""
 
     def text(self) -> str:
         if self.suggestion is None:

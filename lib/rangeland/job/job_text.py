@@ -41,8 +41,9 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True)
 class JobText:
-    """``values`` as parsed from the file and all that it extends; ``positions`` maps the path of a
-    field to where it was written. ``overridden`` holds the paths that ``--set`` or a flag set."""
+    """A job file as plain values. ``values`` are as parsed from the file and all that it extends;
+    ``positions`` maps the path of a field to where it was written. ``overridden`` holds the paths
+    that ``--set`` or a flag set."""
 
     name: str
     values: dict[str, Any]

@@ -47,7 +47,8 @@ _INSIDE_ITSELF: Final = (-1, -1)
 
 
 class NotYaml(ValueError):
-    """``line`` counts from 1; None if unknown. The message repeats nothing of the text."""
+    """The text cannot be loaded. ``line`` counts from 1; None if unknown. The message repeats
+    nothing of the text."""
 
     def __init__(self, why: str, line: int | None = None) -> None:
         self.line = line

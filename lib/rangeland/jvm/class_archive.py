@@ -35,7 +35,7 @@ MOST_KEPT = 4
 NEEDED_BYTES = 1 << 30
 """An archive has some 200 MB. With less room than this none is made."""
 GIVEN_UP_S = 3600.0
-"""After that long a file that is incomplete belongs to a JVM that was killed."""
+"""The age after which an incomplete file belongs to a JVM that was killed."""
 MAKING = "-XX:ArchiveClassesAtExit"
 QUIET = (
     "-Xshare:auto",

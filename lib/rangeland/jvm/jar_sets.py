@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """``coordinates`` and ``excludes`` are ``group:artifact:version`` and ``group:artifact``;
-    an exclude may use ``*`` for the artifact. ``classifier``: of the file that has all that is
-    needed, instead of a jar and its dependencies; ``packaging`` is jar or ``tar.gz``. A set that is
-    not ``transitive`` has the named jars alone."""
+    """Jars that are fetched together. ``coordinates`` and ``excludes`` are
+    ``group:artifact:version`` and ``group:artifact``; an exclude may use ``*`` for the artifact.
+    ``classifier`` names the file that has all that is needed, instead of a jar and its
+    dependencies; ``packaging`` is jar or ``tar.gz``. A set that is not ``transitive`` has the named
+    jars alone."""
 
     coordinates: tuple[str, ...]
     excludes: tuple[str, ...] = ()

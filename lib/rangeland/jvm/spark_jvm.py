@@ -9,8 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SparkJvm:
-    """``gateway`` is py4j's, ``hadoop`` the Hadoop configuration that a Spark session there has,
-    ``settings`` are those of Spark."""
+    """A driver's JVM. ``gateway`` is py4j's, ``hadoop`` the Hadoop configuration that a Spark
+    session there has, ``settings`` are those of Spark."""
 
     gateway: Any
     hadoop: Any

@@ -214,9 +214,10 @@ class PlanCommitter:
         after: LogChange | None = None,
         instead_of: OutcomeEvent | None = None,
     ) -> OutcomeEvent:
-        """Reads all slices, proves the counts and prepares the outcome, or another one
-        ``instead_of`` an outcome that could not be committed. A plan that another job file had
-        made is written with the columns of this one."""
+        """Reads all slices, proves the counts and prepares the outcome. ``instead_of``: an outcome
+        that could not be committed, which the new one replaces. ``after``: a change of the logs
+        because of which the plan is read again. A plan that was made from another version of the
+        job file is written with the columns of this one."""
         try:
             found = self.reader.read(plan, is_new=is_new, after=after)
             outcomes = prove(plan, found.receipts)
@@ -305,8 +306,8 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
 
 
 def _unreadable(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
-    """For a replacement that is given up: left unfinished, it would block the plan that lands the
-    missing rows again."""
+    """The error of a replacement that is given up: left unfinished, it would block the plan that
+    lands the missing rows again."""
     return TableRefused(
         f"rows of {plan.ranges[0]} cannot be replaced",
         why=f"the table's file {gone[0].path} is gone: {error.why or error.what}",

@@ -54,11 +54,15 @@ class FinalLogCheck:
         before: Mapping[Partition, int],
         after: LogChange | None = None,
     ) -> dict[Loss, int | None]:
-        """The losses in the logs of a plan since it was made, or since the change ``after`` which
-        they were read, each with the leader epoch of its log now. Raises Conflict where they belong
-        to another cluster, Unreachable where that is unknown for now, and LogChange where a log is
-        not the one fingerprinted ``before``; except where each partition belongs to one broker and
-        that is down: nothing can have written to it meanwhile."""
+        """What the logs of a plan have lost, each loss with the leader epoch that its log has now.
+
+        The logs are compared with what they were when the plan was made. If they changed while it
+        was read, and it was read again for that reason, ``after`` is that change, and they are
+        compared with what they were then. ``before``: their fingerprints before they were read.
+
+        Raises Conflict where the logs belong to another cluster, Unreachable where that is unknown
+        for now, and LogChange where a fingerprint differs. A partition that only one broker has is
+        not compared while that broker is down: nothing can have been written to it."""
         epochs = {} if after is None else after.epochs
         marks = {
             p: replace(mark, epoch=epochs.get(p, mark.epoch))

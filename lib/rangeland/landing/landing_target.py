@@ -51,7 +51,8 @@ logger = logging.getLogger(__name__)
 
 
 class LandingTarget:
-    """See the module docstring."""
+    """The table of one job with its ledger and quarantine, for everything that is written to
+    them."""
 
     def __init__(self, spark: Any, job: Job) -> None:
         self._job = job
@@ -112,10 +113,9 @@ class LandingTarget:
         instead_of: OutcomeEvent | None = None,
         columns: str | None = None,
     ) -> tuple[OutcomeEvent, bool]:
-        """Writes the outcome of a plan, with its losses: the first, or a new attempt
-        ``instead_of`` one whose files are gone. ``columns``: the schema of its files, if that is
-        not the plan's. Returns the outcome that counts, and whether it is
-        this one."""
+        """Writes the outcome of a plan, with its losses. ``instead_of``: an outcome whose files are
+        gone, which this one replaces as a new attempt. ``columns``: the schema of its files, if
+        that is not the plan's. Returns the outcome that counts, and whether it is this one."""
         attempt, now_ms = 0, _now_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
         if instead_of is not None:

@@ -27,7 +27,8 @@ SurveyOf = Callable[[Job, SurveyRequest], Survey]
 
 
 class _EarlySurvey(NamedTuple):
-    """``at``: when it began, by the monotonic clock."""
+    """A survey that was taken before there was a plan. ``at``: when it began, by the monotonic
+    clock."""
 
     at: float
     survey: Survey
@@ -38,8 +39,8 @@ class _EarlySurvey(NamedTuple):
 
 
 class PlanSurveys:
-    """``last`` is the newest survey, without any log before the first. Everything that takes one
-    raises what ``survey_of`` raises."""
+    """Takes the surveys of one command. ``last`` is the newest one, without any log before the
+    first. Everything that takes one raises what ``survey_of`` raises."""
 
     def __init__(
         self, job: Job, history: JobHistory, progress: Progress, survey_of: SurveyOf

@@ -33,11 +33,12 @@ from rangeland.result_json import RESULT_JSON, JsonResult
 from rangeland.results import RunResult
 
 PLAN_BYTES = 64 << 20
-"""At most this many kept bytes per plan: they are sent to its tasks."""
+"""The most kept bytes per plan: they are sent to its tasks."""
 KEEP = Policy(undecodable=Action.QUARANTINE)
-"""For landing kept records through a transform: those that it fails on stay in quarantine."""
+"""The policy for landing kept records through a transform: those that it fails on stay in
+quarantine."""
 HOLD_ALL = Policy.all(Action.HOLD)
-"""For reading a log again: what is still damaged or lost stays in quarantine."""
+"""The policy for reading a log again: what is still damaged or lost stays in quarantine."""
 
 
 ReadFilter = tuple[Isolation, tuple[str, ...]]
@@ -103,7 +104,7 @@ def _try_batches(
 
 
 def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
-    """For the topics of intact records in quarantine, the schema ids that these have. Nothing for
+    """The schema ids of intact records in quarantine, by topic and field. Nothing for
     a job without a schema registry."""
     found: dict[TopicField, set[int]] = {}
     if not job.decode.registered:
@@ -319,7 +320,8 @@ def _place_of(piece: Range | Slice) -> tuple[Partition, str, int]:
 
 @dataclass(frozen=True, slots=True)
 class RedriveResult(JsonResult):
-    """``left`` is what is in quarantine now. ``done`` is None for a dry run."""
+    """The result of ``redrive``. ``left`` is what is in quarantine now. ``done`` is None for a dry
+    run."""
 
     VIEW = "job table seconds"
 

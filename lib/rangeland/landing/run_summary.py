@@ -69,7 +69,7 @@ def result_of_plans(
         files=len(files),
         bytes_written=sum(file.size_bytes for file in files),
         recovered=tuple(f.plan.sequence for f in finished if f.recovered),
-        already=tuple(already),
+        already_landed=tuple(already),
         held=tuple(held.values()),
         losses=tuple(losses),
         added_columns=_added_columns(ours) if job.decode.is_typed else None,

@@ -84,7 +84,7 @@ def refuse_unreadable(
 
 
 def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[UnreadableSchema]:
-    """Of the schemas that the driver has looked up."""
+    """The unreadable ones among the schemas that the driver has looked up."""
     formats = (row_format.key, row_format.value) if row_format is not None else ()
     names: tuple[RecordField, ...] = ("key", "value")
     found = []

@@ -78,9 +78,10 @@ class SparkPlanReader:
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
 
     def read(self, plan: Plan, *, is_new: bool, after: LogChange | None = None) -> PlanReceipts:
-        """All slices of a plan, from logs that have not changed meanwhile. If a log changed and the
-        policy allows it, everything is read once more ``after`` that change, so that readers meet
-        the loss at the start. Raises RangeLost for losses, Unreachable if a log keeps changing."""
+        """Reads all slices of a plan, from logs that do not change meanwhile. If one does and the
+        policy allows it, everything is read once more, so that readers meet the loss at the start.
+        ``after``: such a change, where it has been seen already. Raises RangeLost for losses, and
+        Unreachable if a log keeps changing."""
         if after is None:
             try:
                 return self._read_unchanged(plan, None, is_new=is_new)
@@ -100,7 +101,8 @@ class SparkPlanReader:
         return PlanReceipts(receipts, files, regrown)
 
     def _fingerprint(self, plan: Plan) -> dict[Partition, int]:
-        """What shows after reading that the logs are the same; kept bytes cannot change."""
+        """The fingerprints of the logs that a plan reads. Bytes in quarantine cannot change, and
+        have none."""
         if plan.kind is PlanKind.REDRIVE:
             return {}
         return self.log_check.fingerprint(self.cluster(plan), plan)

@@ -63,8 +63,8 @@ class TableRows(Protocol):
 
 
 def table_rows(spark: Any, table: TargetTable) -> TableRows:
-    """In the version that the table was last seen in. Raises TableRefused if its rows do not say
-    which offset they came from."""
+    """The rows of the version that the table was last seen in. Raises TableRefused if its rows do
+    not say which offset they came from."""
     if isinstance(spark, DeferredSession) and not spark.has_session:
         found = _read_here(table)
         if found is not None:

@@ -60,7 +60,7 @@ class TargetTable:
         self.kernel = DeltaKernel(spark)
         self.name = job.sink.table
         self.snapshot: Snapshot | None = None
-        """As it was last looked at; None if there is no table yet."""
+        """The table as it was last looked at; None if there is none yet."""
         self.path = self._locate()
 
     def _locate(self) -> str | None:

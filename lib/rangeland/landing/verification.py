@@ -48,9 +48,9 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """``pieces`` are the landed ranges in force, ``audit`` compares them with the table,
-    ``gone_files`` are those that the table names and its store no longer has. ``found`` are the
-    runs of offsets that have rows, except where offsets are bytes."""
+    """What a verification has found. ``pieces`` are the landed ranges in force, ``audit`` compares
+    them with the table, ``gone_files`` are those that the table names and its store no longer has.
+    ``found`` are the runs of offsets that have rows, except where offsets are bytes."""
 
     landings: int = 0
     pieces: tuple[LandedPiece, ...] = ()

@@ -71,8 +71,8 @@ def _remedy(kind: LossKind, kinds: int) -> str:
 
 
 def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
-    """For a recreated topic of which one incarnation has no topic id: its new offsets would count
-    as landed, since the old ones are. Raises RangeLost where the policy would go on."""
+    """Refuses a recreated topic of which one incarnation has no topic id: its new offsets would
+    count as landed, since the old ones are. Raises RangeLost where the policy would go on."""
     if policy.of(loss.kind, loss.partition.topic) is not Action.SKIP:
         return
     error = range_lost([loss])

@@ -65,19 +65,20 @@ class PlanKind(StrEnum):
 
 @dataclass(frozen=True)  # no slots: a plan keeps its hash, which takes long for many partitions
 class Plan:
-    """``application`` names the sequence of landings this plan belongs to: the job's own or a
-    backfill's. ``checkpoint`` is the position of that sequence once the plan has landed, for every
-    partition it knows. Slices tile the ranges without the losses."""
+    """What one run will read: frozen and hashed."""
 
     job: str
     application: str
+    """The sequence of landings that the plan belongs to: the job's own or a backfill's."""
     sequence: int
     dialect: str
     isolation: Isolation
     ranges: tuple[Range, ...]
     slices: tuple[Slice, ...]
+    """They tile the ranges without the losses."""
     losses: tuple[Loss, ...] = ()
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
+    """The position of that sequence once the plan has landed, for every partition it knows."""
     made_at_ms: int = 0
     kind: PlanKind = PlanKind.RUN
     tags: tuple[str, ...] = ()
@@ -111,7 +112,7 @@ class Plan:
 
     @property
     def format(self) -> int:
-        """Of the JSON form."""
+        """The version of the JSON form."""
         return FORMAT
 
     def to_json(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class JobPosition:
     checkpoint: Mapping[Partition, LogMark]
     landed: Coverage
     sequence: int
-    """Of the next plan."""
+    """The sequence of the next plan."""
     held_at_first: frozenset[Partition] = frozenset()
     """Partitions held by the first run and not landed since."""
     cluster: Cluster | None = None

@@ -98,8 +98,8 @@ class Policy:
         return general if own is None else own
 
     def without_receipts(self) -> Policy:
-        """For reading without receipts or a quarantine, as a DataFrame: what would be held or
-        quarantined fails. What may be skipped is left out silently."""
+        """The policy for reading without receipts or a quarantine, as a DataFrame: what would be
+        held or quarantined fails. What may be skipped is left out silently."""
 
         def strict(action: Action) -> Action:
             return action if action is Action.SKIP else Action.FAIL

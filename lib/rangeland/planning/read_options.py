@@ -21,9 +21,10 @@ _INSTEAD = "replace the rows in the table with `rangeland backfill JOB.yaml --re
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """``isolation`` is None where it makes no difference."""
+    """The options of a landing that decide which records its offsets have."""
 
     isolation: Isolation | None
+    """None where it makes no difference."""
     tags: frozenset[str]
     cluster: Cluster | None
 
@@ -45,7 +46,7 @@ class LandedRead:
 
     range: Range
     options: ReadOptions
-    """Those that the range was landed with."""
+    """The read options that the range was landed with."""
     application: str
     sequence: int
     mark: LogMark | None = None

@@ -18,13 +18,14 @@ ASSUMED_BYTES_PER_SECOND = 8 << 20
 LEAST_MEASURED_BYTES = 64 << 20
 """A run that read less measures how long starting takes, not how fast it reads."""
 STARTING_MS = 60_000
-"""Between a survey and the first byte: workers have to start, other plans to finish."""
+"""The time between a survey and the first byte: workers have to start, other plans to finish."""
 NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSpeed:
-    """``is_measured``: measured in an earlier run of the job."""
+    """How fast a run is expected to read. ``is_measured``: it was measured in an earlier run of the
+    job."""
 
     bytes_per_second: int = ASSUMED_BYTES_PER_SECOND
     is_measured: bool = False
@@ -69,7 +70,7 @@ def reading_ms(
 
 
 def expiry_times(retention: Mapping[str, Retention], now_ms: int, read_ms: int) -> dict[str, int]:
-    """By topic, the time before which records will have expired when they are read."""
+    """The time, by topic, before which records will have expired when they are read."""
     return {
         topic: now_ms - found.ms + read_ms
         for topic, found in retention.items()

@@ -17,7 +17,8 @@ from rangeland.planning.grouping import by_partition
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Per run; None means no limit. ``max_bytes`` counts bytes as the broker stores them."""
+    """The most that one run may land; None means no limit. ``max_bytes`` counts bytes as the broker
+    stores them."""
 
     max_records: int | None = None
     max_bytes: int | None = None

@@ -56,16 +56,19 @@ class CountedRange:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """``holes`` should have rows and have none, ``duplicates`` have more rows than they
-    should, ``unknown_rows`` have rows that no landing brought. ``suspect`` are those of the holes
-    that may hold offsets which never had a row. ``unproved`` are what is left of ranges
-    whose gaps were not recorded: it is no longer known which of their offsets had a row."""
+    """What a table has of the landed ranges."""
 
     holes: tuple[Range, ...] = ()
+    """Offsets that should have rows and have none."""
     duplicates: tuple[Range, ...] = ()
+    """Offsets that have more rows than they should."""
     unknown_rows: tuple[Range, ...] = ()
+    """Offsets with rows that no landing brought."""
     suspect: tuple[Range, ...] = ()
+    """The holes that may include offsets which never had a row."""
     unproved: tuple[Range, ...] = ()
+    """What is left of ranges whose gaps were not recorded: it is no longer known which of their
+    offsets had a row."""
 
     @property
     def is_clean(self) -> bool:
@@ -137,7 +140,7 @@ def _join_audits(one: Audit, other: Audit) -> Audit:
 
 
 def pieces_in_bytes(pieces: Iterable[LandedPiece]) -> dict[Partition, list[LandedPiece]]:
-    """Those whose offsets are bytes, of each partition, in the order of the log."""
+    """The pieces whose offsets are bytes, by partition, in the order of the log."""
     in_order = sorted((p for p in pieces if p.in_bytes), key=lambda p: p.range)
     return group_by(in_order, lambda piece: piece.range.partition)
 

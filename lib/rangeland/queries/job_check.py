@@ -1,6 +1,6 @@
 """``check``: tries everything that a run needs, and reports all problems at once.
 
-Nothing is written, except for a small file that is deleted again.
+Nothing is landed. A small test file is written to each of the table's folders and removed again.
 """
 
 from __future__ import annotations

@@ -34,18 +34,20 @@ ShownValue: TypeAlias = str | dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
-    """``formats``: how many values are JSON objects, framed with a schema id, other text, other
-    bytes, or null. ``schema``: as Spark DDL, of bare JSON as it is, or else of the job's format;
-    empty without any. ``rows`` are some values, as the job decodes them: by field where they have
-    fields. ``undecodable``: how many records it cannot decode; None if it decodes none."""
+    """The result of ``sample``: what the newest records are."""
 
     records: int
     formats: dict[str, int]
+    """How many values are JSON objects, framed with a schema id, other text, other bytes, or
+    null."""
     schemas: tuple[WriterSchema, ...]
     schema: str
+    """Spark DDL: of bare JSON as it is, or else of the job's format; empty without any."""
     fields: tuple[InferredField, ...] = ()
     rows: tuple[ShownValue, ...] = ()
+    """Some values, as the job decodes them: by field where they have fields."""
     undecodable: int | None = None
+    """How many records the job cannot decode; None if it decodes none."""
 
     def to_json(self) -> dict[str, Any]:
         schemas = [{"id": s.id, "subject": s.subject, "records": s.records} for s in self.schemas]
@@ -101,7 +103,7 @@ def newest_records(
 
 
 def _rows(slices: list[Slice], settings: ClusterSettings, records: int) -> Iterator[pa.RecordBatch]:
-    """At most ``records`` of each slice, in order."""
+    """The rows of at most ``records`` of each slice, in order."""
     found: dict[int, list[pa.RecordBatch]] = {piece.index: [] for piece in slices}
     left = dict.fromkeys(found, records)
     with closing(read_slices(slices, settings)) as chunks:

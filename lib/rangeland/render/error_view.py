@@ -14,7 +14,7 @@ from rangeland.render.text_drawing import facts, safe_text
 from rangeland.wording import sentence
 
 
-def error_picture(error: RangelandError) -> RenderableType:
+def render_error(error: RangelandError) -> RenderableType:
     """A box with what happened, why and what to do; and whether the data is safe, whether to
     retry, and who has to act."""
     do = sentence(error.do)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rangeland.errors import public_name
 from rangeland.fleet.fleet_result import FleetResult, JobOutcome
-from rangeland.render.error_view import error_picture
+from rangeland.render.error_view import render_error
 from rangeland.render.progress_view import LiveProgress
 from rangeland.render.text_drawing import list_lines, safe_text, table_of
 from rangeland.results import PlanPreview, RunResult, Status, VerifyResult
@@ -20,7 +20,7 @@ MAX_ERRORS = 5
 """Errors that are shown in full."""
 
 
-def fleet_picture(result: FleetResult[Any]) -> RenderableType:
+def render_fleet(result: FleetResult[Any]) -> RenderableType:
     """All jobs of a command with the result of each."""
     table = table_of("job", "table", "result", ">records", ">seconds")
     for outcome in result.outcomes:
@@ -34,7 +34,7 @@ def fleet_picture(result: FleetResult[Any]) -> RenderableType:
     parts: list[RenderableType] = [_title(result), Text(), table]
     failed = [(outcome, outcome.error) for outcome in result.outcomes if outcome.error is not None]
     for outcome, error in failed[:MAX_ERRORS]:
-        parts += [Text(), safe_text(f"{_name(outcome)}:", "bold"), error_picture(error)]
+        parts += [Text(), safe_text(f"{_name(outcome)}:", "bold"), render_error(error)]
     if len(failed) > MAX_ERRORS:
         parts.append(safe_text(f"{len(failed) - MAX_ERRORS} more errors: see them with --json"))
     warnings = [

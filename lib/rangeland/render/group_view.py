@@ -41,7 +41,7 @@ def group_lines(group: GroupStatus | None) -> list[RenderableType]:
     return lines
 
 
-def mirror_picture(result: MirrorResult) -> RenderableType:
+def render_mirror(result: MirrorResult) -> RenderableType:
     """The group's offsets before and after, next to the checkpoint and the end of each log."""
     title = safe_text(result.job, "bold").append(": ")
     if result.state == "nothing-landed":

@@ -38,11 +38,11 @@ PLAN_TITLES = {
 }
 
 
-def plan_picture(preview: PlanPreview) -> RenderableType:
+def render_plan(preview: PlanPreview) -> RenderableType:
     """What a run would do now: a bar per log, the totals, and what is left out and why."""
     plan, draft = preview.draft.plan, preview.draft
     parts: list[RenderableType] = [_plan_title(preview)]
-    parts += _pending_lines(preview.pending)
+    parts += _unfinished_lines(preview.unfinished_plans)
     if plan.ranges:
         parts += [Text(), _plan_table(preview), Text()]
         parts.append(_plan_totals(preview))
@@ -67,14 +67,14 @@ def _plan_title(preview: PlanPreview) -> Text:
     return title.append(f" ({PLAN_TITLES[plan.kind]})" if plan.kind in PLAN_TITLES else "")
 
 
-def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:
+def _unfinished_lines(plans: Sequence[Plan]) -> list[RenderableType]:
     return [
         safe_text(
             f"Plan {p.sequence} ({count_noun(p.width, 'offset')}) was entered but has not landed: "
             "a run finishes it first.",
             "yellow",
         )
-        for p in pending[:MAX_LINES]
+        for p in plans[:MAX_LINES]
     ]
 
 

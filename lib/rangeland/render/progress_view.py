@@ -97,7 +97,7 @@ def _headline(plan: Plan, recovered: bool) -> str:
 
 
 class _Records:
-    """For machines: a log record per step. How far reading is, is not logged."""
+    """Shows progress to machines: a log record per step. How far reading is, is not logged."""
 
     def step(self, text: str) -> None:
         logger.info(capitalise(text))
@@ -115,7 +115,8 @@ class _Records:
 
 
 class _Lines:
-    """For the logs of schedulers: a line per step, and one every ten seconds while reading."""
+    """Shows progress in the logs of schedulers: a line per step, and one every ten seconds while
+    reading."""
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
         self._console = console
@@ -168,7 +169,8 @@ class _Left(TimeRemainingColumn):
 
 
 class _Bars:
-    """For a terminal: a spinner for steps; a bar per partition and one for all of them."""
+    """Shows progress on a terminal: a spinner for steps; a bar per partition and one for all of
+    them."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

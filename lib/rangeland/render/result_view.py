@@ -32,7 +32,7 @@ from rangeland.wording import count_noun, duration, number, size
 COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
 
 
-def result_picture(result: RunResult) -> RenderableType:
+def render_result(result: RunResult) -> RenderableType:
     """What a run did: what became of every offset, the sum, and where the rows are."""
     parts: list[RenderableType] = [_result_title(result)]
     if result.ranges:
@@ -46,7 +46,7 @@ def result_picture(result: RunResult) -> RenderableType:
     )
     recovered = [f"plan {sequence}" for sequence in result.recovered]
     parts += list_lines("finished from an earlier run", recovered, "yellow")
-    parts += list_lines("already landed, left out", [str(r) for r in result.already], "cyan")
+    parts += list_lines("already landed, left out", [str(r) for r in result.already_landed], "cyan")
     listed_below = {str(loss) for loss in result.losses}
     held = [text for text in result.held if text not in listed_below]
     parts += list_lines("held where they are", held, "red")
@@ -55,12 +55,12 @@ def result_picture(result: RunResult) -> RenderableType:
     return Group(*parts)
 
 
-def redrive_picture(result: RedriveResult) -> RenderableType:
+def render_redrive(result: RedriveResult) -> RenderableType:
     """What was landed, and what is in quarantine: where, since which landing, why, and whether it
     can be decoded."""
     parts: list[RenderableType] = []
     if result.done is not None:
-        parts += [result_picture(result.done), Text()]
+        parts += [render_result(result.done), Text()]
     title = safe_text(result.job, "bold").append_text(safe_text(f": quarantine of {result.table}"))
     parts.append(title)
     if not result.left:
@@ -94,7 +94,7 @@ def _schema(one: WriterSchema) -> str:
     return f"{one.id}{subject}: {count_noun(one.records, 'record')}"
 
 
-def adopt_picture(result: AdoptResult) -> RenderableType:
+def render_adopt(result: AdoptResult) -> RenderableType:
     """What counts as landed after adopting a table."""
     title = safe_text(result.job, "bold").append(": ")
     title.append(f"adopted {result.table}", style="bold green")

@@ -15,7 +15,7 @@ SHOWN_COLUMNS = 6
 CELL_WIDTH = 20
 
 
-def sample_picture(result: SampleResult, written: str = "") -> RenderableType:
+def render_sample(result: SampleResult, written: str = "") -> RenderableType:
     """``written``: the name of the file that has the fields as DDL."""
     kinds = ", ".join(f"{number(count)} {name}" for name, count in result.formats.items())
     parts: list[RenderableType] = [

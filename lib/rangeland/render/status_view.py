@@ -31,7 +31,7 @@ from rangeland.results import CheckResult, PartitionStatus, RecentLanding, Statu
 from rangeland.wording import count_noun, duration, number
 
 
-def status_picture(status: Status) -> RenderableType:
+def render_status(status: Status) -> RenderableType:
     """How far each log of a job is landed, and how much is left."""
     version = "" if status.table_version is None else f", version {status.table_version}"
     title = safe_text(status.job, "bold").append_text(safe_text(f": table {status.table}{version}"))
@@ -60,7 +60,7 @@ def status_picture(status: Status) -> RenderableType:
     parts += list_lines("latest landings", [_recent_line(one) for one in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
-    parts += list_lines("held back behind an open transaction", waiting, "yellow")
+    parts += list_lines("held back by an open transaction", waiting, "yellow")
     parts += list_lines(
         "held at its checkpoint", [f"{x.loss}: {x.loss.evidence}" for x in held], "yellow"
     )
@@ -132,7 +132,7 @@ def _recent_line(landing: RecentLanding) -> str:
     return f"landing {number(landing.sequence)}, {moment:%Y-%m-%d %H:%M:%S} UTC, {what}"
 
 
-def check_picture(check: CheckResult) -> RenderableType:
+def render_check(check: CheckResult) -> RenderableType:
     """Each thing that was checked, whether it is well, and what was found."""
     table = Table.grid(padding=(0, 1))
     for what, well, seen in check.findings:
@@ -145,7 +145,7 @@ def check_picture(check: CheckResult) -> RenderableType:
     return Group(safe_text(check.job, "bold"), table, last)
 
 
-def reach_picture(result: ReachResult) -> RenderableType:
+def render_reach(result: ReachResult) -> RenderableType:
     """How far each log has come; those that are not there yet first."""
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
     title = safe_text(result.job, "bold").append(": ")

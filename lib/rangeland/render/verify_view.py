@@ -30,7 +30,7 @@ _WORDS = {
 }
 
 
-def verify_picture(result: VerifyResult) -> RenderableType:
+def render_verify(result: VerifyResult) -> RenderableType:
     """The coverage of each partition as a bar, and everything that is wrong."""
     if not result.landings:
         title = safe_text(result.job, "bold").append_text(safe_text(f": table {result.table}"))
@@ -117,7 +117,7 @@ _STATES = {
 }
 
 
-def find_picture(finding: Finding) -> RenderableType:
+def render_find(finding: Finding) -> RenderableType:
     """One offset: which landing brought it, when, from where, and where it is."""
     good = finding.state in ("landed", "no-row")
     title = safe_text(f"{finding.partition} offset {finding.offset}: ", "bold")

@@ -24,7 +24,8 @@ from rangeland.schema_registry.unknown_ids import UnknownIds
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSchemas:
-    """Picklable. ``settings`` is None if there is no registry to ask."""
+    """Looks up schemas in a task: in the driver's catalogue, else in the registry. It can be
+    pickled. ``settings`` is None if there is no registry to ask."""
 
     catalogue: SchemaCatalogue
     settings: RegistrySettings | None = None
@@ -134,7 +135,7 @@ class _FetchedSchemas:
 
 KEPT_RUNS = 4
 MAX_UNUSABLE_IDS = 100
-"""In one process and run."""
+"""The most unusable ids in one process and run."""
 _lock = threading.Lock()
 _of_runs: dict[str, _FetchedSchemas] = {}
 

@@ -69,9 +69,9 @@ class _Failed:
 
 
 class RegistryClient:
-    """``first_response_ms``: the time for the first response of all, if less than
-    ``no_progress_ms``. Methods raise Unreachable and JobFileError; None stands for what does not
-    exist."""
+    """Asks a schema registry. Methods raise Unreachable and JobFileError; None stands for what does
+    not exist. ``first_response_ms``: the time for the first response of all, if less than
+    ``no_progress_ms``."""
 
     def __init__(
         self,
@@ -188,8 +188,8 @@ class RegistryClient:
         )
 
     def _response(self, url: str, path: str, left_s: float) -> HttpResponse:
-        """After redirects. The login is sent to the configured host only, and never without
-        encryption if its URL has it."""
+        """The response after redirects. The login is sent to the configured host only, and never
+        without encryption if its URL has it."""
         settings, at = self._settings, url + path
         for _ in range(MAX_REDIRECTS + 1):
             limits = HttpLimits(

@@ -38,12 +38,12 @@ class VersionResponse:
 
 
 def read_schema(body: bytes) -> SchemaResponse:
-    """Of ``GET /schemas/ids/{id}``."""
+    """Reads the response to ``GET /schemas/ids/{id}``."""
     return _schema(JsonFields.parse(body, max_bytes=MAX_RESPONSE_BYTES))
 
 
 def read_version(body: bytes) -> VersionResponse:
-    """Of ``GET /subjects/{subject}/versions/{version}``."""
+    """Reads the response to ``GET /subjects/{subject}/versions/{version}``."""
     fields = JsonFields.parse(body, max_bytes=MAX_RESPONSE_BYTES)
     return VersionResponse(
         fields.number("id", 0, MAX_INT32), _subject_version(fields), _schema(fields)
@@ -51,7 +51,7 @@ def read_version(body: bytes) -> VersionResponse:
 
 
 def read_versions(body: bytes) -> tuple[SubjectVersion, ...]:
-    """Of ``GET /schemas/ids/{id}/versions``."""
+    """Reads the response to ``GET /schemas/ids/{id}/versions``."""
     found = check_type(parse_json(body, max_bytes=MAX_RESPONSE_BYTES), list, "the versions")
     return tuple(sorted(_subject_version(JsonFields(one)) for one in found))
 

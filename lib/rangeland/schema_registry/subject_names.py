@@ -1,4 +1,4 @@
-"""Under which subject a schema is registered: the three strategies of Confluent's serializers."""
+"""The subjects of schemas, by the three strategies of Confluent's serializers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MESSAGE: Final = re.compile(r"\bmessage\s+(\w+)\s*\{")
 
 
 class SubjectNameStrategy(StrEnum):
-    """As Confluent's serializers name them."""
+    """The strategies, as Confluent's serializers name them."""
 
     TOPIC = "TopicNameStrategy"
     RECORD = "RecordNameStrategy"

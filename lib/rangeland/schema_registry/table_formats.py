@@ -44,7 +44,8 @@ from rangeland.schema_registry.subject_names import SubjectNameStrategy, own_pre
 
 @dataclass(frozen=True)
 class TableFormats:
-    """``seen``: the topics of a run, and the ids that their keys and values have."""
+    """Makes the formats of a table's keys and values. ``seen``: the topics of a run, and the ids
+    that their keys and values have."""
 
     schemas: ExecutorSchemas
     strategy: SubjectNameStrategy

@@ -90,8 +90,8 @@ class RecordSearch:
         self.found: list[FailingRecord] = []
 
     def search(self, slices: Piece) -> list[FailingRecord]:
-        """Those of these slices. Raises NotAttributable if the transform also fails without them,
-        on too many of them, or on each that is tried, and after the time."""
+        """The failing records of these slices. Raises NotAttributable if the transform also fails
+        without them, on too many of them, or on each that is tried, and after the time."""
         if slices:
             self._search(list(slices), is_known=False)
         return self.found

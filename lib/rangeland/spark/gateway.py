@@ -35,7 +35,7 @@ GRACE_S = 30.0
 """How long a JVM may take to stop Spark and remove its temporary files. Usually it takes one
 second, on a busy machine more."""
 ARCHIVING_GRACE_S = 5.0
-"""For a JVM that would only go on to write an archive of its classes."""
+"""How long to wait for a JVM that would only go on to write an archive of its classes."""
 _STARTUP_LINES = (
     b"WARNING: Using incubator modules: jdk.incubator.vector",
     b"Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
@@ -80,7 +80,7 @@ class DriverJvm:
         return self._popen.poll() is None
 
     def wait_for_output(self) -> None:
-        """For a JVM that has ended: waits until its output is on our stderr."""
+        """Waits, where the JVM has ended, until its output is on our stderr."""
         self._relay.join(1)
 
     def quiet(self) -> None:
@@ -243,7 +243,7 @@ class JvmStart:
         return gateway
 
     def context_made(self) -> None:
-        """To be called once SparkContext has set its own handler of SIGINT."""
+        """Must be called once SparkContext has set its own handler of SIGINT."""
         if self._before:
             self._handler_of_spark = signal.getsignal(signal.SIGINT)
             self._listen()
@@ -273,7 +273,7 @@ class JvmStart:
 
 
 _started: list[DriverJvm] = []
-"""At most one, the JVM of this process."""
+"""The JVM of this process, at most one."""
 
 
 def quiet_jvm() -> None:

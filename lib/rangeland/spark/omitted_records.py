@@ -28,7 +28,8 @@ from rangeland.spark.transform import RUN_AGAIN, transform_failed
 from rangeland.wording import count_noun
 
 MOST = 100
-"""Of one plan. More show a wrong transform rather than bad records."""
+"""The most records that one plan leaves out. More show a wrong transform rather than bad
+records."""
 SECONDS = 60
 """How long each failed task is searched."""
 LEFT_OUT = (Action.SKIP, Action.QUARANTINE)
@@ -36,8 +37,9 @@ logger = logging.getLogger(__name__)
 
 
 class OmittedRecords:
-    """Those of one plan, while it is read. ``cluster`` leaves them out; ``trial`` too, and is for
-    reading without receipts, so that no other record ends a trial."""
+    """The records that one plan leaves out, while it is read. ``cluster`` are settings that leave
+    them out. So does ``trial``, which is for reading without receipts: no other record ends a
+    trial."""
 
     def __init__(self, name: str, cluster: ClusterSettings, kind: PlanKind) -> None:
         can_cut = not load_dialect(cluster.dialect).capabilities.offsets_are_bytes

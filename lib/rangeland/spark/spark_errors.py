@@ -119,5 +119,5 @@ def unexpected_error(error: BaseException) -> RangelandError:
 
 
 def first_line(error: Exception) -> str:
-    """Of its message, which Spark follows by a query or a trace."""
+    """The first line of an error's message: after it Spark prints a query or a trace."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:MAX_LINE]

@@ -52,7 +52,7 @@ class RaisedByTransform:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """``name`` is ``module:function``, as in the job file."""
+    """A job's transform. ``name`` is ``module:function``, as in the job file."""
 
     name: str
     function: Callable[[DataFrame], DataFrame]

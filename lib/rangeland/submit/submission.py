@@ -69,7 +69,8 @@ class ShippedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """``notes`` are the other conditions for the command to work."""
+    """A spark-submit command, and the reason for each flag. ``notes`` are the other conditions for
+    the command to work."""
 
     flags: tuple[SubmitFlag, ...]
     notes: tuple[str, ...] = ()

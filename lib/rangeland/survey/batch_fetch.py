@@ -23,7 +23,7 @@ Seen = TypeVar("Seen")
 SIZES = (64 << 10, 4 << 20)
 """The bytes requested of each partition at first, and if they contain no complete batch."""
 MOST_BYTES = 4 * max(SIZES)
-"""Of one response."""
+"""The most bytes of one response."""
 MAX_WAIT_MS = 500
 
 
@@ -54,10 +54,10 @@ def sample_batches(
 def batch_checksums(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """Of the batch or entry at the offset of each partition; those that do not arrive complete are
-    left out. They identify logs whose topics have no id: only compaction rewrites batches, so if
-    the bytes at an offset change, the topic was recreated, or its log was truncated and has grown
-    since, or it was compacted; these cannot be distinguished."""
+    """A checksum of the batch or entry at the offset of each partition, without those that do not
+    arrive complete. They identify logs whose topics have no id: only compaction rewrites batches,
+    so if the bytes at an offset change, the topic was recreated, or its log was truncated and has
+    grown since, or it was compacted; these cannot be distinguished."""
     is_bytes = brokers.dialect.capabilities.offsets_are_bytes
 
     def asked_of(partition: Partition, leader: Leader, size: int) -> PartitionFetch:

@@ -38,7 +38,7 @@ from rangeland.survey.survey_confirmation import settle_survey, suspicions
 logger = logging.getLogger(__name__)
 
 AGAIN_MS = 500
-"""Before a suspicious survey is repeated."""
+"""The pause before a suspicious survey is repeated."""
 
 __all__ = ["SurveyRequest", "require_brokers", "take_survey"]
 

@@ -25,7 +25,7 @@ LARGEST_ENTRY_BYTES = 1 << 30
 PROBE_BYTES = 16 << 10
 PROBE_GROWTH = 4
 PROBES_BYTES = 64 << 20
-"""Of all probes in one request."""
+"""The most bytes of all probes in one request."""
 NOTHING = memoryview(b"")
 LogOffset = tuple[Partition, int]
 
@@ -36,7 +36,7 @@ def entries_at(
     named: Iterable[LogOffset],
     marks: Iterable[LogOffset],
 ) -> dict[LogOffset, tuple[int, int]]:
-    """For each offset that is ``named``, where its entry begins and ends; for those of ``marks``
+    """Where the entry of each ``named`` offset begins and ends; of those in ``marks``
     only if no entry begins there. Offsets at the ends of a log or beyond are left out. Raises
     BadRecord if the entries before a named one cannot be walked, and Unreachable if a broker does
     not return them."""
@@ -62,8 +62,8 @@ def _inside(offsets: Iterable[LogOffset], logs: Mapping[Partition, LogState]) ->
 def _without_entry(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], offsets: Iterable[LogOffset]
 ) -> list[LogOffset]:
-    """Those at which no complete entry with a correct checksum begins. Each is probed, with more
-    bytes if its entry is cut off."""
+    """The offsets at which no complete entry with a correct checksum begins. Each is probed, with
+    more bytes if its entry is cut off."""
     by_leader: dict[Address, list[LogOffset]] = {}
     for partition, offset in offsets:
         address = logs[partition].leader.address

@@ -33,7 +33,7 @@ def with_epochs(
 
 
 def lacking_epochs(brokers: ConnectionPool, logs: Mapping[Partition, LogState]) -> list[Partition]:
-    """Those with records whose epoch is neither reported nor read."""
+    """The logs with records whose leader epoch is neither reported nor read."""
     if not brokers.dialect.capabilities.has_epochs:
         return []
     return [

@@ -79,8 +79,8 @@ def _timeless(
     leaders: Mapping[Partition, Leader],
     offsets: Mapping[Partition, int],
 ) -> set[Partition]:
-    """Those with an entry without a timestamp at their offset. Each has its own request: if one
-    request names several, only the first is guaranteed a complete entry."""
+    """The partitions that have an entry without a timestamp at their offset. Each has its own
+    request: if one names several, only the first is guaranteed a complete entry."""
     dialect = brokers.dialect
     options = FetchOptions(Isolation.READ_UNCOMMITTED, max_wait_ms=0, max_bytes=SAMPLE_BYTES)
     asked = [

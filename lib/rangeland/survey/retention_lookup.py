@@ -41,7 +41,7 @@ def with_retention(
 def _retention(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], seed: Address | None
 ) -> dict[str, Retention]:
-    """By topic, as a broker reports it; nothing if none does."""
+    """The retention of topics, as a broker reports it; nothing if none does."""
     topics = sorted({partition.topic for partition in logs})
     questions = brokers.dialect.ask_retention(topics) if topics else []
     known = (*(log.leader.address for log in logs.values()), seed)

@@ -20,7 +20,7 @@ from rangeland.survey.batch_fetch import sample_batches
 def seen_schema_ids(
     brokers: ConnectionPool, slices: Iterable[Slice], fields: Collection[RecordField]
 ) -> dict[TopicField, Counter[int]]:
-    """For each topic and field, the ids that were seen and in how many records. Others may occur
+    """The ids that were seen for each topic and field, and in how many records. Others may occur
     between them: tasks fetch those themselves, and count all."""
     listed = list(slices)
     found: dict[TopicField, Counter[int]] = {

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 PAUSE_MS = 200
 FIRST_RESPONSE_MS = 10_000
-"""For the first response of any broker. Without one, the addresses are probably wrong."""
+"""The time for the first response of any broker. Without one, the addresses are probably wrong."""
 MANY_ADDRESSES = 32
 """How many addresses of a cluster are kept to identify it."""
 When = Earliest | Latest | AtTime
@@ -63,24 +63,27 @@ class UnknownTopic(JobFileError):
 
 @dataclass(frozen=True, slots=True)
 class SurveyRequest:
-    """What to survey. Exactly one of ``topics`` and ``topic_pattern`` is given; the pattern is
-    anchored and never matches internal topics. ``partitions`` restricts by topic: numbers, or
-    ``broker-number`` where partitions are numbered per broker. ``known``: topics that were landed
-    before; if one is gone, the job file is not to blame. ``bounds``: the ends of the range, whose
-    offsets are checked where not every offset is valid, or where a transaction may hold them back;
-    ``marks``: the offsets at which landings ended; ``checkpoint``: all that is known about them.
-    ``speed``: the expected speed of reading, to find out what may expire meanwhile."""
+    """What to survey. Exactly one of ``topics`` and ``topic_pattern`` is given."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
+    """It matches whole names, and never internal topics."""
     partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
+    """The partitions to survey of a topic, if not all: numbers, or ``broker-number`` where
+    partitions are numbered per broker."""
     times_ms: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
+    """Topics that were landed before: if one is gone, the job file is not to blame."""
     bounds: tuple[Bounds, ...] = ()
+    """The ends of the range, whose offsets are checked where not every offset is valid, or where a
+    transaction may hold them back."""
     marks: tuple[tuple[Partition, int], ...] = ()
+    """The offsets at which landings ended."""
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
+    """All that is known about the logs at those offsets."""
     speed: ReadSpeed | None = None
+    """The expected speed of reading, to find out what may expire meanwhile."""
 
 
 class SurveyAttempt:
@@ -284,7 +287,7 @@ class SurveyAttempt:
     def offsets(
         self, leaders: dict[Partition, Leader], when: When, isolation: Isolation
     ) -> dict[Partition, OffsetResult]:
-        """From each leader; partitions that have moved meanwhile are asked for again at their new
+        """Asks each leader; partitions that have moved meanwhile are asked for again at their new
         leader, which is recorded in ``leaders``."""
         found: dict[Partition, OffsetResult] = {}
         while True:
@@ -320,8 +323,8 @@ class SurveyAttempt:
             self._pause(f"the last batch of {left[0]} could not be read")
 
     def _are_given_up(self, left: Sequence[Partition], total: int, why: str) -> bool:
-        """At the deadline, if the policy holds partitions, and there are others: they are
-        unreachable then."""
+        """Whether partitions are given up: at the deadline, if the policy holds partitions, and
+        there are others. They are unreachable then."""
         if not self._holds or len(left) == total or not self._is_over():
             return False
         self.unreachable |= dict.fromkeys(left, why)

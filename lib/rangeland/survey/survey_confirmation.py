@@ -69,8 +69,8 @@ def settle_survey(
     still_suspicious: Mapping[Partition, str],
     who: str,
 ) -> Survey:
-    """For each partition the survey in which it is not suspicious, preferably the newer one. What
-    is suspicious in both is believed, with ``who`` was asked."""
+    """Combines two surveys: each partition is as in the one in which it is not suspicious,
+    preferably the newer one. What is suspicious in both is believed, with ``who`` was asked."""
     alone = {p for p in (*still_suspicious, *first.logs) if p not in suspicious}
     kept = {
         p: first.logs[p]

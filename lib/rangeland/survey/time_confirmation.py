@@ -68,6 +68,6 @@ def confirm_no_record(
 def _late(
     brokers: ConnectionPool, records: Mapping[Partition, FirstRecord], when: AtTime
 ) -> set[Partition]:
-    """Those whose record is as late as the time, or later."""
+    """The partitions whose record is as late as the time, or later."""
     times = first_times(brokers, records) if records else {}
     return {partition for partition, time_ms in times.items() if time_ms >= when.time_ms}

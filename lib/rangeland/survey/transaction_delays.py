@@ -41,7 +41,8 @@ class LogEnds:
 def log_ends(
     settings: ClusterSettings, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogEnds]:
-    """Of the partitions whose leaders answer; empty if the dialect has no transactions."""
+    """The log ends of the partitions whose leaders answer; empty if the dialect has no
+    transactions."""
     # To include records of open transactions.
     with ConnectionPool(replace(settings, isolation=Isolation.READ_UNCOMMITTED)) as brokers:
         if not brokers.dialect.capabilities.has_transactions:

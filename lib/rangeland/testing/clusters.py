@@ -22,8 +22,8 @@ Name = TypeVar("Name", int, str)
 
 
 class LocalCluster(Startable, Generic[Name]):
-    """``kind`` is a word for people; ``names`` are those of the processes, in the order they
-    start in, and ``usual`` is who is meant where nobody is named.
+    """The base of all clusters. ``kind`` is a word for people; ``names`` are those of the
+    processes, in the order they start in, and ``usual`` is who is meant where nobody is named.
 
     A temporary directory is made and removed unless ``directory`` is given; a given one keeps
     configuration and logs, and loses the data at the end."""
@@ -39,7 +39,7 @@ class LocalCluster(Startable, Generic[Name]):
             raise UsageError(f"{self.kind} {version} is not available", do=f"Use one of: {known}")
         self.version = version
         self.names: list[Name] = list(names)
-        """Of all processes."""
+        """The names of all processes."""
         self.ports: dict[Name, int] = {}
         self._usual: Name = usual
         self._given_directory = directory

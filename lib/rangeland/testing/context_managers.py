@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Is there when it is made, and closed when the ``with`` ends."""
+    """A context manager that exists when it is made, and is closed when the ``with`` ends."""
 
     @abstractmethod
     def close(self) -> None:
@@ -21,7 +21,7 @@ class Closing(ABC):
 
 
 class Startable(Closing):
-    """Is started when the ``with`` begins, and closed when it ends."""
+    """A context manager that is started when the ``with`` begins, and closed when it ends."""
 
     @abstractmethod
     def start(self) -> Self:

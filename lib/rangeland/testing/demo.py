@@ -28,11 +28,11 @@ from rangeland.jvm.java import find_java
 from rangeland.planning.plan import PlanKind
 from rangeland.queries.payload_sample import sample
 from rangeland.queries.verify_and_find import verify
-from rangeland.render.plan_view import plan_picture
-from rangeland.render.result_view import result_picture
-from rangeland.render.sample_view import sample_picture
+from rangeland.render.plan_view import render_plan
+from rangeland.render.result_view import render_result
+from rangeland.render.sample_view import render_sample
 from rangeland.render.text_drawing import console_for, safe_text, table_of
-from rangeland.render.verify_view import verify_picture
+from rangeland.render.verify_view import render_verify
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.client_library import library
@@ -146,11 +146,11 @@ def _write_job_file(story: Story, stage: Stage) -> None:
 def _land_it(story: Story, stage: Stage, written: Written) -> None:
     with story.step("rangeland plan orders.yaml: what would be landed? It writes nothing"):
         planned = stage.run(preview)
-        story.tell(plan_picture(planned))
+        story.tell(render_plan(planned))
         story.promise("a plan alone creates no table", False, stage.table.exists())
     with story.step("rangeland run orders.yaml: land it"):
         first = stage.run(run)
-        story.tell(result_picture(first))
+        story.tell(render_result(first))
         _promise_sum(story, "the first run", first, stage)
         counts = first.counts
         story.promise("every visible record is a row", written.visible, counts.landed)
@@ -160,7 +160,7 @@ def _land_it(story: Story, stage: Stage, written: Written) -> None:
         story.promise("what was planned is what was landed", planned.draft.plan.width, counts.total)
     with story.step("rangeland run orders.yaml, once more: nothing should happen"):
         second = stage.run(run)
-        story.tell(result_picture(second))
+        story.tell(render_result(second))
         story.promise("the second run lands nothing", "nothing 0", _outcome(second))
         versions = first.table_version, second.table_version
         story.promise("the second run creates no new version of the table", *versions)
@@ -170,7 +170,7 @@ def _land_what_is_new(story: Story, stage: Stage, more: int) -> tuple[Written, i
     with story.step(f"Append {number(more)} records and run again: only those are landed"):
         appended = more_orders(stage.servers, TOPIC, more)
         third = stage.run(run)
-        story.tell(result_picture(third))
+        story.tell(render_result(third))
         story.promise("exactly the new records are landed", f"landed {more}", _outcome(third))
         return appended, third.table_version
 
@@ -181,7 +181,7 @@ def _backfill_it(story: Story, stage: Stage, version: int | None) -> None:
     last = json.dumps({TOPIC: {str(p): end for p, (_, end) in ends.items()}})
     with story.step("rangeland backfill orders.yaml with the same range: it is already landed"):
         again = stage.run(backfill, first, last)
-        story.tell(result_picture(again))
+        story.tell(render_result(again))
         story.promise("the backfill lands nothing twice", "already-landed 0", _outcome(again))
         story.promise(
             "the backfill creates no new version of the table", version, again.table_version
@@ -192,12 +192,12 @@ def _repair_it(story: Story, stage: Stage) -> None:
     with story.step("Somebody deletes rows. rangeland verify orders.yaml: which are missing?"):
         deleted = stage.sql("DELETE FROM {table} WHERE partition = 1 AND offset % 1000 < 10")[0][0]
         torn = stage.run(verify)
-        story.tell(verify_picture(torn))
+        story.tell(render_verify(torn))
         missing = sum(hole.width for hole in torn.audit.holes)
         story.promise("exactly the deleted rows are missing", deleted, missing)
     with story.step("rangeland backfill orders.yaml --missing: land them again"):
         mended = stage.run(partial(backfill, kind=PlanKind.HOLES))
-        story.tell(result_picture(mended))
+        story.tell(render_result(mended))
         story.promise("exactly those are landed", f"landed {deleted}", _outcome(mended))
         story.promise(
             "each landed offset is in the table once again", True, stage.run(verify).is_well
@@ -224,7 +224,7 @@ def _land_columns(story: Story, stage: Stage, total: Written) -> None:
     with story.step("rangeland sample orders.yaml --out orders.ddl: what is in the values?"):
         seen = stage.run(lambda job, spark, progress: sample(job, progress, 100))
         stage.schema_file.write_text(f"{seen.schema}\n", encoding="utf-8")
-        story.tell(sample_picture(seen, stage.schema_file.name))
+        story.tell(render_sample(seen, stage.schema_file.name))
     with story.step("Name these fields in another job file, and run it: values become columns"):
         text = TYPED_FILE.format(
             servers=stage.servers[0],
@@ -235,7 +235,7 @@ def _land_columns(story: Story, stage: Stage, total: Written) -> None:
         stage.typed_file.write_text(text, encoding="utf-8")
         story.tell(Text(indent(text.rstrip(), "   "), "dim"))
         typed = stage.run_typed(run)
-        story.tell(result_picture(typed))
+        story.tell(render_result(typed))
         claim = "every visible record is a row of that table too"
         story.promise(claim, f"landed {total.visible}", _outcome(typed))
         columns = {name: f"`{name}`" for name in FIELDS}
@@ -296,7 +296,7 @@ def _as_table(names: Sequence[str], rows: Sequence[Any]) -> RenderableType:
 
 
 def _wait_for_enter(story: Story, folder: Path) -> None:
-    """In a terminal, keeps the broker running until the user presses Enter."""
+    """Keeps the broker running, in a terminal, until the user presses Enter."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     job = folder / "orders.yaml"

@@ -17,7 +17,7 @@ MAX_FRAME_BYTES = 1 << 30
 
 
 class FrameClient(Closing):
-    """To ``host:port``. What does not work raises `Unreachable`."""
+    """A connection to ``host:port``. What does not work raises `Unreachable`."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")

@@ -42,9 +42,8 @@ _ZOOKEEPER_SETTINGS: dict[str, object] = {
 
 
 class JafkaCluster(NumberedCluster):
-    """``zookeeper`` is the ``host:port`` of a running server, with or without a chroot.
-
-    ``partitions`` is how many each topic has at each broker."""
+    """One or more Jafka brokers. ``zookeeper`` is the ``host:port`` of a running server, with or
+    without a chroot. ``partitions`` is how many each topic has at each broker."""
 
     kind = "Jafka"
     versions = ("3.0.6",)

@@ -249,7 +249,7 @@ class KafkaZooKeeperCluster(_Cluster):
         wait_for_topic(self.bootstrap, topic, partitions)
 
     def _seen_by(self, node: int) -> set[int]:
-        """Those of 0.8 know of no broker before there is a topic."""
+        """The brokers that a broker knows. Those of 0.8 know of none before there is a topic."""
         if not self.version.startswith("0.8."):
             return super()._seen_by(node)
         if not is_listening(self.ports[node]):

@@ -192,7 +192,7 @@ class Process:
             return False
 
     def _signal(self, number: signal.Signals) -> None:
-        """To the group, which exists at least until its leader is waited for."""
+        """Signals the group, which exists at least until its leader is waited for."""
         if self._popen.returncode is None and self._owner == os.getpid():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
@@ -257,7 +257,7 @@ def _start_guard() -> IO[bytes]:
 
 
 def _end(owner: int, child: subprocess.Popen[bytes]) -> None:
-    """At the end of Python: a short TERM for all, KILL for the rest, then the guard."""
+    """Ends everything with Python: a short TERM for all, KILL for the rest, then the guard."""
     if owner != os.getpid():
         return
     ours = [process for process in _running if process._owner == owner]

@@ -71,10 +71,11 @@ _SETTINGS: dict[str, object] = {
 
 
 class RocketmqCluster(LocalCluster[str]):
-    """``brokers`` masters (``broker-a``, ``broker-b``, ...), each with a slave if ``slaves``.
+    """As many masters as ``brokers`` says (``broker-a``, ``broker-b``, ...), each with a slave if
+    ``slaves``, and their name servers.
 
-    ``properties`` go to every broker and win over the settings here; ``name_server`` to every
-    name server. Who is not named is ``broker-a``."""
+    ``properties`` go to every broker and win over the settings here; ``name_server`` to every name
+    server. A broker that is not named is ``broker-a``."""
 
     kind = "RocketMQ"
     versions = ("5.5.0",)
@@ -123,8 +124,8 @@ class RocketmqCluster(LocalCluster[str]):
         brokers: list[str] | None = None,
         attributes: str = "",
     ) -> None:
-        """On ``brokers`` (masters), or all, and on their slaves, which else hear of it within
-        a minute. Returns when all name servers know all of them for it."""
+        """Creates a topic on ``brokers`` (masters), or all, and on their slaves, which else hear of
+        it within a minute. Returns when all name servers know all of them for it."""
         chosen = self.masters if brokers is None else brokers
         at = [name for name in self.brokers if name.removesuffix(SLAVE) in chosen]
         for name in at:
@@ -134,8 +135,8 @@ class RocketmqCluster(LocalCluster[str]):
             self._wait_for_route(self.process(server), server, topic, name)
 
     def delete_topic(self, topic: str) -> None:
-        """With all its messages. Returns when the name servers have forgotten it. Needs the
-        property ``timerWheelEnable``, without which brokers fail at it."""
+        """Deletes a topic with all its messages. Returns when the name servers have forgotten it.
+        Needs the property ``timerWheelEnable``, without which brokers fail at it."""
         at_broker = RemotingRequest(_DELETE_TOPIC_AT_BROKER, {"topic": topic})
         for name in self.brokers:
             with RocketmqClient(self.address(name)) as client:

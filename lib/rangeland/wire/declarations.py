@@ -44,8 +44,9 @@ _MESSAGE: Final = "__rangeland_message__"
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """In which versions a field is on the wire, and how. ``until`` is inclusive. A field whose
-    type allows None is nullable from ``nullable_from`` on; with a ``tag`` None means absent."""
+    """The versions in which a field is on the wire, and its form there. ``until`` is inclusive. A
+    field whose type allows None is nullable from ``nullable_from`` on; with a ``tag`` None means
+    absent."""
 
     since: int = 0
     until: int | None = None

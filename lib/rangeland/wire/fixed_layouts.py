@@ -93,7 +93,7 @@ class MessageV0(NamedTuple):
 
 
 class MessageV1(NamedTuple):
-    """As ``MessageV0``, in format 1."""
+    """The part of a message of format 1 before its key: as ``MessageV0``, and a time."""
 
     offset: I64
     length: I32

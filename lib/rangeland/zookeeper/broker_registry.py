@@ -29,7 +29,7 @@ IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONFIGS = "/config/topics"
 MAX_PARTITIONS = 65_536
-"""Of a topic on all Jafka brokers. A larger number is refused."""
+"""The most partitions of a topic on all Jafka brokers. A larger number is refused."""
 ALL_BROKERS = ""
 """Stands for the broker's name if partitions are not numbered per broker."""
 
@@ -169,8 +169,8 @@ def parse_kafka_topic(topic: str, content: bytes) -> int:
 
 
 def parse_cleanup_policy(topic: str, content: bytes) -> str:
-    """From a Kafka topic's configuration; empty if it does not override the default. Raises
-    RemoteProtocolError."""
+    """The cleanup policy in a Kafka topic's configuration; empty if it does not override the
+    default. Raises RemoteProtocolError."""
     path = f"{CONFIGS}/{topic}"
     text = _text(path, content)
     try:
@@ -207,7 +207,7 @@ def _kafka_broker(path: str, text: str) -> Address:
 
 
 def _endpoint(text: object) -> tuple[str, int]:
-    """Of ``SSL://host:port``."""
+    """The address in ``SSL://host:port``."""
     try:
         first = urlsplit(str(text))
         return first.hostname or "", first.port or 0

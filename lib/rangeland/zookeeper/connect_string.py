@@ -21,7 +21,8 @@ _SERVER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ConnectString:
-    """``chroot`` is empty, or begins with ``/`` and does not end with it."""
+    """The servers of a ZooKeeper and a node there. ``chroot`` is empty, or begins with ``/`` and
+    does not end with it."""
 
     servers: tuple[Address, ...]
     chroot: str = ""

@@ -8,8 +8,8 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """``created`` is the number of the transaction that created it: a later node of the same
-    path has another. ``session`` is the owner of an ephemeral node, 0 for a persistent one."""
+    """One node. ``created`` is the number of the transaction that created it: a later node of the
+    same path has another. ``session`` is the owner of an ephemeral node, 0 for a persistent one."""
 
     content: bytes
     version: int
@@ -38,7 +38,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """``version`` -1: any version."""
+    """Deletes a node. ``version`` -1: any version."""
 
     path: str
     version: int = -1

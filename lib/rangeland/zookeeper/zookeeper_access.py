@@ -11,8 +11,9 @@ SECTION = "source.security.zookeeper"
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLogin:
-    """``uses_sasl``: SASL with DIGEST-MD5, which the server checks at once. Otherwise its scheme
-    `digest`, where a wrong password only means that access lists do not match."""
+    """A login to ZooKeeper. ``uses_sasl``: SASL with DIGEST-MD5, which the server checks at once.
+    Otherwise its scheme `digest`, where a wrong password only means that access lists do not
+    match."""
 
     username: str
     password: str = field(repr=False)
@@ -21,7 +22,7 @@ class ZooKeeperLogin:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """By default without TLS, and as nobody."""
+    """How a ZooKeeper is reached; by default without TLS, and as nobody."""
 
     tls: TlsSettings | None = None
     login: ZooKeeperLogin | None = None

@@ -28,7 +28,8 @@ LOG_APPEND = 0x08  # of its attributes
 
 
 class BatchColumn(IntEnum):
-    """``POSITION`` and ``END`` count bytes from the first that was walked over."""
+    """The columns of a batch table. ``POSITION`` and ``END`` count bytes from the first that was
+    walked over."""
 
     POSITION = 0
     END = 1
@@ -43,8 +44,9 @@ class BatchColumn(IntEnum):
 
 
 class BatchRun(NamedTuple):
-    """``batches`` were found; the last ends at byte ``end`` and offset ``last_offset``. Without a
-    batch these are the values that were passed in. ``is_all``: no complete entry follows."""
+    """How far a walk over batches has come. ``batches`` were found; the last ends at byte ``end``
+    and offset ``last_offset``. Without a batch these are the values that were passed in.
+    ``is_all``: no complete entry follows."""
 
     batches: int
     end: int

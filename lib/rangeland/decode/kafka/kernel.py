@@ -38,7 +38,8 @@ _SMALLEST_ROW = 6  # bytes read before a row is written: five fields after the l
 
 
 class _Decoded(NamedTuple):
-    """``result_t``. The last three are the place of a fault."""
+    """What the decoder returns: the kernel's ``result_t``. The last three are the place of a
+    fault."""
 
     rows: int
     key_bytes: int

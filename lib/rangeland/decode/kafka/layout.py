@@ -54,8 +54,8 @@ class Payload(NamedTuple):
 
 
 class MessageRun(NamedTuple):
-    """How many consecutive uncompressed ``messages`` of format 0 or 1 there are; ``end`` is where
-    the next entry begins, in bytes from the first. Offsets are as stored, -1 without a message."""
+    """Consecutive uncompressed messages of format 0 or 1: how many there are, and at which byte,
+    from the first, the next entry begins (``end``). Offsets are as stored, -1 without a message."""
 
     messages: int
     end: int

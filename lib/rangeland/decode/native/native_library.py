@@ -24,7 +24,7 @@ from pathlib import Path
 from rangeland.errors import StorageFailed, UsageError
 
 KERNEL_ABI = 13
-"""As in ``kernel.c``: increased with every change of its structs or functions."""
+"""The same number as in ``kernel.c``, increased with every change of its structs or functions."""
 
 
 def library_name() -> str:

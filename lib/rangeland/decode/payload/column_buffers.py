@@ -75,9 +75,10 @@ class PayloadColumn:
     kind: ColumnKind
     arrow_type: pa.DataType
     symbols: dict[int, str] | None = None
-    """For an enum: the text of each number that the kernel writes; others are shown as numbers."""
+    """The symbols of an enum: the text of each number that the kernel writes; others are shown as
+    numbers."""
     text_of: Callable[[bytes], str] | None = None
-    """For values that the kernel writes as bytes and that are shown as text."""
+    """Makes the text of values that the kernel writes as bytes and that are shown as text."""
     end: int = 0
     level: int = -1
     """The list whose items it belongs to: columns of one level have as many rows."""
@@ -99,7 +100,8 @@ class PayloadColumn:
 
 @dataclass
 class ColumnTable:
-    """``add`` a column, then those inside it, then ``close`` it."""
+    """The columns of one schema, as the kernel knows them. To build it, ``add`` a column, then
+    those inside it, then ``close`` it."""
 
     columns: list[PayloadColumn] = field(default_factory=list)
     open: list[int] = field(default_factory=list)
@@ -131,7 +133,8 @@ class ColumnTable:
 
     @contextmanager
     def entries_of(self, index: int) -> Iterator[None]:
-        """For a map, the struct of its entries and their key, around the column of the values."""
+        """Adds to a map the struct of its entries and their key, around the column of the
+        values."""
         kind = self.columns[index].arrow_type
         if not pa.types.is_map(kind):
             yield
@@ -168,11 +171,12 @@ class ColumnTable:
 
     @cached_property
     def cost(self) -> int:
-        """Of a row in every column."""
+        """The bytes that a row takes in all columns together."""
         return sum(one.cost for one in self.columns)
 
     def buffers(self, rows: int, payload_bytes: int, last: np.ndarray | None) -> ColumnBuffers:
-        """For so many payloads. ``last``: the numbers of another array, for the first guess."""
+        """Buffers for so many payloads. ``last``: the numbers of another array, for the first
+        guess."""
         least = sum(one.cost for one in self.columns if one.level < 0)
         rows = min(rows, MAX_DECODED_BYTES // least + 1)
         return ColumnBuffers(self, rows, payload_bytes, self._template if last is None else last)

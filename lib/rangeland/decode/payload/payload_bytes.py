@@ -18,7 +18,8 @@ from rangeland.decode.payload.payload_faults import PayloadFault, fault_reason
 
 @dataclass(frozen=True, eq=False)
 class PayloadBytes:
-    """``starts`` and ``ends`` are places in ``data``; ``faults`` are zero where there is none."""
+    """Many payloads in one buffer. ``starts`` and ``ends`` are places in ``data``; ``faults`` has a
+    number for each payload, 0 where nothing is wrong."""
 
     data: pa.Buffer
     begins: np.ndarray

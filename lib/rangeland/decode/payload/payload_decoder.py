@@ -76,13 +76,14 @@ class DecodedPayloads:
     """The values of an array of payloads, or of its first ones."""
 
     values: pa.Array
-    """Of the decoder's ``arrow_type``; null where the payload is null or undecodable. There are
-    fewer than payloads only if all would exceed ``MAX_DECODED_BYTES``, and then at least one."""
+    """An array of the decoder's ``arrow_type``; null where the payload is null or undecodable.
+    There are fewer than payloads only if all would exceed ``MAX_DECODED_BYTES``, and then at least
+    one."""
     undecodable: Sequence[Undecodable] = ()
-    """In ascending order of rows."""
+    """The payloads that could not be decoded, in ascending order of rows."""
     rescued: pa.Array | None = None
-    """For each value the JSON text of the fields that the schema lacks, null without any. None
-    unless unknown fields are kept."""
+    """The rescued data of each value: the JSON text of the fields that the schema lacks, null
+    without any. None unless unknown fields are kept."""
     schema_ids: Mapping[int, int] = field(default_factory=dict)
     """How many payloads named each writer's schema."""
 
@@ -112,7 +113,7 @@ class PayloadFormat(ABC):
     """A format with its schema and options: a frozen value that can be pickled and compared."""
 
     name: str
-    """As in the job file: bytes, string, json, avro, protobuf."""
+    """Its name in the job file: bytes, string, json, avro, protobuf."""
 
     @property
     @abstractmethod

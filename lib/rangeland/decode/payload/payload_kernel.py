@@ -25,7 +25,7 @@ _FREE_BYTES = 16 << 10
 
 
 class _Progress(NamedTuple):
-    """``progress_t``."""
+    """How far one call of a payload decoder has come: the kernel's ``progress_t``."""
 
     next: int
     taken: int
@@ -35,8 +35,8 @@ class _Progress(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AvroProgram:
-    """What ``avro.h`` walks by: a row of ``avro_node_t`` for each node, their children, and
-    encoded default values."""
+    """The tables by which ``avro.h`` walks: a row of ``avro_node_t`` for each node, their children,
+    and encoded default values."""
 
     nodes: np.ndarray
     children: np.ndarray
@@ -45,15 +45,15 @@ class AvroProgram:
 
 @dataclass(frozen=True, eq=False)
 class ProtobufProgram:
-    """What ``protobuf.h`` walks by: rows of ``proto_message_t`` and ``proto_field_t``, and the
-    numbers of closed enums."""
+    """The tables by which ``protobuf.h`` walks: rows of ``proto_message_t`` and ``proto_field_t``,
+    and the numbers of closed enums."""
 
     messages: np.ndarray
     fields: np.ndarray
     children: np.ndarray
     oneofs: int
     paths: Sequence[str]
-    """Of each field, for messages."""
+    """The path of each field, for error messages."""
 
 
 class PayloadKernel:

@@ -74,13 +74,14 @@ class MessageWalk(NamedTuple):
 
 
 class DecodedMessages(NamedTuple):
-    """``batch`` has the columns ``STORED``. ``codecs``: for each row the compression of its value,
-    or ``NOT_PACKED``; None if no value is compressed. ``walked``: all messages, including those
-    that are not rows."""
+    """What the decoder has made of stored messages."""
 
     batch: pa.RecordBatch
+    """A RecordBatch with the columns ``STORED``."""
     codecs: np.ndarray[Any, Any] | None
+    """The compression of each row's value, or ``NOT_PACKED``; None if no value is compressed."""
     walked: MessageWalk
+    """All messages, including those that are not rows."""
 
 
 class UndecodableMessage(BadRecord):

@@ -30,7 +30,8 @@ _CONDITION = "fs.option.create.conditional.overwrite"
 
 
 class HadoopConf:
-    """``java`` is Hadoop's own object, with the log stores that are set for Spark's Delta."""
+    """The Hadoop configuration that Kernel works with. ``java`` is Hadoop's own object, with the
+    log stores that are set for Spark's Delta."""
 
     def __init__(self, jvm: SparkJvm) -> None:
         self._jvm = jvm.classes

@@ -17,7 +17,8 @@ from rangeland.delta.table_metadata import AddedFile
 MANY = 200
 """Files of single commits from which on they are compacted."""
 NEWEST = 40
-"""Of these as many stay as they are: runs read them, and look for those that they have written."""
+"""This many of the newest files stay as they are: runs read them, and look for those that they have
+written."""
 LARGE_BYTES = 64 << 20
 """A compacted file of this size is not written again."""
 
@@ -43,5 +44,6 @@ def to_compact(files: Sequence[AddedFile]) -> list[AddedFile]:
 
 
 def recorded_rows(file: AddedFile) -> int:
-    """By its statistics; 0 where they do not say so, which no ledger's file is written with."""
+    """The rows of a file by its statistics; 0 where they do not say so, which no ledger's file is
+    written with."""
     return rows_in(file, unknown=0)

@@ -11,8 +11,8 @@ from rangeland.delta.transaction_log.table_snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """Which event a row is, and the file that has it. ``entered`` is 0 except for plans;
-    ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
+    """The event that a row of the ledger is, and the file that has it. ``entered`` is 0 except for
+    plans; ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
 
     event: str
     application: str
@@ -37,7 +37,8 @@ def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """``keys``: of all events, in the order of plans entered, outcomes last."""
+    """One version of the ledger. ``keys`` are those of all events, in the order of plans entered,
+    outcomes last."""
 
     snapshot: Snapshot
     keys: tuple[EventKey, ...]

@@ -70,7 +70,7 @@ _LossEntry = tuple[int, int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class _SliceDocument:
-    """What a receipt has besides the columns of its range."""
+    """A receipt's fields other than the columns of its range."""
 
     slice_index: int
     bytes_read: int = 0
@@ -182,7 +182,7 @@ _ORDER = (
     *(*COUNT_NAMES, "leader", "estimated_bytes", "gaps", "in_bytes"),
     *("count", "verdict", "action", "cause", "evidence", "seen_at", "table_id"),
 )
-"""Of all columns, in rows and in the structs in them. A new one comes last."""
+"""The order of all columns, in rows and in the structs in them. A new column comes last."""
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 

@@ -47,8 +47,8 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpan:
-    """``[from_offset, until_offset)`` that is landed. Offsets of another topic id belong to
-    another log, so spans of different ids never merge."""
+    """Landed offsets ``[from_offset, until_offset)``. Offsets of another topic id belong to another
+    log, so spans of different ids never merge."""
 
     from_offset: int
     until_offset: int
@@ -60,10 +60,8 @@ Spans = Mapping[Partition, tuple[OffsetSpan, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent:
-    """``document`` is the whole plan as JSON. ``table_version`` is the target table's version
-    when the plan was made, None if it did not exist yet; ``table_id`` is Delta's own id of that
-    table, None in ledgers of version 0.1.0. ``Ledger.enter`` fills in ``entered``, ``covered``
-    and ``unfinished``."""
+    """A plan that was entered. ``Ledger.enter`` fills in ``entered``, ``covered`` and
+    ``unfinished``."""
 
     application: str
     job: str
@@ -71,13 +69,16 @@ class PlanEvent:
     plan_hash: str
     ranges: tuple[RangeEntry, ...]
     document: str
+    """The whole plan as JSON."""
     written_at_ms: int
     table_version: int | None = None
+    """The target table's version when the plan was made; None if it did not exist yet."""
     entered: int = 0
     covered: Spans = field(default_factory=dict)
     unfinished: tuple[tuple[str, int], ...] = ()
     """Plans that may not have been in the table yet when this one was entered."""
     table_id: str | None = None
+    """Delta's own id of the target table; None in ledgers of version 0.1.0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ class LedgerFiles:
         self._store.delete_file(f"{self._root}/{file.path}")
 
     def keys_of(self, file: AddedFile) -> Iterator[EventKey]:
-        """From the statistics if this class wrote the file, otherwise from its rows."""
+        """The keys of a file's events: from the statistics if this class wrote the file, otherwise
+        from its rows."""
         if file.has_deletion_vector:
             raise self.broken(f"rows of {file.path} were deleted")
         if file.stats and file.path.startswith(OUR_FILES):

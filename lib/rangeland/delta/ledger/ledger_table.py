@@ -152,7 +152,7 @@ class Ledger:
         return self._newest[1]
 
     def last_sequence(self, application: str) -> int:
-        """Of the newest plan of an application, 0 if there is none. Opens no file."""
+        """The sequence of the newest plan of an application, 0 if there is none. Opens no file."""
         mine = (k for k in self.events() if (k.event, k.application) == (PLAN, application))
         return max((key.sequence for key in mine), default=0)
 

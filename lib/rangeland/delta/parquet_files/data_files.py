@@ -54,8 +54,7 @@ class _OpenFile:
 
 
 class FileWriter:
-    """Writes the rows of one slice. Use it once: ``write`` batches, then ``close`` or
-    ``abort``. ``name_prefix`` is part of every file name; ``columns`` say which record a row is.
+    """Writes the rows of one slice. Use it once: ``write`` batches, then ``close`` or ``abort``.
 
     Raises ``StorageFailed`` when the store is full or fails, ``TableRefused`` if it denies
     writing or a required column holds a null. After an error, call ``abort``."""
@@ -73,6 +72,8 @@ class FileWriter:
         max_open_files: int = MAX_OPEN_FILES,
         columns: LogColumns = PLAIN_COLUMNS,
     ) -> None:
+        """``name_prefix`` is part of every file's name. ``columns`` are the log's own, which say
+        which record a row is: errors name it."""
         self._store, self._root = open_store(table)
         self._layout = layout
         self._columns = columns
@@ -275,8 +276,8 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
 
 
 def _encodings(schema: pa.Schema, headers: Collection[str]) -> dict[str, Any]:
-    """By leaf column: a dictionary for repeating values, deltas for rising numbers. ``headers`` are
-    columns of a record's headers, whose keys repeat."""
+    """The encoding of each leaf column: a dictionary for repeating values, deltas for rising
+    numbers. ``headers`` are columns of a record's headers, whose keys repeat."""
     dictionary, deltas, statistics = [], {}, []
     for f in schema:
         if has_bounds(f.type):

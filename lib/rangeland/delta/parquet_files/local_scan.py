@@ -55,7 +55,8 @@ def small_table(
 
 
 class _ColumnReader:
-    """``columns`` are the names in files by those in ``schema``, the result's."""
+    """Reads the wanted columns of local files. ``columns`` are the names in files by those in
+    ``schema``, the result's."""
 
     def __init__(
         self, store: pafs.FileSystem, root: str, columns: Mapping[str, str], schema: pa.Schema

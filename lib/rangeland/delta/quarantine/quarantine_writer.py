@@ -73,7 +73,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QuarantineWriterSettings:
-    """Where the tasks of one plan write what they cannot decode."""
+    """Settings with which the tasks of one plan write what they cannot decode."""
 
     table: StoreSettings
     job: str
@@ -186,7 +186,7 @@ def _structs(rows: pa.RecordBatch) -> pa.StructArray:
 
 
 def size_of(kept: QuarantinedBytes) -> int:
-    """In bytes."""
+    """The size of a batch in bytes."""
     return len(kept.records) if kept.rows is None else int(kept.rows.nbytes)
 
 

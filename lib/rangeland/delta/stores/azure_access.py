@@ -38,20 +38,22 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class AzureSettings:
-    """``blob`` and ``dfs`` are the authorities of the two services: a suffix for account names,
-    or ``host:port``. ``environment`` is what Azure's own library reads when a client is made.
-    Without any credentials it looks for its own: environment, workload or managed identity."""
+    """How executors reach a store on Azure. Without any credentials here, Azure's own library looks
+    for some: environment, workload or managed identity."""
 
     account: str
     scheme: str = "https"
     blob: str = ".blob.core.windows.net"
+    """The authority of the blob service: a suffix for account names, or ``host:port``."""
     dfs: str = ".dfs.core.windows.net"
+    """The authority of the data lake service, in the same form."""
     account_key: str | None = field(default=None, repr=False)
     sas_token: str | None = field(default=None, repr=False)
     tenant_id: str | None = None
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     environment: tuple[tuple[str, str], ...] = ()
+    """What Azure's own library reads when a client is made."""
 
     def open(self, where: TablePath) -> tuple[pafs.FileSystem, str]:
         given = {

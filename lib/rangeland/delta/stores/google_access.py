@@ -44,14 +44,15 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class GoogleSettings:
-    """``credentials`` is the text of a file as Google's libraries read it. Without it, and if
-    not ``anonymous``, an executor finds its own: ``GOOGLE_APPLICATION_CREDENTIALS``, or the
-    account of its machine. ``endpoint`` is ``host:port``."""
+    """How executors reach a store on Google Cloud Storage."""
 
     endpoint: str | None = None
+    """``host:port``, if not Google's own."""
     scheme: str = "https"
     anonymous: bool = False
     credentials: str | None = field(default=None, repr=False)
+    """The text of a file as Google's libraries read it. Without it, and if not ``anonymous``, an
+    executor finds its own: ``GOOGLE_APPLICATION_CREDENTIALS``, or the account of its machine."""
     account: str | None = None
     """The service account to act as, with these credentials."""
 

@@ -12,8 +12,9 @@ Lookup = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class HadoopSettings:
-    """``lookup`` reads a setting, ``password`` one that may also be in a Hadoop credential store,
-    ``below`` all settings whose names begin with a prefix, by their full names."""
+    """Reads the Hadoop settings of a session. ``lookup`` reads one, ``password`` one that may also
+    be in a Hadoop credential store, ``below`` all whose names begin with a prefix, by their full
+    names."""
 
     lookup: Lookup
     password: Lookup
@@ -37,7 +38,8 @@ def _first(lookup: Lookup, names: tuple[str, ...]) -> str:
 
 
 def untranslatable(uri: str, name: str, value: str = "", *, do: str) -> TableRefused:
-    """For a setting that executors cannot follow. ``value`` is shown: never that of a secret."""
+    """The error for a setting that executors cannot follow. ``value`` is shown: never that of a
+    secret."""
     setting = f"{name} = {value}" if value else name
     return TableRefused(
         f"executors cannot write to {uri} as {setting} demands",

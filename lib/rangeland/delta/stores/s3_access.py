@@ -45,7 +45,8 @@ _REGION = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d+)\.")
 
 @dataclass(frozen=True, slots=True)
 class S3Keys:
-    """``session_token`` is set for temporary keys."""
+    """The keys with which requests to S3 are signed. ``session_token`` is set for temporary
+    ones."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -54,8 +55,9 @@ class S3Keys:
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """``endpoint`` is ``host:port``, None for Amazon's own. Without ``keys`` requests are
-    anonymous, or signed with the credentials of the executor's environment."""
+    """How executors reach a store on S3. ``endpoint`` is ``host:port``, None for Amazon's own.
+    Without ``keys`` requests are anonymous, or signed with the credentials of the executor's
+    environment."""
 
     bucket: str
     endpoint: str | None = None

@@ -31,7 +31,7 @@ NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
 
 
 def impossible_path(error: OSError, path: str) -> JobFileError:
-    """For a path at which there can never be a table, however often it is tried."""
+    """The error for a path at which there can never be a table, however often it is tried."""
     do = "name a folder in sink.table that a table can be made in"
     if error.errno == errno.ENAMETOOLONG:
         do += ", and in sink.partition_by no column with values too long for the name of a folder"

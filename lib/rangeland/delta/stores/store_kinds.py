@@ -51,8 +51,9 @@ def scheme_of(uri: str) -> str:
 
 
 def is_passed_over(log_store: str) -> bool:
-    """Whether commits on S3 do without this log store, if Hadoop can ask S3 not to replace a file.
-    One that users bring excludes writers in its own way, and all writers must use it."""
+    """Whether commits on S3 may bypass this log store, if Hadoop can ask S3 not to replace a file.
+    They may bypass Delta's own ones. A log store that users bring excludes other writers in its
+    own way, so all writers must use it."""
     return not log_store or log_store.rpartition(".")[2] in _DELTAS_OWN
 
 

@@ -35,7 +35,7 @@ class TablePath:
         return TablePath(scheme, authority, _normal(rest))
 
     def __str__(self) -> str:
-        """In the form that Hadoop, Spark and Delta use."""
+        """The path in the form that Hadoop, Spark and Delta use."""
         scheme = f"{self.scheme}:" if self.scheme else ""
         return f"{scheme}//{self.authority}{self.path}" if self.authority else scheme + self.path
 
@@ -50,7 +50,8 @@ class TablePath:
 
     @property
     def uri(self) -> str:
-        """With special characters escaped as Spark does: not ``=``, as in names of partitions."""
+        """The path as a URI, with special characters escaped as Spark does: not ``=``, as in names
+        of partitions."""
         return f"{self.scheme or 'file'}://{self.authority}{quote(self.path, safe='/=')}"
 
     @property
@@ -64,7 +65,7 @@ class TablePath:
 
 
 def _normal(path: str) -> str:
-    """Without empty parts, ``.``, ``..`` and a trailing slash."""
+    """The path without empty parts, ``.``, ``..`` and a trailing slash."""
     if not path:
         return ""
     found = posixpath.normpath(path)

@@ -52,9 +52,9 @@ class Misfit:
 
 @dataclass(slots=True)
 class SchemaChange:
-    """What rows change about a table's schema. ``schema_json`` is that of the table afterwards,
-    the same text if nothing changes. Fields are named ``a``, or ``value.a`` for one inside;
-    ``added`` has their types."""
+    """The change of a table's schema that rows need. ``schema_json`` is the schema of the table
+    afterwards, the same text if nothing changes. Fields are named ``a``, or ``value.a`` for one
+    inside; ``added`` has their types."""
 
     schema_json: str = ""
     added: dict[str, Any] = field(default_factory=dict)

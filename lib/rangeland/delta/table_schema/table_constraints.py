@@ -29,8 +29,8 @@ GENERATED = "delta.generationExpression"
 
 @dataclass(frozen=True, slots=True)
 class TableConstraint:
-    """``condition`` must be true for each row, in Spark's SQL; for null it is not. ``text`` says
-    it in the words of the table's owner."""
+    """A condition that a table sets for its rows. ``condition`` must be true for each row, in
+    Spark's SQL; for null it is not. ``text`` says it in the words of the table's owner."""
 
     name: str
     condition: str
@@ -38,7 +38,8 @@ class TableConstraint:
 
 
 def constraints_of(metadata: TableMetadata) -> tuple[TableConstraint, ...]:
-    """In the order of their names. Raises TableRefused for an invariant that is not understood."""
+    """The constraints of a table, in the order of their names. Raises TableRefused for an invariant
+    that is not understood."""
     found = [
         _check(key.removeprefix(CHECK_PREFIX), expression)
         for key, expression in metadata.configuration.items()
@@ -84,7 +85,8 @@ def quoted_column(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """Which record a row is. ``partition`` and ``offset`` are None if the row does not say."""
+    """The record that a row was made of. ``partition`` and ``offset`` are None if the row does not
+    say."""
 
     partition: Partition | None = None
     offset: int | None = None

@@ -41,9 +41,9 @@ class Support(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureRule:
-    """``note``: how a feature is supported, or why it is refused; "{0}" stands for the column that
-    uses it. ``used_by`` finds a column for which a table is refused; without it, a refused feature
-    is refused wherever it is."""
+    """What a landing does about one feature of tables. ``note``: how a feature is supported, or why
+    it is refused; "{0}" stands for the column that uses it. ``used_by`` finds a column for which a
+    table is refused; without it, a refused feature is refused wherever it is."""
 
     kernel: Support
     treatment: Treatment
@@ -138,7 +138,7 @@ FEATURES: Mapping[str, FeatureRule] = {
     "variantType-preview": _VARIANT,
 }
 KEEP_PARTITIONS = frozenset({"icebergCompatV2", "icebergCompatV3", "materializePartitionColumns"})
-"""In tables with one of these, partition columns are in the files, too."""
+"""Features of tables that have partition columns in their files, too."""
 _ANY = "column {0}"
 _UNKNOWN = FeatureRule(
     Support.NO, Treatment.REFUSE, "this version does not know what it requires of a writer"

@@ -37,19 +37,20 @@ MULTI_FETCH_KEY: Final = 2
 
 
 class RequestHeader(NamedTuple):
-    """Before the body of every request."""
+    """The header before the body of every request."""
 
     key: I16
 
 
 class ResponseHeader(NamedTuple):
-    """Before the body of every response."""
+    """The header before the body of every response."""
 
     error_code: I16
 
 
 class PartHeader(NamedTuple):
-    """Before each part of the response to a multi-fetch. ``size`` counts the bytes after it."""
+    """The header before each part of the response to a multi-fetch. ``size`` counts the bytes after
+    it."""
 
     size: I32
     error_code: I16

@@ -1,4 +1,4 @@
-"""From fetched bytes to rows, with every byte of the log accounted for.
+"""Turns fetched bytes into rows, with every byte of the log accounted for.
 
 A walk takes runs of plain entries as they are, opens packed ones, and stops at the end of the
 range, which must be the end of an entry. All messages are then decoded in one call.

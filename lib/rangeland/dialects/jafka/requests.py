@@ -97,8 +97,9 @@ def find_leaders(
 
 
 class _MemberSearch:
-    """What one broker has answered about one topic. ``code`` is that of the partition at which
-    counting ended; NONE if that is the one after the last. ``written``: a partition has a log."""
+    """What one broker has answered about one topic. ``code`` is the error code of the partition at
+    which counting ended; NONE if that is the one after the last. ``written``: a partition has a
+    log."""
 
     def __init__(self) -> None:
         self.count = 0

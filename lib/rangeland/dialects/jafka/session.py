@@ -17,8 +17,9 @@ from rangeland.wire.framing import frame
 
 
 class JafkaSession(ProtocolSession):
-    """Not for several threads at once. A connection that was lost takes its session with it.
-    ``client_id`` is not sent: the protocol has no place for it."""
+    """The protocol state of one connection to a Jafka broker. A connection that was lost takes its
+    session with it. Not for several threads at once. ``client_id`` is not sent: the protocol has no
+    place for it."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id

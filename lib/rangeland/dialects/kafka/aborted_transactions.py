@@ -24,7 +24,7 @@ _ABORT = 0
 
 
 class AbortedTransactions:
-    """Which producers are inside an aborted transaction, at the entry that was read last."""
+    """The producers that are inside an aborted transaction, at the entry that was read last."""
 
     def __init__(self, aborted: Sequence[Aborted]) -> None:
         self._pending = deque(sorted(aborted, key=lambda each: each[1]))
@@ -65,8 +65,8 @@ class AbortedTransactions:
 def aborted_within(
     records: memoryview, first: int, until: int, aborted: Sequence[Aborted]
 ) -> tuple[Aborted, ...]:
-    """Of the aborted transactions that were returned with ``records``, those that can affect the
-    offsets ``[first, until)``: not ended before them, and not begun after them."""
+    """The aborted transactions that can affect the offsets ``[first, until)``, among those returned
+    with ``records``: they have not ended before these offsets, and not begun after them."""
     transactions = AbortedTransactions(aborted)
     try:
         for entry in entries(records, first):

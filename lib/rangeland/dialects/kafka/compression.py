@@ -26,9 +26,9 @@ class NotDecompressible(Exception):
 
 
 class CompressionCodec(NamedTuple):
-    """``bound``: the largest possible decompressed size. ``unpack``: decompresses into a buffer of
-    that size and returns the number of bytes. Both may raise what ``decompress`` turns into
-    NotDecompressible."""
+    """How one codec is unpacked. ``bound``: the largest possible decompressed size. ``unpack``:
+    decompresses into a buffer of that size and returns the number of bytes. Both may raise what
+    ``decompress`` turns into NotDecompressible."""
 
     name: str
     bound: Callable[[memoryview], int]

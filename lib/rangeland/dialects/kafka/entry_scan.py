@@ -105,7 +105,8 @@ def _one_by_one(
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """From the position ``begin`` on; the entries before it end at the offset ``floor``."""
+    """Scans entry by entry from the position ``begin`` on; the entries before it end at the offset
+    ``floor``."""
     asked_at, max_bytes = context.asked_at, context.max_batch_bytes
     base = first_of(records, begin)
     for position, end in spans(records, begin, with_runs=with_runs):

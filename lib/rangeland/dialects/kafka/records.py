@@ -1,4 +1,4 @@
-"""From fetched bytes to rows, with a class for every offset on the way.
+"""Turns fetched bytes into rows, with a class for every offset on the way.
 
 A walk over the entries decides what every offset is, from headers alone if possible: a record to
 land, a transaction marker, a record of an aborted transaction, or an offset that log compaction has
@@ -146,7 +146,7 @@ class _LogWalk:
             self.gap = None
 
     def advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
-        """To the end of the range, or of ``found``, or until ``max_bytes`` are decompressed.
+        """Walks to the end of the range, or of ``found``, or until ``max_bytes`` are decompressed.
         Damage that begins where the range ends matters only because nothing else proves what the
         offsets from ``good_until`` up to it are: the error has this fact."""
         try:

@@ -42,7 +42,8 @@ SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _DELEGATED: Final = ",tokenauth=true"
 _NO_LAYER: Final = 1
-"""In RFC 4752: messages after the login are neither signed nor encrypted by SASL."""
+"""A security layer of RFC 4752: messages after the login are neither signed nor encrypted by
+SASL."""
 
 Talk = Generator[Question, Any, int | None]
 Saying = Generator[Question, Any, m.SaslAuthenticateResponse]

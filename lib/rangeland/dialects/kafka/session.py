@@ -72,8 +72,8 @@ class _Pending:
 
 
 class KafkaSession(ProtocolSession):
-    """Not for several threads at once. Responses may come in any order. A new connection needs a
-    new session."""
+    """The protocol state of one connection to a Kafka broker. Responses may come in any order. A
+    new connection needs a new session. Not for several threads at once."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id

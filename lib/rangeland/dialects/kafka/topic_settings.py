@@ -47,7 +47,7 @@ def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolic
 
 
 def read_retention(responses: Sequence[m.DescribeConfigsResponse]) -> dict[str, Retention]:
-    """Without the topics that this client may not describe."""
+    """The retention of topics, without those that this client may not describe."""
     return {
         found.resource_name: _retention({c.name: c.value for c in found.configs})
         for response in responses

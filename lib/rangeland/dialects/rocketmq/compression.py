@@ -22,7 +22,7 @@ from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond, memory_text
 
 ZLIB_OF_OLD, LZ4, ZSTD, ZLIB = 0, 1, 2, 3
 _FRAMED: Final = {LZ4: 3, ZSTD: 4}
-"""To their numbers in Kafka's batches: the codecs are the same."""
+"""The numbers of codecs in Kafka's batches, by RocketMQ's: the codecs are the same."""
 
 FIRST_VALUES_BYTES: Final = 1 << 20
 

@@ -45,8 +45,9 @@ NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Frame(NamedTuple):
-    """``code`` is the kind of the request, or the result in a response. ``opaque`` is the number of
-    the request, which its response repeats. ``remark`` is the server's text about the result."""
+    """One frame of the remoting protocol. ``code`` is the kind of the request, or the result in a
+    response. ``opaque`` is the number of the request, which its response repeats. ``remark`` is the
+    server's text about the result."""
 
     code: int
     opaque: int
@@ -61,7 +62,8 @@ class Frame(NamedTuple):
 
 
 def write_frame(frame: Frame) -> list[Part]:
-    """Without the length before it. Raises LocalProtocolError for a frame that cannot be sent."""
+    """A frame without the length before it. Raises LocalProtocolError for a frame that cannot be
+    sent."""
     fields = b"".join(_entry(key, value) for key, value in frame.fields.items())
     remark = frame.remark.encode()
     header = b"".join(

@@ -38,7 +38,7 @@ _LENGTH: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 _TO_BORN_HOST: Final = 48
 _TO_BODY: Final = SMALLEST - 4 - 1 - 2
-"""From an entry's start to the length of its body, with hosts of four bytes."""
+"""The bytes from an entry's start to the length of its body, with hosts of four bytes."""
 
 
 class QueueEntry(NamedTuple):
@@ -52,8 +52,8 @@ class QueueEntry(NamedTuple):
 
 
 class MessageFields(NamedTuple):
-    """Where an entry's last fields are: its body at ``[body, body_end)`` after a length, then the
-    topic after its length, then the properties from ``properties`` to the end."""
+    """Where in its bytes an entry has its last fields: its body at ``[body, body_end)`` after a
+    length, then the topic after its length, then the properties from ``properties`` to the end."""
 
     body: int
     body_end: int

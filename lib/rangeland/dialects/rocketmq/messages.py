@@ -38,8 +38,8 @@ SUBSCRIPTION_INSIDE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class RemotingRequest:
-    """``about`` is the queue that it concerns; it is not sent. ``is_one_way``: there is no
-    response."""
+    """A request of any kind. ``about`` is the queue that it concerns; it is not sent.
+    ``is_one_way``: there is no response."""
 
     code: int
     fields: Mapping[str, str]
@@ -49,9 +49,9 @@ class RemotingRequest:
 
 
 class Pull(NamedTuple):
-    """At most ``wanted`` messages from ``offset`` on: all of them, or those whose tag has the hash
-    of one of ``tags``. With tags a broker examines 800 messages, by default, and returns those that
-    match, possibly none. A NamedTuple, because many are made."""
+    """A request for at most ``wanted`` messages from ``offset`` on: all of them, or those whose tag
+    has the hash of one of ``tags``. With tags a broker examines 800 messages, by default, and
+    returns those that match, possibly none. A NamedTuple, because many are made."""
 
     about: Partition
     offset: int
@@ -110,13 +110,13 @@ class TimeSearch:
 
 @dataclass(frozen=True, slots=True)
 class AclLogin:
-    """From now on every request on the connection is signed."""
+    """A login: from it on every request on the connection is signed."""
 
     credentials: Credentials
 
 
 class RemotingResponse(NamedTuple):
-    """``body`` is a slice of its frame."""
+    """A response. ``body`` is a slice of its frame."""
 
     request: RemotingRequest | Pull
     code: int
@@ -164,7 +164,7 @@ def route(topic: str) -> RemotingRequest:
 
 
 def all_brokers() -> RemotingRequest:
-    """For a name server."""
+    """Asks a name server for all brokers."""
     return RemotingRequest(ALL_BROKERS, {})
 
 
@@ -190,7 +190,8 @@ def topic_config(topic: str) -> RemotingRequest:
 
 
 def search_offset(queue: Partition, time_ms: int) -> RemotingRequest:
-    """For a topic that stores batches a broker returns the last batch instead of the end."""
+    """Asks for the offset of a time. For a topic that stores batches a broker returns the last
+    batch instead of the end."""
     return _of_queue(SEARCH_OFFSET, queue, timestamp=time_ms, boundaryType="LOWER")
 
 

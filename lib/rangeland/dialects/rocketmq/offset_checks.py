@@ -57,7 +57,8 @@ def segments(given: PullResult) -> Iterator[AnsweredRun]:
 
 
 def misplaced_messages(given: PullResult) -> list[MisplacedMessage]:
-    """In the order of the bytes. The last may be one whose end is unknown."""
+    """The misplaced messages, in the order of the bytes. The last may be one whose end is
+    unknown."""
     spans, has_gaps = given.context.spans, given.context.has_gaps
     if not has_gaps and is_tiled(given.messages, spans[0].from_offset, spans[-1].until_offset):
         return []

@@ -21,7 +21,8 @@ _LENGTH_AND_OFFSET: Final = struct.Struct(">i16xq")
 
 
 class PullResult(NamedTuple):
-    """``messages``, from byte ``start`` of the fetched bytes on, and what is known about them."""
+    """The ``messages`` that a pull returned, from byte ``start`` of the fetched bytes on, and what
+    is known about them."""
 
     messages: memoryview
     context: FetchContext = NO_CONTEXT

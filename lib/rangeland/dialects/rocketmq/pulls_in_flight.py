@@ -31,9 +31,10 @@ from rangeland.errors import RemoteProtocolError
 from rangeland.untrusted import Unreadable, decimal
 
 MAX_PULLS: Final = 64
-"""In one series. A broker's queue for pulls is much longer."""
+"""The most pulls of one series in flight. A broker's queue for pulls is much longer."""
 FIRST_PULLS: Final = 8
-"""In the first series of a queue, when the size of its messages is unknown."""
+"""How many pulls the first series of a queue begins with, when the size of its messages is
+unknown."""
 
 
 @dataclass(slots=True)
@@ -170,8 +171,8 @@ def offsets_covered(response: RemotingResponse) -> int:
 
 
 def taken_over(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
-    """Those of the pulls sent ahead with which a series from ``offset`` on can begin: without a
-    gap, and all of them good."""
+    """The pulls sent ahead with which a series from ``offset`` on can begin: without a gap, and all
+    of them good."""
     found: list[SentPull] = []
     for sent in ahead:
         if isinstance(sent.request, Pull) and sent.request.offset == offset and sent.is_good:

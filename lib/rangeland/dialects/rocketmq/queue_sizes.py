@@ -22,7 +22,7 @@ from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.model import Partition
 
 SAMPLE: Final = 8
-"""As many messages as a broker returns in one response from disk."""
+"""How many messages to look at: as many as a broker returns in one response from disk."""
 FEW: Final = 64
 
 

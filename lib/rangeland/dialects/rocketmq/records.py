@@ -1,4 +1,4 @@
-"""From pulled bytes to rows, with a class for every offset on the way.
+"""Turns pulled bytes into rows, with a class for every offset on the way.
 
 The decoder makes rows of all messages of the range, or of those with the requested tags;
 compressed values are decompressed here. Batches that are stored as one message are first split

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 MASTER: Final = 0
 MAX_QUEUES: Final = 65_536
-"""Of one topic at all brokers. RocketMQ sets no limit; a larger number is not believed."""
+"""The most queues of one topic, over all brokers. RocketMQ sets no limit; more are not believed."""
 
 # Possessive, and an unterminated string matches up to the end: no character is read twice.
 _BARE_KEY: Final = re.compile(

@@ -64,9 +64,9 @@ class _OpenRequest:
 
 
 class RocketmqSession(ProtocolSession):
-    """Not for several threads at once. A connection that was lost takes its session with it.
-    ``client_id`` is not sent. With ``credentials``, or after an ``AclLogin``, every request is
-    signed."""
+    """The protocol state of one connection to a RocketMQ server. A connection that was lost takes
+    its session with it. Not for several threads at once. ``client_id`` is not sent. With
+    ``credentials``, or after an ``AclLogin``, every request is signed."""
 
     def __init__(self, client_id: str, credentials: Credentials | None = None) -> None:
         self._client_id = client_id

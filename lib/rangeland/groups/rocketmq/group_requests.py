@@ -42,7 +42,8 @@ class GroupClient:
 
 @dataclass(frozen=True, slots=True)
 class GroupConnections:
-    """``topics`` are the group's subscriptions, according to its latest heartbeat."""
+    """The clients of a group that one broker lists. ``topics`` are the group's subscriptions,
+    according to its latest heartbeat."""
 
     clients: tuple[GroupClient, ...] = ()
     topics: frozenset[str] = frozenset()
@@ -52,7 +53,7 @@ class GroupConnections:
 
 
 def query_offset(group: str, queue: Partition) -> RemotingRequest:
-    """Without the last field a broker answers 0 if it has no offset."""
+    """Asks for a group's offset. Without the last field a broker answers 0 if it has no offset."""
     fields = fields_of(
         consumerGroup=group, topic=queue.topic, queueId=queue.number, setZeroIfNotFound=False
     )

@@ -47,7 +47,7 @@ LOCK_MS: Final = 60_000
 """How long a broker keeps a lock that is not renewed, by default."""
 SLACK_MS: Final = 1_000
 RETRY_MS: Final = 500
-"""Between tries to join."""
+"""The pause between tries to join."""
 _MISSES: Final = 3
 
 

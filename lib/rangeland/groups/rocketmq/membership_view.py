@@ -23,7 +23,7 @@ _SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class RocketmqGroupView:
-    """``seen``: the connections that each broker lists."""
+    """A group as its brokers show it. ``seen``: the connections that each broker lists."""
 
     seen: Mapping[str, g.GroupConnections]
 

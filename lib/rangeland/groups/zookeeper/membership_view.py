@@ -28,8 +28,9 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGroupView:
-    """``topics`` of each registered member; None if they are not known. ``owners`` may name
-    members that are not registered. ``job`` decides which drivers are ours."""
+    """A group as its nodes show it. ``topics`` of each registered member; None if they are not
+    known. ``owners`` may name members that are not registered. ``job`` decides which drivers are
+    ours."""
 
     group: str
     job: str

@@ -32,14 +32,16 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 
 @dataclass(frozen=True)
 class AvroFormat(PayloadFormat):
-    """``schema``: the table's, as JSON. ``writers``: for payloads that are framed with a schema id;
-    without it payloads are bare, and written with ``writer_schema``, by default the table's.
-    ``schema_id``: that of the table's schema, for messages."""
+    """Payloads in Avro, decoded to one table's schema."""
 
     schema: str
+    """The table's schema, as JSON."""
     writers: WriterSchemas | None = None
+    """The schemas of payloads that are framed with a schema id. Without it payloads are bare."""
     writer_schema: str = ""
+    """What bare payloads are written with; by default the table's schema."""
     schema_id: int | None = None
+    """The id of the table's schema, for messages."""
     name = "avro"
 
     def __post_init__(self) -> None:
@@ -82,7 +84,8 @@ def unreadable_fields(writer: str, reader: str) -> tuple[Mismatch, ...]:
 
 
 class AvroDecoder(FramedDecoder[int]):
-    """See ``AvroFormat``. What it needs of a writer's schema is where its program begins."""
+    """Decodes payloads of an ``AvroFormat``. All it needs to know of a writer's schema is where its
+    program begins."""
 
     schema_format = SchemaFormat.AVRO
 

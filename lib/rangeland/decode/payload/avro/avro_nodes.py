@@ -28,7 +28,7 @@ NO_COLUMN = -1
 
 
 class Operation(IntEnum):
-    """As in ``avro.h``."""
+    """What the kernel does at a node. The numbers are those of ``avro.h``."""
 
     NULL = 1
     BOOLEAN = 2

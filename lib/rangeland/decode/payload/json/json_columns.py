@@ -25,7 +25,7 @@ UNDECIDED_NUMBERS: Final = 5
 
 
 class JsonKind(IntEnum):
-    """As in ``json_values.h``."""
+    """The kind of a node. The numbers are those of ``json_values.h``."""
 
     BOOLEAN = 0
     INTEGER = 1
@@ -73,7 +73,7 @@ class JsonNode:
     field: pa.Field
     kind: JsonKind
     path: str
-    """For messages: ``customer.tags[].name``."""
+    """Its place in the schema, for messages: ``customer.tags[].name``."""
     first_child: int
     children: int
     level: int
@@ -199,7 +199,7 @@ class JsonColumns(GrowingColumns):
         return index == len(nodes) or (index < len(nodes) and nodes[index].has_offsets)
 
     def set_rows(self, index: int, rows: int) -> None:
-        """Of a node's items."""
+        """Gives a node room for this many rows, and says so in its numbers."""
         width = 4 if self._has_offsets(index) else int(self.numbers[index, NodeField.WIDTH])
         self.resize(index, 0, rows // 8 + 1)
         self.resize(index, 1, (rows + 1) * width if width else rows // 8 + 1)

@@ -53,10 +53,11 @@ class JsonFormat(PayloadFormat):
 
 @dataclass(frozen=True)
 class FramedJsonFormat(PayloadFormat):
-    """``body``: the format of what follows the frame. The frame becomes white space, and the
-    writer's schema is only looked up to know that the id names a JSON Schema."""
+    """JSON after a frame with a schema id. The frame becomes white space, and the writer's schema
+    is only looked up to know that the id names a JSON Schema."""
 
     body: JsonFormat
+    """The format of what follows the frame."""
     writers: WriterSchemas
     name = "json"
 
@@ -72,7 +73,8 @@ class FramedJsonFormat(PayloadFormat):
 
 
 class FramedJsonDecoder(FramedDecoder[bool]):
-    """See ``FramedJsonFormat``. It needs no more of a writer's schema than that it is one."""
+    """Decodes payloads of a ``FramedJsonFormat``. All it needs to know of a writer's schema is that
+    it is one."""
 
     schema_format = SchemaFormat.JSON
 

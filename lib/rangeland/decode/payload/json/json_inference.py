@@ -48,7 +48,7 @@ class InferredField:
 
     path: str
     present: int
-    """In how many of the objects it was."""
+    """How many of the objects have the field."""
     parents: int
     """How many objects there were that could have had it."""
     nulls: int
@@ -74,7 +74,7 @@ class InferredSchema:
 
 
 def infer_json_schema(payloads: Iterable[bytes | None]) -> InferredSchema:
-    """Of the payloads that are JSON objects; null payloads are passed over."""
+    """The schema of the payloads that are JSON objects. Null payloads do not count."""
     root = _Seen()
     budget = _Budget(MAX_FIELDS)
     records = not_json = 0

@@ -78,7 +78,7 @@ _SHOWN_NAME: Final = 60
 
 
 class _JsonCall(NamedTuple):
-    """``json_result_t``."""
+    """What one call of the kernel returns: the kernel's ``json_result_t``."""
 
     row: int
     faults: int

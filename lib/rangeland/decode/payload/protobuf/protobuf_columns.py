@@ -30,7 +30,7 @@ _REQUIRED_LABEL, _REPEATED_LABEL = 2, 3  # of FieldDescriptorProto
 
 
 class WireKind(IntEnum):
-    """``proto_kind`` in ``protobuf.h``."""
+    """How the kernel reads a field: ``proto_kind`` in ``protobuf.h``."""
 
     INT32 = 1
     INT64 = 2
@@ -51,7 +51,8 @@ class WireKind(IntEnum):
 
 
 class FieldLabel(IntEnum):
-    """``proto_label``."""
+    """Whether a field has presence, has to be there, or repeats: ``proto_label`` in
+    ``protobuf.h``."""
 
     IMPLICIT = 0
     OPTIONAL = 1
@@ -60,7 +61,7 @@ class FieldLabel(IntEnum):
 
 
 class MessageForm(IntEnum):
-    """``proto_form``."""
+    """What a message becomes: ``proto_form`` in ``protobuf.h``."""
 
     FIELDS = 0
     EMPTY = 1
@@ -115,7 +116,8 @@ _JSON: dict[str, tuple[MessageForm, Callable[[bytes], str]]] = {
     "google.protobuf.ListValue": (MessageForm.LIST, list_text),
 }
 _MOMENT_FIELDS = {1: 3, 2: 5}
-"""Of timestamps and durations, types by numbers: seconds as int64, nanoseconds as int32."""
+"""The fields of timestamps and durations, types by number: seconds as int64, nanoseconds as
+int32."""
 
 
 class ProtobufCompiler:

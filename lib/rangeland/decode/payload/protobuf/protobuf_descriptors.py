@@ -22,7 +22,7 @@ class ProtoField:
     label: int
     type: int
     type_name: str
-    """Of a message or an enum, without the dot in front."""
+    """The full name of its message or enum, without the leading dot."""
     oneof: int | None
     is_optional: bool
     """Declared ``optional`` in a file of proto3."""

@@ -38,13 +38,14 @@ CHOOSE: Final = "name one of them as message in the job file, beside format"
 
 @dataclass(frozen=True)
 class ProtobufFormat(PayloadFormat):
-    """``descriptors``: a descriptor set with all imports, the file itself last. ``message``: the
-    full name of the message, which may be left out if the file has only one. ``writers``: for
-    payloads that are framed with a schema id."""
+    """Payloads in Protobuf, decoded to one message type."""
 
     descriptors: bytes
+    """A descriptor set with all imports, the file itself last."""
     message: str = ""
+    """The full name of the message, which may be left out if the file has only one."""
     writers: WriterSchemas | None = None
+    """The schemas of payloads that are framed with a schema id. Without it payloads are bare."""
     name = "protobuf"
 
     def __post_init__(self) -> None:
@@ -63,7 +64,8 @@ class ProtobufFormat(PayloadFormat):
 
 
 class ProtobufDecoder(FramedDecoder[tuple[int, ...]]):
-    """See ``ProtobufFormat``. What it needs of a writer's schema are the indexes of the message."""
+    """Decodes payloads of a ``ProtobufFormat``. All it needs of a writer's schema are the indexes
+    of the message."""
 
     schema_format = SchemaFormat.PROTOBUF
 

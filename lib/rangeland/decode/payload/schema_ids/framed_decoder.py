@@ -40,12 +40,13 @@ _SHOWN = {
 
 
 class FramedDecoder(PayloadDecoder, Generic[Needed]):
-    """``writers``: for payloads that are framed with a schema id; without it payloads are bare.
-    A subclass says what it needs of a writer's schema, and decodes what follows the frames."""
+    """The base of decoders of payloads that may be framed with a schema id. A subclass says what it
+    needs of a writer's schema, and decodes what follows the frames. Without ``writers`` payloads
+    are bare."""
 
     schema_format: SchemaFormat
     paths: Sequence[str] = ()
-    """Of the parts of a schema that a fault may be at, for messages."""
+    """The paths of those parts of a schema that a fault can be in, for error messages."""
 
     def __init__(self, writers: WriterSchemas | None) -> None:
         self._writers = writers

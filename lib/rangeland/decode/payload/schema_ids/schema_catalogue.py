@@ -21,7 +21,7 @@ class TopicField(NamedTuple):
 
 
 class SchemaFormat(StrEnum):
-    """As the registry names them."""
+    """The formats of schemas, as a registry names them."""
 
     AVRO = "AVRO"
     JSON = "JSON"
@@ -69,7 +69,7 @@ class WrittenBefore:
 
 
 LONG_AGO: Final = WrittenBefore(0, 1 << 62)
-"""For records whose judgement can wait no longer, or is not final."""
+"""An age for records whose judgement can wait no longer, or is not final."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +91,17 @@ class LatestSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCatalogue:
-    """``schemas``: those that records were written with, by id; one that is missing here was not
-    seen by the driver, or the registry did not have it. ``versions``: the subjects that an id is
-    registered under. ``latest``: by subject; one that is missing here does not exist. ``made_as``
-    distinguishes this catalogue from those of other runs."""
+    """The schemas of one run, as the driver has found them in the registry."""
 
     schemas: Mapping[int, RegisteredSchema | UnusableSchema] = field(default_factory=dict)
+    """The schemas that records were written with, by id. One that is missing here was not seen by
+    the driver, or the registry did not have it."""
     versions: Mapping[int, tuple[SubjectVersion, ...]] = field(default_factory=dict)
+    """The subjects that an id is registered under."""
     latest: Mapping[str, LatestSchema] = field(default_factory=dict)
+    """The latest schema of each subject. A subject that is missing here does not exist."""
     made_as: str = ""
+    """Distinguishes this catalogue from those of other runs."""
 
     @property
     def known_ids(self) -> set[int]:
@@ -109,7 +111,7 @@ class SchemaCatalogue:
 
 
 class WriterSchemas(Protocol):
-    """Where schema ids are looked up. What it raises ends the decoding."""
+    """Looks up the schemas of schema ids. What it raises ends the decoding."""
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema: ...
 

@@ -28,8 +28,8 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion,
 
 
 class SubjectLookup(Protocol):
-    """Where it is looked up under which subjects a schema id is registered. What it raises ends
-    the decoding."""
+    """Looks up the subjects that a schema id is registered under. What it raises ends the
+    decoding."""
 
     @property
     def seen(self) -> Iterable[int]:
@@ -52,14 +52,16 @@ class TypeConflict(NamedTuple):
 
 @dataclass(frozen=True)
 class SubjectFormats(PayloadFormat):
-    """``topics``: the formats of each topic by subject. ``kind``: what they are together.
-    ``latest``: the ids of the schemas that they were made from, by subject."""
+    """The formats of several subjects whose payloads share a column."""
 
     name: str
     kind: pa.DataType
+    """What the formats are together."""
     topics: Mapping[str, Mapping[str, PayloadFormat]]
+    """The formats of each topic, by subject."""
     lookup: SubjectLookup
     latest: Mapping[str, int] = field(default_factory=dict)
+    """The ids of the schemas that they were made from, by subject."""
 
     @property
     def arrow_type(self) -> pa.DataType:

@@ -117,7 +117,8 @@ class MetadataResponse:
 
 @struct
 class MetadataRequestTopic:
-    """By ``name`` in every version; by ``topic_id``, without a name, only from 12 on."""
+    """A requested topic: by ``name`` in every version; by ``topic_id``, without a name, only from
+    12 on."""
 
     topic_id: Uuid = since(10, default=None)
     name: String | None = since(0, default=None, nullable_from=10)

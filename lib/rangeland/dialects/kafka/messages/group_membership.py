@@ -15,7 +15,7 @@ from rangeland.dialects.kafka.messages.cluster import NOT_ASKED
 from rangeland.wire.declarations import *
 
 NO_GENERATION = -1
-"""For a commit by a client that is not a member."""
+"""The generation in a commit by a client that is not a member."""
 UNKNOWN_MEMBER = ""
 """The member id of a client that has not received one yet."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rangeland.wire.declarations import *
 
 NO_TRANSACTION = -1
-"""Instead of the start of a transaction: the producer has none open in this partition."""
+"""The start of a transaction that is not there: the producer has none open in this partition."""
 
 
 @struct
