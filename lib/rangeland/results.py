@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Literal
 
 from rangeland.decode.payload.row_format import RowFormat
@@ -87,18 +88,35 @@ class RunResult(JsonResult):
         return self.counts.landed
 
 
+class FinishedBy(StrEnum):
+    """Which command finishes an unfinished plan."""
+
+    NEXT_RUN = "next-run"  # the next run of this job
+    SAME_OFFSETS = "same-offsets"  # a command of this job that plans some of its offsets
+    OTHER_JOB = "other-job"  # only the job that entered it
+
+
+@dataclass(frozen=True, slots=True)
+class PlanToFinish(JsonResult):
+    """An unfinished plan of any job of a table, and who finishes it, as one of the jobs sees it."""
+
+    VIEW = "*plan finished_by"
+
+    plan: Plan
+    finished_by: FinishedBy
+
+
 @dataclass(frozen=True, slots=True)
 class PlanPreview(JsonResult):
-    """The result of ``plan``: what a run would do now. ``pending`` are plans that would be finished
-    first, ``logs`` what the survey found, ``tasks`` how many Spark tasks would read. ``location``
-    is the full URI of the table's path; None for a name in a catalog. ``speed`` is how fast a run
-    is expected to read."""
+    """The result of ``plan``: what a run would do now. ``logs`` is what the survey found, ``tasks``
+    how many Spark tasks would read. ``location`` is the full URI of the table's path; None for a
+    name in a catalog. ``speed`` is how fast a run is expected to read."""
 
     draft: PlanDraft
     table: str
     logs: Sequence[LogState]
     tasks: int
-    pending: tuple[Plan, ...] = ()
+    unfinished_plans: tuple[PlanToFinish, ...] = ()
     seconds: float = 0.0
     location: str | None = None
     speed: ReadSpeed = field(default_factory=ReadSpeed)
@@ -125,7 +143,7 @@ class PlanPreview(JsonResult):
             "notes": list(self.draft.notes),
             "at_risk": [RESULT_JSON.write(risk) for risk in self.draft.risks],
             "read_speed": RESULT_JSON.write(self.speed),
-            "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.pending],
+            "pending": [RESULT_JSON.write(one) for one in self.unfinished_plans],
         }
 
 
@@ -228,7 +246,7 @@ class Status(JsonResult):
     table_version: int | None
     sequence: int
     partitions: tuple[PartitionStatus, ...]
-    unfinished_plans: tuple[Plan, ...] = ()
+    unfinished_plans: tuple[PlanToFinish, ...] = ()
     recent: tuple[RecentLanding, ...] = ()
     group: GroupStatus | None = None
     losses: tuple[LossEvent, ...] = ()

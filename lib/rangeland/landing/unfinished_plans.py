@@ -11,6 +11,7 @@ from rangeland.model import Bounds, FromCheckpoint, Range
 from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition
+from rangeland.results import FinishedBy, PlanToFinish
 
 
 def comes_first(job: Job, kind: PlanKind, unfinished: UnfinishedPlan) -> bool:
@@ -21,6 +22,19 @@ def comes_first(job: Job, kind: PlanKind, unfinished: UnfinishedPlan) -> bool:
     own = plan.application == job.application and kind is PlanKind.RUN
     is_repair = plan.job == job.job and plan.kind in (PlanKind.HOLES, PlanKind.REDRIVE)
     return own or is_repair or unfinished.outcome is not None
+
+
+def plans_to_finish(job: Job, unfinished: Sequence[UnfinishedPlan]) -> tuple[PlanToFinish, ...]:
+    """Who finishes each of these plans, by ``comes_first``, ``find_overlap`` and
+    ``refuse_other_job``."""
+    return tuple(PlanToFinish(one.plan, _finished_by(job, one)) for one in unfinished)
+
+
+def _finished_by(job: Job, unfinished: UnfinishedPlan) -> FinishedBy:
+    if comes_first(job, PlanKind.RUN, unfinished):
+        return FinishedBy.NEXT_RUN
+    is_own = unfinished.plan.job == job.job
+    return FinishedBy.SAME_OFFSETS if is_own else FinishedBy.OTHER_JOB
 
 
 def find_overlap(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:

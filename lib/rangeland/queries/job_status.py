@@ -16,6 +16,7 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.held_partitions import find_hold
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.unfinished_plans import plans_to_finish
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.progress_events import Progress
@@ -71,7 +72,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         table_version=target.table.version,
         sequence=position.sequence - 1,
         partitions=_with_ages(cluster, partitions, survey),
-        unfinished_plans=tuple(u.plan for u in unfinished),
+        unfinished_plans=plans_to_finish(job, unfinished),
         recent=tuple(
             _recent_landing(outcome)
             for outcome in target.history.newest_outcomes(job.application, RECENT)

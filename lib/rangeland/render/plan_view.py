@@ -14,10 +14,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.model import LogState, Partition, Range, Slice
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import PlanKind
 from rangeland.render.text_drawing import (
     KINDS,
-    MAX_LINES,
     MAX_ROWS,
     Legend,
     LogBar,
@@ -28,6 +27,7 @@ from rangeland.render.text_drawing import (
     shorten_name,
     table_of,
 )
+from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import PlanPreview
 from rangeland.wording import count_noun, number, size
 
@@ -42,7 +42,7 @@ def plan_picture(preview: PlanPreview) -> RenderableType:
     """What a run would do now: a bar per log, the totals, and what is left out and why."""
     plan, draft = preview.draft.plan, preview.draft
     parts: list[RenderableType] = [_plan_title(preview)]
-    parts += _pending_lines(preview.pending)
+    parts += unfinished_lines(preview.unfinished_plans)
     if plan.ranges:
         parts += [Text(), _plan_table(preview), Text()]
         parts.append(_plan_totals(preview))
@@ -65,17 +65,6 @@ def _plan_title(preview: PlanPreview) -> Text:
     title = safe_text(plan.job, "bold")
     title.append_text(safe_text(f": plan {plan.sequence} for table {preview.table}"))
     return title.append(f" ({PLAN_TITLES[plan.kind]})" if plan.kind in PLAN_TITLES else "")
-
-
-def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:
-    return [
-        safe_text(
-            f"Plan {p.sequence} ({count_noun(p.width, 'offset')}) was entered but has not landed: "
-            "a run finishes it first.",
-            "yellow",
-        )
-        for p in pending[:MAX_LINES]
-    ]
 
 
 def _nothing_to_land(preview: PlanPreview) -> Text:
