@@ -154,8 +154,8 @@ TABLE = (
     Mutation(
         "a replacement removes rows for what is lost",
         Change(
-            "landing.committer:PlanCommitter._read",
-            "refuse_lost(plan, found.receipts)",
+            "landing.committer:PlanCommitter._prove",
+            "refuse_lost(plan, receipts.receipts)",
             "pass",
         ),
     ),

@@ -164,7 +164,7 @@ class Sharing:
     is_available = True
 
     def read(self, work: PlanToRead) -> Any:
-        work.refuse_changed_logs({0: ALL})
+        work.refuse_part({0: ALL})
         raise AssertionError("the log has changed")
 
 

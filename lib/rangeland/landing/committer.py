@@ -8,8 +8,9 @@ decided elsewhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
@@ -20,6 +21,7 @@ from rangeland.delta.transaction_log.table_commit import (
     FilesUnfit,
     NotCommitted,
     RowsRefused,
+    gone_files,
     landed_at,
 )
 from rangeland.errors import (
@@ -44,8 +46,10 @@ from rangeland.landing.replacement import Replacement, refuse_lost
 from rangeland.landing.shared_reader import SharedOutcome
 from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, refuse_less
 from rangeland.logging_setup import partition_fields
+from rangeland.model import DataFile
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.proof import prove
+from rangeland.planning.proof import RangeOutcome, prove
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.wording import count_noun
 
@@ -156,13 +160,6 @@ class PlanCommitter:
             return self.replacement.land(plan, outcome, since)
         return self.target.land(outcome, since, self.target.table.gone_files())
 
-    def _check(self, found: PlanReceipts) -> None:
-        """Raises TableRefused for a row that the table's constraints do not allow."""
-        columns = self.target.table.as_written(self.reader.columns_to_add())
-        refused = self.constraints.refusal([entry.file for entry in found.files], columns)
-        if refused is not None:
-            raise refused
-
     def _replace(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | NotCommitted:
@@ -199,7 +196,11 @@ class PlanCommitter:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
         as long as its logs do not change. What was handed in before a change does not count."""
         try:
-            shared = self.reader.read_shared(plan) if plan.slices else None
+            shared = (
+                self.reader.read_shared(plan, partial(self._prepare_shared, plan))
+                if plan.slices
+                else None
+            )
         except LogChange as change:
             return self._read(plan, is_new=is_new, after=change), None
         if shared is not None:
@@ -218,30 +219,64 @@ class PlanCommitter:
         ``instead_of`` an outcome that could not be committed. A plan that another job file had
         made is written with the columns of this one."""
         try:
-            found = self.reader.read(plan, is_new=is_new, after=after)
-            outcomes = prove(plan, found.receipts)
-            if plan.replaces:
-                refuse_lost(plan, found.receipts)
-            if instead_of is not None:
-                refuse_less(instead_of, outcomes)
-            elif plan.replaces:
-                self.replacement.refuse_rows_outside(plan, found.files)
-            self._check(found)
+            receipts = self.reader.read(plan, is_new=is_new, after=after)
+            outcomes = self._prove(plan, receipts, instead_of)
         except _PERMANENT as error:
             return self._give_up(plan, error, instead_of.attempt + 1 if instead_of else 0)
-        self.progress.step("preparing the outcome")
-        outcome, is_mine = self.target.prepare(
-            plan,
-            outcomes,
-            found.files,
-            found.receipts,
-            found.regrown,
-            instead_of=instead_of,
-            columns=self.reader.columns_to_add(),
-        )
+        outcome, is_mine = self._prepare(plan, outcomes, receipts, instead_of)
         if not is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
         return outcome
+
+    def _prepare_shared(
+        self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[FileEntry]
+    ) -> OutcomeEvent:
+        """The outcome of a plan that several drivers have read: this one's, or another's."""
+        whole = PlanReceipts(receipts, files)
+        return self._prepare(plan, self._prove(plan, whole), whole)[0]
+
+    def _prove(
+        self, plan: Plan, receipts: PlanReceipts, instead_of: OutcomeEvent | None = None
+    ) -> list[RangeOutcome]:
+        """What became of each range. Raises for counts that do not add up, and where what was read
+        may not land."""
+        outcomes = prove(plan, receipts.receipts)
+        if plan.replaces:
+            refuse_lost(plan, receipts.receipts)
+        if instead_of is not None:
+            refuse_less(instead_of, outcomes)
+        elif plan.replaces:
+            self.replacement.refuse_rows_outside(plan, receipts.files)
+        self._refuse_violations([entry.file for entry in receipts.files])
+        return outcomes
+
+    def _refuse_violations(self, files: Sequence[DataFile]) -> None:
+        """Raises TableRefused for a row that the table's constraints do not allow. Nothing is read
+        where files of another driver are gone: the plan is then read again before its commit."""
+        if not self.constraints.are_any or gone_files(self.target.table.storage(), files):
+            return
+        columns = self.target.table.as_written(self.reader.columns_to_add())
+        if (refused := self.constraints.refusal(files, columns)) is not None:
+            raise refused
+
+    def _prepare(
+        self,
+        plan: Plan,
+        outcomes: Sequence[RangeOutcome],
+        receipts: PlanReceipts,
+        instead_of: OutcomeEvent | None = None,
+    ) -> tuple[OutcomeEvent, bool]:
+        """Writes the outcome. Returns the one that counts, and whether it is this driver's."""
+        self.progress.step("preparing the outcome")
+        return self.target.prepare(
+            plan,
+            outcomes,
+            receipts.files,
+            receipts.receipts,
+            receipts.regrown,
+            instead_of=instead_of,
+            columns=self.reader.columns_to_add(),
+        )
 
     def _read_again(self, plan: Plan, outcome: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:
         """Reads a plan again because prepared files are gone, or because another commit has given
