@@ -36,6 +36,7 @@ from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
 from rangeland.landing.planner import Planner
 from rangeland.landing.redrive import RedriveResult, in_quarantine, quarantined_schema_ids
+from rangeland.landing.row_checks import refuse_removed_rows, refuse_unknown_rows
 from rangeland.landing.run_summary import result_of_plans
 from rangeland.landing.schema_refusal import naming_schemas, refuse_unreadable
 from rangeland.landing.spark_plan_reader import SparkPlanReader
@@ -49,7 +50,6 @@ from rangeland.landing.unfinished_plans import (
     refuse_other_job,
     refuse_outdated,
 )
-from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import skip_ahead_warnings
 from rangeland.planning.plan import Plan, PlanKind
@@ -260,7 +260,7 @@ class Runner:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
         self.target.identity.refuse_disagreement()
         if self.kind is not PlanKind.HOLES:
-            refuse_undone(self.spark, self.target, self.job, self.progress)
+            refuse_removed_rows(self.spark, self.target, self.job, self.progress)
 
     def _recover(self, unfinished: UnfinishedPlan) -> CommittedPlan:
         return self.committer.finish(unfinished.plan, unfinished, recovered=True)

@@ -117,7 +117,7 @@ TABLE = (
     Mutation(
         "an overwritten table is landed in",
         Change(
-            "landing.job_history:JobHistory.undone",
+            "landing.job_history:JobHistory.last_removal",
             "return restored or table_commit.last_replacement(commits)",
             "return restored",
         ),
@@ -133,7 +133,7 @@ TABLE = (
     Mutation(
         "a table that was restored is landed in",
         Change(
-            "landing.job_history:JobHistory.undone",
+            "landing.job_history:JobHistory.last_removal",
             "return restored or table_commit.last_replacement(commits)",
             "return table_commit.last_replacement(commits)",
         ),

@@ -25,15 +25,13 @@ from rangeland.cli.options import (
     Settings,
     Until,
     command,
-    load_job,
     load_with_schemas,
 )
-from rangeland.errors import Conflict, RangelandError, UsageError
+from rangeland.errors import RangelandError, UsageError
 
 if TYPE_CHECKING:
     from rangeland.fleet.fleet_result import FleetResult
     from rangeland.fleet.fleet_run import JobsProgress, TableJobs
-    from rangeland.job import Job
     from rangeland.job.topic_tables import TableJob
     from rangeland.landing.plan_file import ReviewedPlan
     from rangeland.planning.plan import PlanKind
@@ -135,7 +133,7 @@ def apply(
     """
     output.writes = True
 
-    from rangeland.landing.plan_file import read_plan_file
+    from rangeland.landing.plan_file import job_of_plan, read_plan_file
 
     if len(files) == 1 and files[0].is_dir():
         _apply_each(output, files[0], settings or ())
@@ -143,7 +141,7 @@ def apply(
     if len(files) > 2:
         raise UsageError(f"apply takes one plan file, not {len(files)} files", do="Name one")
     reviewed = read_plan_file(files[-1])
-    job = _job_of_plan(files, reviewed, settings or ())
+    job = job_of_plan(reviewed, files[0] if len(files) == 2 else None, settings or ())
 
     from rangeland.job.payload_formats import refuse_unusable_schemas
     from rangeland.job.topic_tables import TableJob
@@ -289,7 +287,7 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
     """Applies each plan file of a folder, which ``plan --out`` has written."""
     from rangeland.fleet.job_folders import files_in
     from rangeland.fleet.table_jobs import FailedFile, LoadedFile
-    from rangeland.landing.plan_file import read_plan_file
+    from rangeland.landing.plan_file import job_of_plan, read_plan_file
 
     files: list[LoadedFile] = []
     failed: list[FailedFile] = []
@@ -297,7 +295,7 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
     for path in files_in(folder, [".json"], "plan files"):
         try:
             reviewed = read_plan_file(path)
-            job = _job_of_plan([path], reviewed, settings)
+            job = job_of_plan(reviewed, None, settings)
             plans[id(job)] = reviewed
             files.append(LoadedFile(job, reviewed.text))
         except RangelandError as error:
@@ -316,29 +314,3 @@ def _apply_command(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
         return apply_job(one.job, reviewed.plan, reviewed.losses_beside, spark, progress)
 
     return work, result_picture
-
-
-def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:
-    """The job of the job file, or else of the plan file, with the overrides applied. Raises
-    Conflict if the plan was not made for it."""
-    of_file = len(files) == 2
-    job = load_job(files[0], settings)[0] if of_file else reviewed.job_with(settings)
-    plan, planned = reviewed.plan, reviewed.job
-    pairs = {
-        "job": (job.job, planned.job),
-        "source.dialect": (job.source.dialect, plan.dialect),
-        "source.isolation": (job.source.isolation, plan.isolation),
-        "source.tags": (job.source.tags, plan.tags),
-        "sink": (job.sink, planned.sink),
-    }
-    other = [field for field, (mine, theirs) in pairs.items() if mine != theirs]
-    if other:
-        named = [str(files[0])] if of_file else []
-        named += [f"--set {setting}" for setting in settings]
-        raise Conflict(
-            f"{' with '.join(named)} is not the job that the plan was made for",
-            why=f"{' and '.join(other)} differ",
-            do="Make the plan again from this job, or apply the plan file alone",
-            fields=other,
-        )
-    return reviewed.in_place(job)

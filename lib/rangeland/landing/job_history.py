@@ -198,7 +198,7 @@ class JobHistory:
             return None
         return UnfinishedPlan(plan, None, outcome)
 
-    def undone(self) -> table_commit.Restored | CommitMetadata | None:
+    def last_removal(self) -> table_commit.Restored | CommitMetadata | None:
         """A RESTORE, or a commit that replaced all rows, since the job's newest plan: rows of this
         job may be gone."""
         if self._ledger.found is None or self._table.snapshot is None:
@@ -213,28 +213,28 @@ class JobHistory:
         )
         return restored or table_commit.last_replacement(commits)
 
-    def refuse_undone(self, found: table_commit.Restored | CommitMetadata) -> None:
-        """Raises Conflict for the rows that it removed."""
-        if isinstance(found, CommitMetadata):
-            raise Conflict(
+    def removal_conflict(self, removal: table_commit.Restored | CommitMetadata) -> Conflict:
+        """The error for the rows that it removed."""
+        if isinstance(removal, CommitMetadata):
+            return Conflict(
                 f"all rows of the table {self._table.name} were replaced at version "
-                f"{found.version}",
-                why=f"{found.operation} removed rows that were landed; the checkpoint is ahead "
+                f"{removal.version}",
+                why=f"{removal.operation} removed rows that were landed; the checkpoint is ahead "
                 "of the data, and landing on top would leave a hole",
-                do=f"restore the table to version {found.version - 1}; or land them again with "
+                do=f"restore the table to version {removal.version - 1}; or land them again with "
                 "`rangeland backfill JOB.yaml --missing`; or, if they are no longer wanted, "
                 "run `rangeland adopt JOB.yaml`",
-                at_version=found.version,
+                at_version=removal.version,
             )
-        lost = ", ".join(f"{application} {sequence}" for application, sequence in found.lost)
-        raise Conflict(
-            f"the table {self._table.name} was restored to version {found.restored_to}",
+        lost = ", ".join(f"{application} {sequence}" for application, sequence in removal.lost)
+        return Conflict(
+            f"the table {self._table.name} was restored to version {removal.restored_to}",
             why=f"rows of these landings are gone: {lost}; the checkpoint is ahead of the data, "
             "and landing on top would leave a hole",
-            do=f"restore the table to version {found.version - 1}, or land them again with "
+            do=f"restore the table to version {removal.version - 1}, or land them again with "
             "`rangeland backfill JOB.yaml --missing`",
-            restored_to=found.restored_to,
-            at_version=found.version,
+            restored_to=removal.restored_to,
+            at_version=removal.version,
         )
 
     @property

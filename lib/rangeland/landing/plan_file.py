@@ -23,6 +23,7 @@ from typing import Any
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
+from rangeland.job.command_line_overrides import load_job
 from rangeland.job.job_text import JobText, override
 from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
 from rangeland.planning.policy import Loss
@@ -123,6 +124,31 @@ def read_plan_file(path: Path) -> ReviewedPlan:
     if number == WITHOUT_LOCATION:
         _refuse_relative(path, found.job.sink)
     return found
+
+
+def job_of_plan(reviewed: ReviewedPlan, job_file: Path | None, settings: Sequence[str]) -> Job:
+    """The job of the job file, or else of the plan file, with the overrides applied. Raises
+    Conflict if the plan was not made for it."""
+    job = reviewed.job_with(settings) if job_file is None else load_job(job_file, settings)[0]
+    plan, planned = reviewed.plan, reviewed.job
+    pairs = {
+        "job": (job.job, planned.job),
+        "source.dialect": (job.source.dialect, plan.dialect),
+        "source.isolation": (job.source.isolation, plan.isolation),
+        "source.tags": (job.source.tags, plan.tags),
+        "sink": (job.sink, planned.sink),
+    }
+    other = [field for field, (mine, theirs) in pairs.items() if mine != theirs]
+    if other:
+        named = [] if job_file is None else [str(job_file)]
+        named += [f"--set {setting}" for setting in settings]
+        raise Conflict(
+            f"{' with '.join(named)} is not the job that the plan was made for",
+            why=f"{' and '.join(other)} differ",
+            do="Make the plan again from this job, or apply the plan file alone",
+            fields=other,
+        )
+    return reviewed.in_place(job)
 
 
 def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:

@@ -31,8 +31,8 @@ from rangeland.landing.redrive import (
     draft_from_quarantine,
     in_quarantine,
 )
-from rangeland.landing.replacement import Replacement
-from rangeland.landing.verification import holes_of_job, refuse_partial_slices
+from rangeland.landing.replacement import Replacement, refuse_partial_slices
+from rangeland.landing.verification import holes_of_job
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage

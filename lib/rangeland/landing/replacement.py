@@ -7,19 +7,27 @@ with an outcome that lands nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
-from rangeland.errors import RangeLost, TableRefused
+from rangeland.errors import RangeLost, TableRefused, UsageError
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.model import Range
+from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.planning.table_audit import ReplacedRange
+from rangeland.planning.table_audit import (
+    LandedPiece,
+    ReplacedRange,
+    cut_pieces,
+    in_force,
+    other_incarnations,
+)
 from rangeland.spark.offset_scan import has_rows, table_frame
 from rangeland.spark.replace_where import compare, condition, prepared_frame, replace_rows
 
@@ -128,4 +136,36 @@ def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
         error,
         why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
         do="Replace only what the log still has; the table is unchanged.",
+    )
+
+
+def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
+    """Raises UsageError where a range holds only a part of a slice: a slice was landed as a
+    whole, and can only be replaced as a whole."""
+    slices = [
+        LandedPiece(landed, None)
+        for plan, outcome in target.history.landings()
+        for s in Plan.parse(plan.document).slices
+        for whole in (Range(s.partition, *s.interval, s.topic_id),)
+        for landed in covered_parts([whole], coverage_of(entry.range for entry in outcome.ranges))
+    ]
+    asked_for, here = list(ranges), in_force(slices)
+    for r in asked_for:
+        if others := other_incarnations(here, r):
+            raise UsageError(
+                f"--replace of {r} would remove rows of an earlier incarnation of its topic",
+                why=f"{others[0]} was landed before the topic was deleted and created again, and "
+                "its rows have the same offsets",
+                do="Replace a range that the earlier topic did not have, or delete its rows first",
+            )
+    cut = cut_pieces(here, asked_for)
+    if not cut:
+        return
+    asked, piece = cut[0]
+    raise UsageError(
+        f"--replace of {asked} cuts the slice {piece}",
+        why="a slice was landed as a whole and can only be replaced as a whole",
+        do=f"begin at {piece.from_offset} or {piece.until_offset} and end at one of them, or "
+        "include the slices before and after as well",
+        slices=[[str(r), str(p)] for r, p in cut],
     )

@@ -87,12 +87,12 @@ def _disagreements(target: LandingTarget, found: Conflict | None) -> list[str]:
     """Why a run may refuse to land anything. Only reading the table shows which rows it lacks."""
     if found is not None:
         return [str(found)]
-    undone = target.history.undone()
-    if undone is None:
+    removal = target.history.last_removal()
+    if removal is None:
         return []
-    what = undone.operation if isinstance(undone, CommitMetadata) else "RESTORE"
+    what = removal.operation if isinstance(removal, CommitMetadata) else "RESTORE"
     return [
-        f"{what} at version {undone.version} removed or replaced rows after the last landing: "
+        f"{what} at version {removal.version} removed or replaced rows after the last landing: "
         "`rangeland verify JOB.yaml` shows whether any are missing; if so, runs end with 73"
     ]
 

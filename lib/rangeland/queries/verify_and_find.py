@@ -8,8 +8,8 @@ from typing import Any
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.offset_lookup import find_offset
 from rangeland.landing.verification import Verification, examine
-from rangeland.landing.verification import find as find_offset
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import never_landed
 from rangeland.progress_events import Progress
