@@ -29,7 +29,7 @@ from rangeland.job.connection_settings import (
 )
 from rangeland.job.payload_formats import SeenIds, row_format_of
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.loss_records import losses_in
@@ -215,7 +215,9 @@ class Runner:
             else:
                 outrun = found.plan.ranges
                 lost_races += 1
-            self._look_again(finished)
+            self._refresh()
+            if finished:
+                self._mirror(to_the_end=False)
         raise Conflict(
             f"the job {self.job.job} could not enter a plan in {MAX_LOST_RACES} tries",
             why="other drivers keep entering plans for the same table",
@@ -262,7 +264,7 @@ class Runner:
         if self.kind is not PlanKind.HOLES:
             refuse_removed_rows(self.spark, self.target, self.job, self.progress)
 
-    def _recover(self, unfinished: UnfinishedPlan) -> CommittedPlan:
+    def _recover(self, unfinished: EnteredPlan) -> CommittedPlan:
         return self.committer.finish(unfinished.plan, unfinished, recovered=True)
 
     def _finish_prepared(self, finished: list[CommittedPlan]) -> None:
@@ -284,7 +286,7 @@ class Runner:
             ids_in = partial(schema_ids_in, self.job, survey=self.surveys.last)
             refuse_unreadable(self.row_format, self.job.request.policy, found.plan.slices, ids_in)
 
-    def _enter_draft(self, found: PlanDraft, unfinished: Sequence[UnfinishedPlan]) -> bool:
+    def _enter_draft(self, found: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
         """As ``_enter``; before that, warns of what may be a reason to stop the run."""
         self.refuse_draft(found)
         risks = risk_warnings(found.risks, self.surveys.speed)
@@ -295,7 +297,7 @@ class Runner:
     def _enter(
         self,
         plan: Plan,
-        unfinished: Sequence[UnfinishedPlan],
+        unfinished: Sequence[EnteredPlan],
         beside: Sequence[Loss],
         seen_at_ms: int | None = None,
     ) -> bool:
@@ -306,16 +308,14 @@ class Runner:
             self.target.table.layout(self.rows)
         self.reader.wait_for_workers()
         self.target.open_or_create(self.rows)
-        if warning := self.target.table.warning(replaces=plan.replaces):
+        if warning := self.target.table.store_warning(replaces=plan.replaces):
             self._warn(warning)
         self._record(beside, seen_at_ms)
         return self.target.enter(plan, unfinished)
 
-    def _look_again(self, finished: Sequence[CommittedPlan]) -> None:
+    def _refresh(self) -> None:
         self.surveys.forget_early()
         self.target.refresh()
-        if finished:
-            self._mirror(to_the_end=False)
 
     # --- losses and warnings ------------------------------------------------------------
 

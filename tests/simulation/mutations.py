@@ -76,7 +76,9 @@ PLANS_AND_LEDGER = (
     Mutation(
         "what has landed is landed again",
         Change(
-            "landing.job_history:JobHistory._coverage", "if self._ledger.found is None:", "if True:"
+            "landing.job_history:JobHistory._coverage",
+            "if self._ledger.opened is None:",
+            "if True:",
         ),
     ),
     Mutation(

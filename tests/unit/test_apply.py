@@ -85,7 +85,7 @@ class Driving(run.Runner):
 def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     columns_are_there(monkeypatch)
     monkeypatch.setattr(run, "start_workers", lambda *about: None)
-    for name in ("layout", "open_or_create", "warning"):
+    for name in ("layout", "open_or_create", "store_warning"):
         holder = LandingTarget if name == "open_or_create" else TargetTable
         monkeypatch.setattr(holder, name, lambda *about, **more: None)
 

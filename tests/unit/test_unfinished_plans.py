@@ -11,7 +11,7 @@ from rich.console import Console
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.unfinished_plans import comes_first, plans_to_finish
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.render.unfinished_view import unfinished_lines
@@ -48,7 +48,7 @@ def outcome(plan: Plan) -> OutcomeEvent:
 def test_the_next_run_is_named_for_the_plans_that_it_finishes_first_and_no_others(
     plan: Plan, is_prepared: bool, by: FinishedBy
 ) -> None:
-    unfinished = UnfinishedPlan(plan, None, outcome(plan) if is_prepared else None)
+    unfinished = EnteredPlan(plan, None, outcome(plan) if is_prepared else None)
     assert plans_to_finish(JOB, [unfinished]) == (PlanToFinish(plan, by),)
     assert comes_first(JOB, PlanKind.RUN, unfinished) is (by is FinishedBy.NEXT_RUN)
 

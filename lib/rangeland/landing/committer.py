@@ -38,7 +38,7 @@ from rangeland.errors import (
 )
 from rangeland.landing.constraint_check import ConstraintCheck
 from rangeland.landing.final_log_check import LogChange
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import refuse_other_plan
 from rangeland.landing.loss_records import losses_in
@@ -85,33 +85,37 @@ class PlanCommitter:
         self.constraints = ConstraintCheck(context.spark, self.target)
         self.replaced: ReplacedRange | None = None
 
-    def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
+    def finish(
+        self, plan: Plan, unfinished: EnteredPlan | None, *, recovered: bool
+    ) -> CommittedPlan:
         """Takes a plan to its end: reads it if it has no outcome yet, and commits. A plan that can
         never succeed is given up where its kind allows that; only the driver that entered it
         raises the error, since the others have not asked for it, and go on."""
         try:
-            return self._finish(plan, left, recovered=recovered)
+            return self._finish(plan, unfinished, recovered=recovered)
         except (JobFileError, UsageError) as error:
             raise error.answering(data=PLAN_STAYS) from error.__cause__
         except _PERMANENT as error:
             if not recovered or not _may_be_given_up(plan, error):
                 raise
             self.target.refresh()
-            given_up = self.target.history.landed_plan(plan)
+            given_up = self.target.history.plan_with_outcome(plan)
             if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
                 raise
             stays = "rows in the table stay" if plan.replaces else "records stay in quarantine"
             self._warn(f"{plan.application} was given up, its {stays}: {error}")
             return self._finish(plan, given_up, recovered=True)
 
-    def _finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
+    def _finish(
+        self, plan: Plan, unfinished: EnteredPlan | None, *, recovered: bool
+    ) -> CommittedPlan:
         self.progress.planned(plan, recovered)
         if recovered:
             logger.info(
                 "Finishing plan %s %d, which another run entered", plan.application, plan.sequence
             )
-        outcome = left.outcome if left is not None else None
-        since = left.table_version if left is not None else self.target.table.version
+        outcome = None if unfinished is None else unfinished.outcome
+        since = self.target.table.version if unfinished is None else unfinished.table_version
         shared: SharedOutcome | None = None
         if outcome is None:
             outcome, shared = self._outcome_of(plan, is_new=not recovered)
@@ -135,7 +139,7 @@ class PlanCommitter:
     ) -> CommittedOutcome | NotCommitted:
         """Commits an outcome as its kind of plan requires. Does nothing if it has landed."""
         if self.target.identity.landed_sequence(plan.application) >= plan.sequence:
-            kernel, path = self.target.table.kernel, self.target.table.there()
+            kernel, path = self.target.table.kernel, self.target.table.uri
             version = landed_at(kernel, path, plan.application, plan.sequence, since or 0)
             return CommittedOutcome(version, is_new=False)
         if outcome.quarantine_files or outcome.attempt:
@@ -175,7 +179,7 @@ class PlanCommitter:
         try:
             return self.replacement.land(plan, outcome, since)
         except StorageFailed as error:
-            self.target.table.look_again()
+            self.target.table.refresh()
             if not (files := self.target.table.gone_files()):
                 raise
             of_another = self._give_up(plan, _unreadable(plan, files, error), outcome.attempt + 1)
@@ -284,7 +288,7 @@ class PlanCommitter:
         either."""
         self._warn(f"{_why_again(why)} read from the log again")
         if isinstance(why, FilesUnfit):
-            self.target.table.follow_changes()
+            self.target.table.refresh_same_table()
         return self._read(plan, instead_of=outcome)
 
     def _give_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:

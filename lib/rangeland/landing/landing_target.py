@@ -31,7 +31,7 @@ from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.identity_check import LEDGER_PROPERTY, IdentityCheck
-from rangeland.landing.job_history import JobHistory, UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan, JobHistory
 from rangeland.landing.loss_records import (
     losses_of,
     losses_of_given_up,
@@ -79,10 +79,10 @@ class LandingTarget:
             ledger.result()
         self.ledger.register()
 
-    def enter(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> bool:
+    def enter(self, plan: Plan, unfinished: Sequence[EnteredPlan]) -> bool:
         """Enters a plan based on the last ``refresh``. False if another plan came first: then
         refresh and try again."""
-        ledger = self.ledger.existing()
+        ledger = self.ledger.require()
         entry = PlanEvent(
             application=plan.application,
             job=plan.job,
@@ -95,8 +95,8 @@ class LandingTarget:
             table_id=self.table.table_id,
         )
         self.ledger.add_columns_if_lacking()
-        left = [(u.plan.application, u.plan.sequence) for u in unfinished]
-        is_entered = ledger.enter(entry, self.ledger.entered, left)
+        names = [(u.plan.application, u.plan.sequence) for u in unfinished]
+        is_entered = ledger.enter(entry, self.ledger.entered, names)
         result = "Entered plan" if is_entered else "Did not enter, since another came first, plan"
         logger.info("%s %s %d", result, plan.application, plan.sequence)
         return is_entered
@@ -131,7 +131,7 @@ class LandingTarget:
         self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]
     ) -> tuple[OutcomeEvent, bool]:
         """Writes an outcome with its losses, or reads the one that was there first."""
-        ledger = self.ledger.existing()
+        ledger = self.ledger.require()
         if ledger.prepare(mine, self._with_columns(losses)):
             _log_prepared(mine, losses)
             return mine, True
@@ -146,7 +146,7 @@ class LandingTarget:
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
         """What drivers have read of a plan so far, and its outcome if it has one."""
-        ledger = self.ledger.existing()
+        ledger = self.ledger.require()
         ledger.refresh()
         outcome = ledger.outcome(plan.application, plan.sequence)
         parts = [] if outcome is not None else ledger.parts(plan.application, plan.sequence)
@@ -161,7 +161,7 @@ class LandingTarget:
         files: Iterable[FileEntry],
     ) -> bool:
         """Writes a part of a plan, False if another part has that number."""
-        return self.ledger.existing().append_part(
+        return self.ledger.require().append_part(
             PartEvent(
                 application=plan.application,
                 job=plan.job,
@@ -186,7 +186,7 @@ class LandingTarget:
     ) -> None:
         """Records losses that belong to no outcome, each once, as seen now unless ``seen_at_ms`` is
         given. Does nothing if there is no ledger: a run that is refused writes nothing."""
-        if (ledger := self.ledger.found) is None:
+        if (ledger := self.ledger.opened) is None:
             return
         now_ms = _now_ms()
         job = self._job
@@ -213,13 +213,13 @@ class LandingTarget:
         """Commits all files of an outcome at once, whose rows have been checked against the
         table's constraints; does nothing if it has landed already. ``gone`` are files that the
         table names and its store has lost: the commit removes them."""
-        table = self.table.snapshot or self.table.there()
+        table = self.table.snapshot or self.table.uri
         request = CommitRequest(
             outcome.application,
             outcome.sequence,
             [entry.file for entry in outcome.files],
             removed=gone,
-            properties={LEDGER_PROPERTY: self.ledger.existing().table_id},
+            properties={LEDGER_PROPERTY: self.ledger.require().table_id},
             schema=outcome.columns,
             checked=self.table.constraints(),
         )
@@ -227,7 +227,7 @@ class LandingTarget:
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
-        snapshot, ledger_id = self.table.snapshot, self.ledger.existing().table_id
+        snapshot, ledger_id = self.table.snapshot, self.ledger.require().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
             return
         request = CommitRequest(
@@ -237,7 +237,7 @@ class LandingTarget:
             checked=self.table.constraints(),
         )
         table_commit.land(self.table.kernel, snapshot, request)
-        self.table.look_again()
+        self.table.refresh()
 
     def _outcome(
         self,

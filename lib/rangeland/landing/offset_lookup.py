@@ -53,7 +53,7 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
         state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
     commit = landing_commit(
         target.table.kernel,
-        target.table.there(),
+        target.table.uri,
         plan.application,
         plan.sequence,
         plan.table_version or 0,

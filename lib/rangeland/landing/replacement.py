@@ -69,7 +69,7 @@ class Replacement:
     def refuse_rows_outside(self, plan: Plan, files: Sequence[FileEntry]) -> None:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        path, table = self._target.table.there(), self._table()
+        path, table = self._target.table.uri, self._table()
         schema = self._target.table.columns_of_files()
         new = prepared_frame(self._spark, path, [entry.file for entry in files], schema)
         inside = f"coalesce({self._condition(table, plan)}, false)"
@@ -91,7 +91,7 @@ class Replacement:
         """Replaces the table's rows of its ranges with an outcome that is not in the table yet, in
         one commit, which also adds the columns that the table lacks."""
         table, transaction = self._target.table, (outcome.application, outcome.sequence)
-        path = table.there()
+        path = table.uri
         self._target.set_ledger_property()
         with lock_table(path):
             if gone := table.gone_prepared_files(outcome):
@@ -103,7 +103,7 @@ class Replacement:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(plan, outcome, change)
             replace_rows(new, path, where, transaction, evolves=change.is_any)
-        table.look_again()
+        table.refresh()
         version = table_commit.landed_at(table.kernel, path, *transaction, since or 0)
         return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
 
@@ -111,7 +111,7 @@ class Replacement:
         self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
-        path, table = self._target.table.there(), self._table()
+        path, table = self._target.table.uri, self._table()
         files = [entry.file for entry in outcome.files]
         schema = self._target.table.columns_of_files(change)
         new = prepared_frame(self._spark, path, files, schema)
@@ -119,7 +119,7 @@ class Replacement:
 
     def _table(self) -> Any:
         target = self._target.table
-        return table_frame(self._spark, target.there(), target.columns)
+        return table_frame(self._spark, target.uri, target.columns)
 
     def _condition(self, table: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""

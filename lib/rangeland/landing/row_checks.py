@@ -44,7 +44,7 @@ def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Rang
     try:
         columns = target.table.columns
         where = f"{columns.topic} IN ({', '.join(map(literal, topics))})"
-        if not has_rows(spark, table_frame(spark, target.table.there(), columns), where):
+        if not has_rows(spark, table_frame(spark, target.table.uri, columns), where):
             return
         if not target.identity.unknown_topics(topics, now=True):
             return  # another driver has just landed them: this plan will not be entered

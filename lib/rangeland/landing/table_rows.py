@@ -73,8 +73,8 @@ def table_rows(spark: Any, table: TargetTable) -> TableRows:
     if isinstance(spark, DeferredSession) and not spark.has_session:
         found = _read_here(table)
         if found is not None:
-            return DriverRows(found, table.there(), table.columns)
-    frame = table_frame(spark, table.there(), table.columns, version=table.version)
+            return DriverRows(found, table.uri, table.columns)
+    frame = table_frame(spark, table.uri, table.columns, version=table.version)
     return SparkRows(spark, frame, table.columns)
 
 

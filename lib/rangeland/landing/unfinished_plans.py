@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.model import Bounds, FromCheckpoint, Range
 from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.plan import Plan, PlanKind
@@ -14,7 +14,7 @@ from rangeland.planning.plan_builder import JobPosition
 from rangeland.results import FinishedBy, PlanToFinish
 
 
-def comes_first(job: Job, kind: PlanKind, unfinished: UnfinishedPlan) -> bool:
+def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
     """Whether a command that makes plans of this kind finishes this one first. Every command
     commits prepared outcomes. Unfinished plans of its own sequence, and plans of its job that
     repair the table or land quarantined batches, are finished first too."""
@@ -24,20 +24,20 @@ def comes_first(job: Job, kind: PlanKind, unfinished: UnfinishedPlan) -> bool:
     return own or is_repair or unfinished.outcome is not None
 
 
-def plans_to_finish(job: Job, unfinished: Sequence[UnfinishedPlan]) -> tuple[PlanToFinish, ...]:
+def plans_to_finish(job: Job, unfinished: Sequence[EnteredPlan]) -> tuple[PlanToFinish, ...]:
     """Who finishes each of these plans, by ``comes_first``, ``find_overlap`` and
     ``refuse_other_job``."""
     return tuple(PlanToFinish(one.plan, _finished_by(job, one)) for one in unfinished)
 
 
-def _finished_by(job: Job, unfinished: UnfinishedPlan) -> FinishedBy:
+def _finished_by(job: Job, unfinished: EnteredPlan) -> FinishedBy:
     if comes_first(job, PlanKind.RUN, unfinished):
         return FinishedBy.NEXT_RUN
     is_own = unfinished.plan.job == job.job
     return FinishedBy.SAME_OFFSETS if is_own else FinishedBy.OTHER_JOB
 
 
-def find_overlap(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
+def find_overlap(plan: Plan, unfinished: Sequence[EnteredPlan]) -> EnteredPlan | None:
     """The first unfinished plan that shares an offset with this one."""
     for other in unfinished:
         if covered_parts(plan.ranges, coverage_of(other.plan.ranges)):
@@ -45,7 +45,7 @@ def find_overlap(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> Unfinished
     return None
 
 
-def refuse_other_job(job: Job, unfinished: UnfinishedPlan) -> None:
+def refuse_other_job(job: Job, unfinished: EnteredPlan) -> None:
     """Raises Conflict for a plan in the way that this job cannot finish."""
     plan = unfinished.plan
     if plan.job == job.job:
@@ -57,7 +57,7 @@ def refuse_other_job(job: Job, unfinished: UnfinishedPlan) -> None:
     )
 
 
-def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPosition) -> None:
+def refuse_outdated(plan: Plan, unfinished: Sequence[EnteredPlan], now: JobPosition) -> None:
     """Raises Conflict for a plan that was made earlier and cannot be entered any more."""
     if now.sequence != plan.sequence:
         raise outdated_conflict(plan, f"the next plan of {plan.application} is {now.sequence}")

@@ -90,7 +90,7 @@ def _schemas(job: Job) -> str:
 
 def _table(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
-    notes = runner.target.table.notes(runner.rows)
+    notes = runner.target.table.row_warnings(runner.rows)
     if runner.target.table.metadata is None:
         runner.target.table.layout(runner.rows)
         runner.target.table.refuse_foreign_files()

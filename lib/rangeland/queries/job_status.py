@@ -79,7 +79,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         ),
         group=group,
         losses=tuple(losses[-LOSSES:]),
-        warnings=(*target.table.warnings(), *_disagreements(target, disagreement)),
+        warnings=(*target.table.property_warnings(), *_disagreements(target, disagreement)),
     )
 
 
