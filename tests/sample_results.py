@@ -84,7 +84,7 @@ def a_preview(
     logs = [a_log(0, 0, 40_000), a_log(1, 0, 9_000)] if logs is None else logs
     plan = a_plan(ranges, losses)
     return PlanPreview(
-        PlanDraft(plan=plan, asked=tuple(ranges), already=already, held=held),
+        PlanDraft(plan=plan, requested=tuple(ranges), already_landed=already, held=held),
         table,
         logs,
         2,
@@ -122,7 +122,7 @@ def a_result(
         rows=landed,
         files=4,
         bytes_written=3 << 20,
-        already=already,
+        already_landed=already,
         warnings=warnings,
         replaced=replaced,
     )

@@ -15,7 +15,7 @@ from rangeland.errors import RangeLost
 from rangeland.groups.backend import GroupMember
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
 from rangeland.planning.intervals import Interval, overlap, width
-from rangeland.planning.passed_over_ranges import never_landed
+from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Loss
@@ -44,14 +44,14 @@ class RunResult(JsonResult):
     """The result of ``run``, ``apply`` and ``backfill``.
 
     ``ranges``, ``rows``, ``files`` and ``bytes_written`` are what this call has landed. What was
-    landed before, or by another driver, is in ``already``. Drivers that share a plan each report
-    all of it. ``recovered`` are the sequences of plans that another driver had entered and this
-    one has finished. ``losses`` are what these plans could not land. With a transform, ``rows``
-    may differ from the number of landed offsets."""
+    landed before, or by another driver, is in ``already_landed``. Drivers that share a plan each
+    report all of it. ``recovered`` are the sequences of plans that another driver had entered and
+    this one has finished. ``losses`` are what these plans could not land. With a transform,
+    ``rows`` may differ from the number of landed offsets."""
 
     VIEW = (
         "job application sequence state table table_version landed rows files bytes_written "
-        "ranges=partitions recovered already=already_landed held losses passed_over warnings "
+        "ranges=partitions recovered already_landed held losses passed_over warnings "
         "replaced added_columns? schemas? seconds"
     )
 
@@ -67,7 +67,7 @@ class RunResult(JsonResult):
     files: int = 0
     bytes_written: int = 0
     recovered: tuple[int, ...] = ()
-    already: tuple[Range, ...] = ()
+    already_landed: tuple[Range, ...] = ()
     held: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     losses: tuple[LossEvent, ...] = ()
@@ -124,9 +124,9 @@ class PlanPreview(JsonResult):
     """How the plan's records become rows."""
 
     @property
-    def losses_beside(self) -> tuple[Loss, ...]:
+    def unplanned_losses(self) -> tuple[Loss, ...]:
         """The losses that are not part of the plan itself."""
-        return self.draft.losses_beside({log.partition: log for log in self.logs})
+        return self.draft.unplanned_losses({log.partition: log for log in self.logs})
 
     def to_json(self) -> dict[str, Any]:
         plan = self.draft.plan
@@ -137,7 +137,7 @@ class PlanPreview(JsonResult):
             "records": plan.width,
             "estimated_bytes": plan.estimated_bytes,
             "tasks": self.tasks,
-            "already_landed": [RESULT_JSON.write(r) for r in self.draft.already],
+            "already_landed": [RESULT_JSON.write(r) for r in self.draft.already_landed],
             "held": [str(loss) for loss in self.draft.held],
             "passed_over": [RESULT_JSON.write(r) for r in self.draft.passed_over],
             "notes": list(self.draft.notes),
@@ -183,7 +183,9 @@ class PartitionStatus(JsonResult):
         """Offsets of the log between the first landed one and the checkpoint that were never
         landed, because a run was asked to begin after them."""
         end = max(self.start, self.checkpoint or 0)
-        return tuple(overlap((self.start, end), never_landed(self.landed, self.checkpoint)))
+        return tuple(
+            overlap((self.start, end), passed_over_intervals(self.landed, self.checkpoint))
+        )
 
     @property
     def held_back(self) -> int:

@@ -91,6 +91,18 @@ def test_a_bare_participle_is_found() -> None:
     assert not any(map(is_participle, ("settle_survey", "is_settled", "read", "survey", "load")))
 
 
+def test_what_is_passed_on_says_what_it_is() -> None:
+    """A parameter ``found`` says only where its value comes from."""
+    found = [
+        f"{path.relative_to(LIBRARY)}:{node.lineno}"
+        for path in MODULES
+        if {"run.py", "landing", "planning", "queries"} & set(path.relative_to(LIBRARY).parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.arg) and node.arg == "found"
+    ]
+    assert found == []
+
+
 def test_a_repeated_name_is_found_inside_and_outside_of_the_families() -> None:
     kafka, jafka = LIBRARY / "dialects/kafka/a.py", LIBRARY / "dialects/jafka/a.py"
     assert repeated(iter([("A", kafka), ("A", jafka)])) == {}

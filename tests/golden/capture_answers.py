@@ -84,8 +84,8 @@ def _plan(kind: PlanKind = PlanKind.RUN) -> Plan:
 def _preview(plan: Plan) -> PlanPreview:
     draft = PlanDraft(
         plan=plan,
-        asked=plan.ranges,
-        already=(Range(P0, 0, 10, "A"),),
+        requested=plan.ranges,
+        already_landed=(Range(P0, 0, 10, "A"),),
         held=(made.a_loss(3, 1, 2, LossKind.RECREATED),),
         notes=("a note",),
         skipped_losses=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),),
@@ -118,7 +118,7 @@ def _result() -> RunResult:
         files=2,
         bytes_written=4_000,
         recovered=(3,),
-        already=(Range(P0, 0, 10, "A"),),
+        already_landed=(Range(P0, 0, 10, "A"),),
         held=("orders/2 is held",),
         warnings=("a warning",),
         losses=(LOSS,),

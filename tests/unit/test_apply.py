@@ -78,7 +78,7 @@ class Driving(run.Runner):
         )
         held = tuple(one for one in self.drawn if one.action is Action.HOLD)
         skipped = tuple(one for one in self.drawn if one.action is Action.SKIP)
-        return PlanDraft(plan=plan, asked=plan.ranges, held=held, skipped_losses=skipped)
+        return PlanDraft(plan=plan, requested=plan.ranges, held=held, skipped_losses=skipped)
 
 
 @pytest.fixture(autouse=True)

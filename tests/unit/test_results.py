@@ -61,7 +61,7 @@ def test_run_json_has_the_keys_of_the_contract() -> None:
             RangeOutcome(Range(P1, 0, 3), Counts(landed=3)),
         ),
         seconds=1.23456,
-        already=(Range(P0, 0, 10),),
+        already_landed=(Range(P0, 0, 10),),
     )
     document = json.loads(json.dumps(result.to_json()))
     assert document.keys() >= {
@@ -93,7 +93,9 @@ def test_a_run_that_had_nothing_to_do_has_the_same_keys() -> None:
 def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
     loss = Loss(P1, 0, 5, LossKind.EXPIRED, "gone")
     state = LogState(P0, Leader(Address("b1", 1)), 0, 20)
-    drafted = PlanDraft(plan=PLAN, asked=PLAN.ranges, already=(Range(P0, 0, 10),), held=(loss,))
+    drafted = PlanDraft(
+        plan=PLAN, requested=PLAN.ranges, already_landed=(Range(P0, 0, 10),), held=(loss,)
+    )
     preview = PlanPreview(drafted, "lake/orders", [state], tasks=1, unfinished_plans=(UNFINISHED,))
     document = json.loads(json.dumps(preview.to_json()))
     assert document["hash"] == PLAN.hash
@@ -108,7 +110,7 @@ def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
 
 
 def test_the_document_of_plan_out_can_be_applied() -> None:
-    preview = PlanPreview(PlanDraft(plan=PLAN, asked=PLAN.ranges), "lake/orders", [], tasks=1)
+    preview = PlanPreview(PlanDraft(plan=PLAN, requested=PLAN.ranges), "lake/orders", [], tasks=1)
     assert Plan.from_json(json.loads(json.dumps(preview.to_json()))) == PLAN
 
 

@@ -69,7 +69,10 @@ def plan(
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: its folder does not exist", do="Create it, or name another")
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound))
-    _preview(output, jobs, out=out)
+
+    from rangeland.planning.plan import PlanKind
+
+    _preview(output, jobs, PlanKind.RUN, out)
 
 
 @command
@@ -104,7 +107,10 @@ def run(
         return lambda one, *about: run_job(one.job, *about), result_picture
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-    _land(output, jobs, table_command)
+
+    from rangeland.planning.plan import PlanKind
+
+    _land(output, jobs, table_command, PlanKind.RUN)
 
 
 @command
@@ -216,7 +222,7 @@ def _land(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
     table_command: Callable[[], TableCommand],
-    kind: PlanKind | None = None,
+    kind: PlanKind,
 ) -> None:
     if isinstance(jobs, ManyJobs):
         answer_all(output, jobs, partial(_run_all, kind=kind), asks_brokers=True)
@@ -225,18 +231,17 @@ def _land(
 
 
 def _run_all(
-    jobs: TableJobs, spark: Any, progress: JobsProgress, parallel: int, kind: PlanKind | None = None
+    jobs: TableJobs, spark: Any, progress: JobsProgress, parallel: int, kind: PlanKind
 ) -> FleetResult[RunResult]:
     from rangeland.fleet.fleet_run import run_all
-    from rangeland.planning.plan import PlanKind
 
-    return run_all(jobs, spark, progress, parallel, kind or PlanKind.RUN)
+    return run_all(jobs, spark, progress, parallel, kind)
 
 
 def _preview(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
-    kind: PlanKind | None = None,
+    kind: PlanKind,
     out: Path | None = None,
 ) -> None:
     """Shows the plan and writes it to the file ``out``; those of many tables each to a file of its
@@ -311,6 +316,6 @@ def _apply_command(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
 
     def work(one: TableJob, spark: Any, progress: Progress) -> RunResult:
         reviewed = plans[id(one.job)]
-        return apply_job(one.job, reviewed.plan, reviewed.losses_beside, spark, progress)
+        return apply_job(one.job, reviewed.plan, reviewed.unplanned_losses, spark, progress)
 
     return work, result_picture

@@ -163,8 +163,7 @@ class SharedRead:
             self._progress.step(f"handing in {sum(len(one.receipts) for one in kept)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
-                name = (self._plan.application, self._plan.sequence)
-                logger.info("Handed in part %d of plan %s %d", part[1], *name)
+                logger.info("Handed in part %d of plan %s", part[1], self._plan.label)
                 return None
 
     def _prepare(self, parts: Sequence[PartEvent], results: Sequence[TaskResult]) -> OutcomeEvent:

@@ -111,9 +111,7 @@ class PlanCommitter:
     ) -> CommittedPlan:
         self.progress.planned(plan, recovered)
         if recovered:
-            logger.info(
-                "Finishing plan %s %d, which another run entered", plan.application, plan.sequence
-            )
+            logger.info("Finishing plan %s, which another run entered", plan.label)
         outcome = None if unfinished is None else unfinished.outcome
         since = self.target.table.version if unfinished is None else unfinished.table_version
         shared: SharedOutcome | None = None
@@ -127,7 +125,7 @@ class PlanCommitter:
             landed = self._land(plan, outcome, since)
         if not isinstance(landed, CommittedOutcome):
             raise _not_committed_again(plan, landed)
-        _log_committed(outcome, landed)
+        _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
             for text in without_time(nulls, self.target.table.layout(self.reader.rows)):
@@ -190,11 +188,11 @@ class PlanCommitter:
         some type cannot be compared."""
         self.progress.step("comparing with the rows in the table")
         try:
-            found = self.replacement.differences(plan, outcome)
+            replaced = self.replacement.differences(plan, outcome)
         except StorageFailed as error:
             self._warn(str(error))
             return
-        self.replaced = (self.replaced or ReplacedRange()) + found
+        self.replaced = (self.replaced or ReplacedRange()) + replaced
 
     def _outcome_of(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
@@ -312,8 +310,8 @@ def _may_be_given_up(plan: Plan, error: RangelandError) -> bool:
     return plan.replaces or is_redrive
 
 
-def _why_again(found: NotCommitted) -> str:
-    match found:
+def _why_again(why: NotCommitted) -> str:
+    match why:
         case FilesUnfit(misfit=misfit):
             return f"column {misfit.field} of the table has been changed meanwhile; the plan is"
         case RowsRefused(refusal=refusal):
@@ -324,12 +322,11 @@ def _why_again(found: NotCommitted) -> str:
             return f"{len(paths)} prepared files are gone and are"
 
 
-def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
-    name = f"{plan.application} {plan.sequence}"
-    match found:
+def _not_committed_again(plan: Plan, why: NotCommitted) -> RangelandError:
+    match why:
         case FilesUnfit(misfit=misfit):
             return Conflict(
-                f"files of {name} do not fit the table again",
+                f"files of {plan.label} do not fit the table again",
                 why=f"another writer has changed column {misfit.field} meanwhile",
                 do="run again",
             )
@@ -337,7 +334,7 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
             return refusal
         case FilesGone(paths=paths):
             return StorageFailed(
-                f"files of {name} are gone again",
+                f"files of {plan.label} are gone again",
                 why=f"there are {len(paths)}; the first is {paths[0]}",
                 do="find out what removes files from the table's folder, then run again",
             )
@@ -353,31 +350,30 @@ def _unreadable(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> 
     )
 
 
-def _log_committed(outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
-    name = (outcome.application, outcome.sequence)
+def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
     if not landed.is_new:
-        logger.info("Found plan %s %d in the table already", *name)
+        logger.info("Found plan %s in the table already", plan.label)
         return
     counts = (len(outcome.files), len(outcome.ranges))
     logger.info(
-        "Committed plan %s %d at version %s: %d files, %d ranges", *name, landed.version, *counts
+        "Committed plan %s at version %s: %d files, %d ranges", plan.label, landed.version, *counts
     )
     for entry in outcome.ranges:
         where = partition_fields(entry.range.partition, entry.range.from_offset)
-        logger.debug("Committed %s with plan %s %d", entry.range, *name, extra=where)
+        logger.debug("Committed %s with plan %s", entry.range, plan.label, extra=where)
 
 
 def without_time(files: Sequence[FileEntry], layout: TableLayout) -> list[str]:
     """A warning for each column of days or hours that is null in some records."""
-    found = []
+    warnings = []
     for column in layout.partition_by:
         rows = sum(
             f.file.rows for f in files if f.file.partition_values.get(column.key, "") is None
         )
         if rows and column.function is not Function.VALUE:
             records = "1 record has" if rows == 1 else f"{rows} records have"
-            found.append(
+            warnings.append(
                 f"{records} no {column.source}, or one outside the years 1 to 9999: landed with "
                 f"{column.name} = NULL (folder {column.name}={NULL_FOLDER})"
             )
-    return found
+    return warnings

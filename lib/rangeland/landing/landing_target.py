@@ -98,7 +98,7 @@ class LandingTarget:
         names = [(u.plan.application, u.plan.sequence) for u in unfinished]
         is_entered = ledger.enter(entry, self.ledger.entered, names)
         result = "Entered plan" if is_entered else "Did not enter, since another came first, plan"
-        logger.info("%s %s %d", result, plan.application, plan.sequence)
+        logger.info("%s %s", result, plan.label)
         return is_entered
 
     def prepare(
@@ -133,14 +133,12 @@ class LandingTarget:
         """Writes an outcome with its losses, or reads the one that was there first."""
         ledger = self.ledger.require()
         if ledger.prepare(mine, self._with_columns(losses)):
-            _log_prepared(mine, losses)
+            _log_prepared(plan, mine, losses)
             return mine, True
         ledger.refresh()
         theirs = ledger.outcome(plan.application, plan.sequence)
         if theirs is None:
-            raise Bug(
-                f"the outcome of {plan.application} {plan.sequence} exists and cannot be read"
-            )
+            raise Bug(f"the outcome of {plan.label} exists and cannot be read")
         refuse_other_plan(plan, theirs)
         return theirs, False
 
@@ -281,9 +279,9 @@ def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(total.items()))
 
 
-def _log_prepared(outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
-    name = (outcome.application, outcome.sequence, outcome.attempt)
-    logger.info("Prepared outcome %s %d, attempt %d: %d files", *name, len(outcome.files))
+def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
+    counts = (outcome.attempt, len(outcome.files))
+    logger.info("Prepared outcome %s, attempt %d: %d files", plan.label, *counts)
     _log_losses(losses)
 
 
@@ -299,7 +297,7 @@ def refuse_other_plan(plan: Plan, outcome: OutcomeEvent) -> None:
     landed is not what this plan was to land."""
     if outcome.plan_hash != plan.hash:
         raise Conflict(
-            f"the ledger has an outcome of {plan.application} {plan.sequence}, of another plan",
+            f"the ledger has an outcome of {plan.label}, of another plan",
             why=f"that plan is {outcome.plan_hash[:12]}, this one {plan.hash[:12]}; the table's "
             "transactions or the ledger's rows were lost in between",
             do="read the newest rows of the ledger, then accept the table as it is with `rangeland "

@@ -48,7 +48,7 @@ class ReviewedPlan:
     text: JobText
     plan: Plan
     location: str | None
-    losses_beside: tuple[Loss, ...] = ()
+    unplanned_losses: tuple[Loss, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -82,10 +82,10 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
             "records": plan.width,
             "estimated_bytes": plan.estimated_bytes,
             "tasks": preview.tasks,
-            "already_landed": [str(r) for r in preview.draft.already],
+            "already_landed": [str(r) for r in preview.draft.already_landed],
             "held": [f"{loss}: {loss.evidence}" for loss in preview.draft.held],
         },
-        **_CONTENT.write(ReviewedPlan(job_text, plan, preview.location, preview.losses_beside)),
+        **_CONTENT.write(ReviewedPlan(job_text, plan, preview.location, preview.unplanned_losses)),
     }
     document["seal"] = _seal(document)
     text = json.dumps(document, indent=2) + "\n"
@@ -164,8 +164,8 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
     return found
 
 
-def _mismatch(found: ReviewedPlan) -> str:
-    job, plan = found.job, found.plan
+def _mismatch(reviewed: ReviewedPlan) -> str:
+    job, plan = reviewed.job, reviewed.plan
     is_own = plan.application == job.application
     if plan.job != job.job or not (is_own or plan.application.startswith(f"{job.application}/")):
         return f"its plan is for the job {plan.job} ({plan.application}), but its job is {job.job}"
@@ -175,7 +175,7 @@ def _mismatch(found: ReviewedPlan) -> str:
     if plan.dialect != job.source.dialect:
         return f"its plan is for {plan.dialect}, but its job is for {job.source.dialect}"
     try:
-        found.in_place(job)
+        reviewed.in_place(job)
     except ValueError:  # its text repeats the location, which may contain anything
         return "its location cannot be the path or URI of a table"
     return ""
@@ -261,7 +261,7 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
 
 _CONTENT = PLAN_JSON.with_views(
     {
-        ReviewedPlan: "hash location text=job plan losses_beside=seen",
+        ReviewedPlan: "hash location text=job plan unplanned_losses=seen",
         Loss: "*partition from_offset until_offset kind=verdict evidence topic_id action",
     },
     {

@@ -121,8 +121,8 @@ class SparkPlanReader:
     ) -> None:
         if plan.kind is not PlanKind.REDRIVE:
             read = receipts.values()
-            found = self.log_check.changes(self.cluster(plan), plan, read, fingerprints, after)
-            self.log_check.refuse_changes(plan, found, after)
+            losses = self.log_check.changes(self.cluster(plan), plan, read, fingerprints, after)
+            self.log_check.refuse_changes(plan, losses, after)
 
     def _read_slices(
         self, plan: Plan, *, is_new: bool
@@ -132,7 +132,7 @@ class SparkPlanReader:
         if plan.job != self.job.job:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
-                why=f"{plan.application} {plan.sequence} is prepared, and its files "
+                why=f"{plan.label} is prepared, and its files "
                 "are gone or no longer fit the table; "
                 f"{self.job.job} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
@@ -154,8 +154,8 @@ class SparkPlanReader:
         finally:
             self.progress.done()
         refuse_unseen(self.spark, self.target, entries)
-        name = (plan.application, plan.sequence)
-        logger.info("Read %d slices of plan %s %d: %d files", len(receipts), *name, len(entries))
+        counts = (len(receipts), plan.label, len(entries))
+        logger.info("Read %d slices of plan %s: %d files", *counts)
         return receipts, entries
 
     def _tasks_to_run(

@@ -52,7 +52,7 @@ def refuse_other_job(job: Job, unfinished: EnteredPlan) -> None:
         return
     raise Conflict(
         f"the job {plan.job} is landing offsets of the same range in the table {job.sink.table}",
-        why=f"its plan {plan.application} {plan.sequence} is not finished",
+        why=f"its plan {plan.label} is not finished",
         do=f"run {plan.job} to its end first",
     )
 
@@ -65,7 +65,7 @@ def refuse_outdated(plan: Plan, unfinished: Sequence[EnteredPlan], now: JobPosit
         raise outdated_conflict(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
         # Two plans of one sequence: the checkpoint of one would count with the rows of the other.
-        why = f"{plan.application} {plan.sequence} was entered already, as another plan"
+        why = f"{plan.label} was entered already, as another plan"
         raise outdated_conflict(
             plan, why, f"run {plan.job} to its end, then make a new plan and review it"
         )
@@ -74,12 +74,12 @@ def refuse_outdated(plan: Plan, unfinished: Sequence[EnteredPlan], now: JobPosit
         raise outdated_conflict(plan, f"{other} is landing some of the same offsets")
 
 
-def refuse_gaps(plan: Plan, gaps: Sequence[Range], begins: Bounds) -> None:
+def refuse_passed_over(plan: Plan, passed_over: Sequence[Range], from_bounds: Bounds) -> None:
     """Raises Conflict for offsets between the checkpoint and a plan that should go on from it. They
     counted as landed when the plan was made, by another plan that was given up since."""
-    for gap in gaps:
-        if isinstance(begins.of(gap.partition), FromCheckpoint):
-            raise outdated_conflict(plan, f"it leaves out {gap}, which has not landed")
+    for r in passed_over:
+        if isinstance(from_bounds.of(r.partition), FromCheckpoint):
+            raise outdated_conflict(plan, f"it leaves out {r}, which has not landed")
 
 
 def outdated_conflict(plan: Plan, why: str, do: str = "make a new plan and review it") -> Conflict:

@@ -34,14 +34,14 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 @dataclass(frozen=True, slots=True)
 class Verification:
     """``pieces`` are the landed ranges in force, ``audit`` compares them with the table,
-    ``gone_files`` are those that the table names and its store no longer has. ``found`` are the
-    runs of offsets that have rows, except where offsets are bytes."""
+    ``gone_files`` are those that the table names and its store no longer has. ``runs`` are
+    those of offsets that have rows, except where offsets are bytes."""
 
     landings: int = 0
     pieces: tuple[LandedPiece, ...] = ()
     audit: Audit = field(default_factory=Audit)
     gone_files: tuple[str, ...] = ()
-    found: Mapping[Partition, Runs] = field(default_factory=dict)
+    runs: Mapping[Partition, Runs] = field(default_factory=dict)
 
 
 def examine(spark: Any, target: LandingTarget) -> Verification:
@@ -55,14 +55,14 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
     counted = rows.entries(in_bytes) if in_bytes else {}
     # In a table of such logs only, every entry is a run of its own, which is useless.
     dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in pieces})
-    found = rows.runs(by_broker=by_broker) if dense else {}
-    found = {p: runs for p, runs in found.items() if p not in in_bytes}
+    runs = rows.runs(by_broker=by_broker) if dense else {}
+    runs = {p: some for p, some in runs.items() if p not in in_bytes}
     return Verification(
         landings=len(landings),
         pieces=tuple(pieces),
-        audit=audit(pieces, found, counted),
+        audit=audit(pieces, runs, counted),
         gone_files=tuple(f.path for f in target.table.gone_files()),
-        found=found,
+        runs=runs,
     )
 
 
@@ -89,7 +89,7 @@ def holes_of_job(
 ) -> LocatedHoles:
     """What the table has lost of the topics that a job reads."""
     seen = examine(spark, target)
-    found = locate_holes(seen.pieces, seen.audit.holes, seen.found)
+    found = locate_holes(seen.pieces, seen.audit.holes, seen.runs)
     if found.shared:
         warn(
             f"{found.shared[0]} was landed from two topics of that name, one made after the other "

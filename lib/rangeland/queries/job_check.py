@@ -103,16 +103,16 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
     return _with_notes(f"{at}, accepts these rows, and can be written", notes)
 
 
-def _with_notes(found: str, notes: Sequence[str]) -> str:
-    return " ".join([end_sentence(found), *map(sentence, notes)]) if notes else found
+def _with_notes(text: str, notes: Sequence[str]) -> str:
+    return " ".join([end_sentence(text), *map(sentence, notes)]) if notes else text
 
 
 def _plan(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
-    found = runner.draft()
-    runner.refuse_draft(found)
-    if found.is_empty:
+    draft = runner.draft()
+    runner.refuse_draft(draft)
+    if draft.is_empty:
         return "there is nothing to land now"
-    plan = found.plan
+    plan = draft.plan
     ranges = count_noun(len(plan.ranges), "range")
     return f"a run would land {count_noun(plan.width, 'offset')} in {ranges}"

@@ -83,10 +83,10 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     )
 
 
-def _disagreements(target: LandingTarget, found: Conflict | None) -> list[str]:
+def _disagreements(target: LandingTarget, disagreement: Conflict | None) -> list[str]:
     """Why a run may refuse to land anything. Only reading the table shows which rows it lacks."""
-    if found is not None:
-        return [str(found)]
+    if disagreement is not None:
+        return [str(disagreement)]
     removal = target.history.last_removal()
     if removal is None:
         return []

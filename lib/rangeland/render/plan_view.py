@@ -48,7 +48,7 @@ def plan_picture(preview: PlanPreview) -> RenderableType:
         parts.append(_plan_totals(preview))
     else:
         parts.append(_nothing_to_land(preview))
-    parts += list_lines("already landed, left out", [str(r) for r in draft.already], "cyan")
+    parts += list_lines("already landed, left out", [str(r) for r in draft.already_landed], "cyan")
     lost = [f"{loss}: {loss.evidence}" for loss in plan.losses]
     parts += list_lines("lost, as the policy allows", lost, "bold red")
     parts += list_lines(
@@ -69,7 +69,7 @@ def _plan_title(preview: PlanPreview) -> Text:
 
 def _nothing_to_land(preview: PlanPreview) -> Text:
     draft = preview.draft
-    if draft.already and not draft.held:
+    if draft.already_landed and not draft.held:
         return safe_text("Nothing to land: everything in the range is already landed.", "green")
     if draft.held:
         return safe_text("Nothing to land: the policy holds what is new.", "yellow")
@@ -112,7 +112,7 @@ def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) 
     plan = preview.draft.plan
     mine = [r for r in plan.ranges if r.partition == partition]
     lost = [(x.from_offset, x.until_offset) for x in plan.losses if x.partition == partition]
-    already = [r for r in preview.draft.already if r.partition == partition]
+    already = [r for r in preview.draft.already_landed if r.partition == partition]
     first = min([log.start_offset if log else 0, *(r.from_offset for r in mine)])
     last = max([log.end_offset if log else 0, *(r.until_offset for r in mine)])
     spans = [(r.from_offset, r.until_offset, "land") for r in mine]
@@ -120,7 +120,7 @@ def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) 
     spans += [(start, end, "lost") for start, end in lost]
     mark = plan.checkpoint.get(partition)
     reached = [mark.until_offset] if mark else []
-    asked = [r.until_offset for r in preview.draft.asked if r.partition == partition]
+    asked = [r.until_offset for r in preview.draft.requested if r.partition == partition]
     later = max([first, *reached, *(r.until_offset for r in (*mine, *already))])
     if mine or reached or asked:
         spans.append((later, last, "later"))

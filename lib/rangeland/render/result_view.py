@@ -46,7 +46,7 @@ def result_picture(result: RunResult) -> RenderableType:
     )
     recovered = [f"plan {sequence}" for sequence in result.recovered]
     parts += list_lines("finished from an earlier run", recovered, "yellow")
-    parts += list_lines("already landed, left out", [str(r) for r in result.already], "cyan")
+    parts += list_lines("already landed, left out", [str(r) for r in result.already_landed], "cyan")
     listed_below = {str(loss) for loss in result.losses}
     held = [text for text in result.held if text not in listed_below]
     parts += list_lines("held where they are", held, "red")
