@@ -12,8 +12,10 @@ from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.results import (
     CheckResult,
+    FinishedBy,
     PartitionStatus,
     PlanPreview,
+    PlanToFinish,
     RecentLanding,
     RunResult,
     Status,
@@ -75,18 +77,18 @@ def a_preview(
     already: tuple[Range, ...] = (),
     held: tuple[Loss, ...] = (),
     losses: list[Loss] | None = None,
-    pending: tuple[Plan, ...] = (),
+    unfinished_plans: tuple[PlanToFinish, ...] = (),
     table: str = "lake/orders",
 ) -> PlanPreview:
     ranges = [a_range(0, 1_000, 26_000), a_range(1, 0, 9_000)] if ranges is None else ranges
     logs = [a_log(0, 0, 40_000), a_log(1, 0, 9_000)] if logs is None else logs
     plan = a_plan(ranges, losses)
     return PlanPreview(
-        PlanDraft(plan=plan, asked=tuple(ranges), already=already, held=held),
+        PlanDraft(plan=plan, requested=tuple(ranges), already_landed=already, held=held),
         table,
         logs,
         2,
-        pending,
+        unfinished_plans,
     )
 
 
@@ -138,7 +140,7 @@ def a_status() -> Status:
             ),
             PartitionStatus(Partition("orders", 1), None, 0, 9_000, None, "b1:9092"),
         ),
-        unfinished_plans=(a_plan([a_range(0, 26_000, 27_000)]),),
+        unfinished_plans=(PlanToFinish(a_plan([a_range(0, 26_000, 27_000)]), FinishedBy.NEXT_RUN),),
         recent=(RecentLanding(12, 1_700_000_000_000, 33_985, 4, "0f2c"),),
     )
 

@@ -64,7 +64,7 @@ class FrozenPlan:
     def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:
         """Lands exactly this plan. Raises Conflict if the plan no longer applies."""
         return commands.apply(
-            self.job, self.plan, self.preview.losses_beside, spark, progress or NoProgress()
+            self.job, self.plan, self.preview.unplanned_losses, spark, progress or NoProgress()
         )
 
 

@@ -34,7 +34,7 @@ RESULT_JSON = RecordCodec(
         Audit: "holes duplicates unknown_rows=strangers suspect unproved",
         LossEvent: "*loss sequence seen_at_ms",
         Loss: "*partition from_offset until_offset width=count kind=verdict action cause evidence",
-        Plan: "application sequence hash",
+        Plan: "application sequence hash job",
         PartitionReach: "*partition state end_offset=end offset=until_offset",
         QuarantinedBatch: "*range application sequence size_bytes=bytes leader reason",
         GroupMember: "member_id=member client_id=client host is_ours partitions",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Literal
 
 from rangeland.decode.payload.row_format import RowFormat
@@ -14,7 +15,7 @@ from rangeland.errors import RangeLost
 from rangeland.groups.backend import GroupMember
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
 from rangeland.planning.intervals import Interval, overlap, width
-from rangeland.planning.passed_over_ranges import never_landed
+from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Loss
@@ -90,6 +91,24 @@ class RunResult(JsonResult):
         return self.counts.landed
 
 
+class FinishedBy(StrEnum):
+    """Which command finishes an unfinished plan."""
+
+    NEXT_RUN = "next-run"  # the next run of this job
+    SAME_OFFSETS = "same-offsets"  # a command of this job that plans some of its offsets
+    OTHER_JOB = "other-job"  # only the job that entered it
+
+
+@dataclass(frozen=True, slots=True)
+class PlanToFinish(JsonResult):
+    """An unfinished plan of any job of a table, and who finishes it, as one of the jobs sees it."""
+
+    VIEW = "*plan finished_by"
+
+    plan: Plan
+    finished_by: FinishedBy
+
+
 @dataclass(frozen=True, slots=True)
 class PlanPreview(JsonResult):
     """The result of ``plan``: what a run would do now."""
@@ -100,8 +119,8 @@ class PlanPreview(JsonResult):
     """What the survey found."""
     tasks: int
     """How many Spark tasks would read."""
-    unfinished_plans: tuple[Plan, ...] = ()
-    """The job's unfinished plans."""
+    unfinished_plans: tuple[PlanToFinish, ...] = ()
+    """The unfinished plans of all jobs of the table."""
     seconds: float = 0.0
     location: str | None = None
     """The full URI of the table's path; None for a name in a catalog."""
@@ -111,9 +130,9 @@ class PlanPreview(JsonResult):
     """How the plan's records become rows."""
 
     @property
-    def losses_beside(self) -> tuple[Loss, ...]:
+    def unplanned_losses(self) -> tuple[Loss, ...]:
         """The losses that are not part of the plan itself."""
-        return self.draft.losses_beside({log.partition: log for log in self.logs})
+        return self.draft.unplanned_losses({log.partition: log for log in self.logs})
 
     def to_json(self) -> dict[str, Any]:
         plan = self.draft.plan
@@ -124,13 +143,13 @@ class PlanPreview(JsonResult):
             "records": plan.width,
             "estimated_bytes": plan.estimated_bytes,
             "tasks": self.tasks,
-            "already_landed": [RESULT_JSON.write(r) for r in self.draft.already],
+            "already_landed": [RESULT_JSON.write(r) for r in self.draft.already_landed],
             "held": [str(loss) for loss in self.draft.held],
             "passed_over": [RESULT_JSON.write(r) for r in self.draft.passed_over],
             "notes": list(self.draft.notes),
             "at_risk": [RESULT_JSON.write(risk) for risk in self.draft.risks],
             "read_speed": RESULT_JSON.write(self.speed),
-            "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.unfinished_plans],
+            "pending": [RESULT_JSON.write(one) for one in self.unfinished_plans],
         }
 
 
@@ -174,7 +193,9 @@ class PartitionStatus(JsonResult):
         """Offsets of the log between the first landed one and the checkpoint that were never
         landed, because a run was asked to begin after them."""
         end = max(self.start, self.checkpoint or 0)
-        return tuple(overlap((self.start, end), never_landed(self.landed, self.checkpoint)))
+        return tuple(
+            overlap((self.start, end), passed_over_intervals(self.landed, self.checkpoint))
+        )
 
     @property
     def held_back(self) -> int:
@@ -240,7 +261,7 @@ class Status(JsonResult):
     table_version: int | None
     sequence: int
     partitions: tuple[PartitionStatus, ...]
-    unfinished_plans: tuple[Plan, ...] = ()
+    unfinished_plans: tuple[PlanToFinish, ...] = ()
     recent: tuple[RecentLanding, ...] = ()
     group: GroupStatus | None = None
     losses: tuple[LossEvent, ...] = ()

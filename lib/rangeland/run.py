@@ -29,13 +29,14 @@ from rangeland.job.connection_settings import (
 )
 from rangeland.job.payload_formats import SeenIds, row_format_of
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
 from rangeland.landing.planner import Planner
 from rangeland.landing.redrive import RedriveResult, in_quarantine, quarantined_schema_ids
+from rangeland.landing.row_checks import refuse_removed_rows, refuse_unknown_rows
 from rangeland.landing.run_summary import result_of_plans
 from rangeland.landing.schema_refusal import naming_schemas, refuse_unreadable
 from rangeland.landing.spark_plan_reader import SparkPlanReader
@@ -44,13 +45,13 @@ from rangeland.landing.unfinished_plans import (
     comes_first,
     find_overlap,
     outdated_conflict,
-    refuse_gaps,
+    plans_to_finish,
     refuse_other_job,
     refuse_outdated,
+    refuse_passed_over,
 )
-from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range
-from rangeland.planning.passed_over_ranges import skip_ahead_warnings
+from rangeland.planning.passed_over_ranges import passed_over_warnings
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft, rebuild_draft
 from rangeland.planning.policy import Loss
@@ -64,27 +65,25 @@ MAX_LOST_RACES = 50
 """How often another driver may enter a plan first, since a run has last entered one of its own."""
 EARLIER = 20
 """How many landings back a group's offset may lie before we assume that another client moved it."""
-_Done = tuple[list[CommittedPlan], PlanDraft | None]
-"""The plans that a run has finished, and its last draft."""
-_Work = Callable[[list[CommittedPlan]], _Done]
-"""Adds the plans that it finishes to the list, so that they are known where it fails."""
+_Work = Callable[[list[CommittedPlan]], PlanDraft | None]
+"""Adds the plans that it finishes to the list, also where it fails; returns its last draft."""
 
 
-def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = None) -> PlanPreview:
+def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.RUN) -> PlanPreview:
     """What a run would do now, or a backfill of this kind. Reads the cluster, the ledger and
     sometimes the table; writes nothing."""
     started = time.monotonic()
-    runner = Runner(job, spark, progress, kind or PlanKind.RUN)
+    runner = Runner(job, spark, progress, kind)
     runner.refuse_disagreement()
     unfinished = runner.target.history.unfinished()
-    found = runner.draft()
-    runner.refuse_draft(found)
+    draft = runner.draft()
+    runner.refuse_draft(draft)
     return PlanPreview(
-        draft=found,
+        draft=draft,
         table=job.sink.table,
         logs=tuple(runner.surveys.last.logs.values()),
-        tasks=len(runner.reader.tasks(found.plan.slices)),
-        unfinished_plans=tuple(u.plan for u in unfinished if u.plan.job == job.job),
+        tasks=len(runner.reader.tasks(draft.plan.slices)),
+        unfinished_plans=plans_to_finish(job, unfinished),
         seconds=time.monotonic() - started,
         speed=runner.surveys.speed,
         row_format=runner.row_format,
@@ -97,10 +96,12 @@ def run(job: Job, spark: Any, progress: Progress) -> RunResult:
     return Runner(job, spark, progress).run()
 
 
-def backfill(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = None) -> RunResult:
+def backfill(
+    job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.BACKFILL
+) -> RunResult:
     """Lands the job's range beside its scheduled runs, without moving their checkpoint. ``kind``
     may ask for what the table has lost, or for landing the range again."""
-    return Runner(job, spark, progress, kind or PlanKind.BACKFILL).run()
+    return Runner(job, spark, progress, kind).run()
 
 
 def redrive(
@@ -123,11 +124,11 @@ def adopt(job: Job, spark: Any, progress: Progress) -> AdoptResult:
 
 
 def apply(
-    job: Job, plan: Plan, beside: Sequence[Loss], spark: Any, progress: Progress
+    job: Job, plan: Plan, unplanned_losses: Sequence[Loss], spark: Any, progress: Progress
 ) -> RunResult:
-    """Enters a plan that was made earlier, or refuses it if it no longer applies. ``beside``
-    are the losses that were found when it was made and are not part of it."""
-    return Runner(job, spark, progress).apply(plan, beside)
+    """Enters a plan that was made earlier, or refuses it if it no longer applies.
+    ``unplanned_losses`` were found when it was made, and are not part of it."""
+    return Runner(job, spark, progress).apply(plan, unplanned_losses)
 
 
 class Runner:
@@ -177,15 +178,15 @@ class Runner:
     def run(self) -> RunResult:
         return self._with_lease(self._land)
 
-    def apply(self, plan: Plan, beside: Sequence[Loss]) -> RunResult:
+    def apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> RunResult:
         if plan.job != self.job.job:
             what = f"the plan belongs to the job {plan.job}, the job file to {self.job.job}"
             raise Conflict(what)
-        return self._with_lease(partial(self._apply, plan, beside))
+        return self._with_lease(partial(self._apply, plan, unplanned_losses))
 
     # --- the order of a run -------------------------------------------------------------
 
-    def _land(self, finished: list[CommittedPlan]) -> _Done:
+    def _land(self, finished: list[CommittedPlan]) -> PlanDraft | None:
         """Finishes one plan per turn: what has to be finished first, what is in the way of a plan
         of its own, then that plan; until nothing is left to land."""
         outrun: tuple[Range, ...] = ()
@@ -196,38 +197,44 @@ class Runner:
             first = next((u for u in unfinished if comes_first(self.job, self.kind, u)), None)
             if first is not None:
                 finished.append(self._recover(first))
-            elif (found := self.draft()).is_empty and not found.begins:
-                self._record(self._losses_beside(found))
+            elif (draft := self.draft()).is_empty and not draft.moves_without_landing:
+                self._record(draft.unplanned_losses(self.surveys.last.logs))
                 # If another driver has landed the same ranges meanwhile, say so.
-                return finished, replace(found, already=found.already or outrun)
-            elif (blocking := find_overlap(found.plan, unfinished)) is not None:
+                return replace(draft, already_landed=draft.already_landed or outrun)
+            elif (blocking := find_overlap(draft.plan, unfinished)) is not None:
                 refuse_other_job(self.job, blocking)
                 finished.append(self._recover(blocking))
-                same = blocking.plan.replaces and blocking.plan.ranges == found.plan.ranges
+                same = blocking.plan.replaces and blocking.plan.ranges == draft.plan.ranges
                 if same and finished[-1].outcome.ranges:
-                    return finished, found  # an earlier driver was asked to replace the same ranges
-            elif self._enter_draft(found, unfinished):
-                finished.append(self.committer.finish(found.plan, None, recovered=False))
-                if not found.leaves_more:
-                    return finished, found
+                    return draft  # an earlier driver was asked to replace the same ranges
+            elif self._enter_draft(draft, unfinished):
+                finished.append(self.committer.finish(draft.plan, None, recovered=False))
+                if not draft.leaves_more:
+                    return draft
                 lost_races = 0
             else:
-                outrun = found.plan.ranges
+                outrun = draft.plan.ranges
                 lost_races += 1
-            self._look_again(finished)
+            self.surveys.forget_early()
+            self.target.refresh()
+            if finished:
+                self._mirror(to_the_end=False)
         raise Conflict(
             f"the job {self.job.job} could not enter a plan in {MAX_LOST_RACES} tries",
             why="other drivers keep entering plans for the same table",
             do="run it again when they are done",
         )
 
-    def _apply(self, plan: Plan, beside: Sequence[Loss], finished: list[CommittedPlan]) -> _Done:
-        """Finishes a plan that was made earlier: as it was entered, or after checking that it still
-        applies. ``beside`` is recorded before the plan is entered, so that a driver that finds the
+    def _apply(
+        self, plan: Plan, unplanned_losses: Sequence[Loss], finished: list[CommittedPlan]
+    ) -> PlanDraft | None:
+        """Finishes a plan that was made earlier, as it was entered or after checking that it still
+        applies. The losses are recorded before the plan is entered, so that a driver that finds the
         plan entered has nothing left to record."""
         self.refuse_disagreement()
         if (same := self.target.history.entered_plan(plan)) is not None:
-            return [self._recover(same)], None
+            finished.append(self._recover(same))
+            return None
         if plan.columns != self.reader.columns_to_add():
             raise outdated_conflict(plan, "it was made for rows with other columns")
         self._finish_prepared(finished)
@@ -236,21 +243,21 @@ class Runner:
         refuse_outdated(plan, unfinished, position)
         self.reader.log_check.refuse_other_cluster(cluster_settings(self.job), plan)
         self.planner.refuse_gone(plan)
-        is_own, notes = (
-            plan.application == self.job.application,
-            plaintext_secret_warnings(self.job),
-        )
-        found = rebuild_draft(plan, beside, position, notes, moves_checkpoint=is_own)
-        refuse_gaps(plan, found.passed_over, self.job.request.from_bounds)
-        if found.is_empty and not found.begins:
-            self._record(beside, plan.made_at_ms)
-            return finished, found
-        self.refuse_draft(found)
-        if self._enter(plan, unfinished, beside, plan.made_at_ms):
-            return [*finished, self.committer.finish(plan, None, recovered=False)], found
+        is_own = plan.application == self.job.application
+        notes = plaintext_secret_warnings(self.job)
+        draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own)
+        refuse_passed_over(plan, draft.passed_over, self.job.request.from_bounds)
+        if draft.is_empty and not draft.moves_without_landing:
+            self._record(unplanned_losses, plan.made_at_ms)
+            return draft
+        self.refuse_draft(draft)
+        if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
+            finished.append(self.committer.finish(plan, None, recovered=False))
+            return draft
         self.target.refresh()
         if (same := self.target.history.entered_plan(plan)) is not None:
-            return [*finished, self._recover(same)], None
+            finished.append(self._recover(same))
+            return None
         raise outdated_conflict(plan, "another plan was entered at the same time")
 
     # --- the steps of a run -------------------------------------------------------------
@@ -259,43 +266,43 @@ class Runner:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
         self.target.identity.refuse_disagreement()
         if self.kind is not PlanKind.HOLES:
-            refuse_undone(self.spark, self.target, self.job, self.progress)
+            refuse_removed_rows(self.spark, self.target, self.job, self.progress)
 
-    def _recover(self, unfinished: UnfinishedPlan) -> CommittedPlan:
+    def _recover(self, unfinished: EnteredPlan) -> CommittedPlan:
         return self.committer.finish(unfinished.plan, unfinished, recovered=True)
 
     def _finish_prepared(self, finished: list[CommittedPlan]) -> None:
         """Commits what is prepared: a plan that was made since counts it as landed."""
-        while left := [u for u in self.target.history.unfinished() if u.outcome is not None]:
-            finished.append(self._recover(left[0]))
+        while prepared := [u for u in self.target.history.unfinished() if u.outcome is not None]:
+            finished.append(self._recover(prepared[0]))
             self.target.refresh()
             self.refuse_disagreement()
 
     def draft(self) -> PlanDraft:
         """A plan based on what is known now."""
-        found = self.planner.draft()
-        return replace(found, plan=replace(found.plan, columns=self.reader.columns_to_add()))
+        draft = self.planner.draft()
+        return replace(draft, plan=replace(draft.plan, columns=self.reader.columns_to_add()))
 
-    def refuse_draft(self, found: PlanDraft) -> None:
+    def refuse_draft(self, draft: PlanDraft) -> None:
         """Raises Conflict for rows that no ledger knows, and for schemas that do not fit."""
         if self.kind in (PlanKind.RUN, PlanKind.BACKFILL):
-            refuse_unknown_rows(self.spark, self.target, found.plan.ranges)
+            refuse_unknown_rows(self.spark, self.target, draft.plan.ranges)
             ids_in = partial(schema_ids_in, self.job, survey=self.surveys.last)
-            refuse_unreadable(self.row_format, self.job.request.policy, found.plan.slices, ids_in)
+            refuse_unreadable(self.row_format, self.job.request.policy, draft.plan.slices, ids_in)
 
-    def _enter_draft(self, found: PlanDraft, unfinished: Sequence[UnfinishedPlan]) -> bool:
+    def _enter_draft(self, draft: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
         """As ``_enter``; before that, warns of what may be a reason to stop the run."""
-        self.refuse_draft(found)
-        risks = risk_warnings(found.risks, self.surveys.speed)
-        for text in (*skip_ahead_warnings(found.passed_over), *risks):
+        self.refuse_draft(draft)
+        risks = risk_warnings(draft.risks, self.surveys.speed)
+        for text in (*passed_over_warnings(draft.passed_over), *risks):
             self._warn(text)
-        return self._enter(found.plan, unfinished, self._losses_beside(found))
+        return self._enter(draft.plan, unfinished, draft.unplanned_losses(self.surveys.last.logs))
 
     def _enter(
         self,
         plan: Plan,
-        unfinished: Sequence[UnfinishedPlan],
-        beside: Sequence[Loss],
+        unfinished: Sequence[EnteredPlan],
+        unplanned_losses: Sequence[Loss],
         seen_at_ms: int | None = None,
     ) -> bool:
         """False if another driver has entered a plan since the target was refreshed."""
@@ -305,33 +312,24 @@ class Runner:
             self.target.table.layout(self.rows)
         self.reader.wait_for_workers()
         self.target.open_or_create(self.rows)
-        if warning := self.target.table.warning(replaces=plan.replaces):
+        if warning := self.target.table.store_warning(replaces=plan.replaces):
             self._warn(warning)
-        self._record(beside, seen_at_ms)
+        self._record(unplanned_losses, seen_at_ms)
         return self.target.enter(plan, unfinished)
 
-    def _look_again(self, finished: Sequence[CommittedPlan]) -> None:
-        self.surveys.forget_early()
-        self.target.refresh()
-        if finished:
-            self._mirror(to_the_end=False)
-
     # --- losses and warnings ------------------------------------------------------------
-
-    def _losses_beside(self, found: PlanDraft) -> Sequence[Loss]:
-        """The losses that are not part of the plan itself."""
-        return found.losses_beside(self.surveys.last.logs)
 
     def _record(self, losses: Sequence[Loss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.identity.landed_sequence(self.job.application) + 1
         self.target.record_losses(sequence, losses, seen_at_ms)
 
-    def _explain_errors_of(self, work: _Work) -> _Done:
-        """Does the ``work``. An error that ends it says which plans are landed; a loss that ends a
-        run is recorded in the ledger, if there is one."""
+    def _explain_errors_of(self, work: _Work) -> tuple[list[CommittedPlan], PlanDraft | None]:
+        """Does the ``work``. Returns the plans that it has finished, and its last draft. An error
+        that ends it says which plans are landed; a loss that ends a run is recorded in the ledger,
+        if there is one."""
         finished: list[CommittedPlan] = []
         try:
-            return work(finished)
+            return finished, work(finished)
         except RangelandError as error:
             if self.kind is PlanKind.RUN and isinstance(error, RangeLost | BadRecord):
                 self._record_losses_in(error)
@@ -350,14 +348,14 @@ class Runner:
             self.warnings.append(text)
             self.progress.warn(text)
 
-    def _result(self, finished: Sequence[CommittedPlan], found: PlanDraft | None) -> RunResult:
-        notes = found.notes if found is not None else plaintext_secret_warnings(self.job)
+    def _result(self, finished: Sequence[CommittedPlan], draft: PlanDraft | None) -> RunResult:
+        notes = draft.notes if draft is not None else plaintext_secret_warnings(self.job)
         if finished and (failed := self.target.ledger.compact()):
             self._warn(failed)
         for text in (*self.target.table.kernel.settle(), *notes):
             self._warn(text)
         return replace(
-            result_of_plans(self.job, self.target, finished, found, self.row_format, self._warn),
+            result_of_plans(self.job, self.target, finished, draft, self.row_format, self._warn),
             seconds=time.monotonic() - self.started,
             warnings=tuple(self.warnings),
             replaced=self.committer.replaced if any(f.is_ours for f in finished) else None,

@@ -118,6 +118,18 @@ def test_each_docstring_of_a_module_or_class_begins_with_a_noun_or_a_verb() -> N
     assert found == {}
 
 
+def test_what_is_passed_on_says_what_it_is() -> None:
+    """A parameter ``found`` says only where its value comes from."""
+    found = [
+        f"{path.relative_to(LIBRARY)}:{node.lineno}"
+        for path in MODULES
+        if {"run.py", "landing", "planning", "queries"} & set(path.relative_to(LIBRARY).parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.arg) and node.arg == "found"
+    ]
+    assert found == []
+
+
 def test_a_repeated_name_is_found_inside_and_outside_of_the_families() -> None:
     kafka, jafka = LIBRARY / "dialects/kafka/a.py", LIBRARY / "dialects/jafka/a.py"
     assert repeated(iter([("A", kafka), ("A", jafka)])) == {}

@@ -45,9 +45,11 @@ from rangeland.queries.reached_check import ReachResult
 from rangeland.results import (
     CheckResult,
     Finding,
+    FinishedBy,
     GroupStatus,
     PartitionStatus,
     PlanPreview,
+    PlanToFinish,
     RecentLanding,
     RunResult,
     Status,
@@ -82,8 +84,8 @@ def _plan(kind: PlanKind = PlanKind.RUN) -> Plan:
 def _preview(plan: Plan) -> PlanPreview:
     draft = PlanDraft(
         plan=plan,
-        asked=plan.ranges,
-        already=(Range(P0, 0, 10, "A"),),
+        requested=plan.ranges,
+        already_landed=(Range(P0, 0, 10, "A"),),
         held=(made.a_loss(3, 1, 2, LossKind.RECREATED),),
         notes=("a note",),
         skipped_losses=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),),
@@ -92,7 +94,13 @@ def _preview(plan: Plan) -> PlanPreview:
     )
     logs = [made.a_log(0, 0, 40), made.a_log(1, 0, 9)]
     where = "file:/srv/lake/orders"
-    return PlanPreview(draft, "lake/orders", logs, 2, (plan,), 1.5, where, ReadSpeed(7, True))
+    return PlanPreview(
+        draft, "lake/orders", logs, 2, (_unfinished(plan),), 1.5, where, ReadSpeed(7, True)
+    )
+
+
+def _unfinished(plan: Plan) -> PlanToFinish:
+    return PlanToFinish(plan, FinishedBy.NEXT_RUN)
 
 
 def _result() -> RunResult:
@@ -132,7 +140,7 @@ def _status() -> Status:
         table_version=9,
         sequence=4,
         partitions=(whole, PartitionStatus(P1, None, 10, 20)),
-        unfinished_plans=(_plan(),),
+        unfinished_plans=(_unfinished(_plan()),),
         recent=(RecentLanding(12, 1_700_000_000_000, 33_985, 4, "0f2c"),),
         group=group,
         losses=(LOSS,),

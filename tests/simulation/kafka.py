@@ -236,14 +236,14 @@ class Cluster(SimulatedCluster):
         data = b"".join(entry.data for entry in taken)
         if len(found) > len(taken):
             data += found[len(taken)].data[:40]
-        until = taken[-1].until if taken else part.fetch_offset
+        aborted = _aborted(log, part.fetch_offset, taken[-1].until) if taken else ()
         return m.FetchedPartitionData(
             partition_index=part.partition,
             error_code=NONE,
             high_watermark=log.high_watermark(self.world.now_ms),
             last_stable_offset=self._last_stable(log),
             log_start_offset=log.start,
-            aborted_transactions=_aborted(log, part.fetch_offset, until) if isolation else None,
+            aborted_transactions=aborted if isolation else None,
             records=memoryview(data),
         )
 

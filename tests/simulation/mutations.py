@@ -76,7 +76,9 @@ PLANS_AND_LEDGER = (
     Mutation(
         "what has landed is landed again",
         Change(
-            "landing.job_history:JobHistory._coverage", "if self._ledger.found is None:", "if True:"
+            "landing.job_history:JobHistory._coverage",
+            "if self._ledger.opened is None:",
+            "if True:",
         ),
     ),
     Mutation(
@@ -117,7 +119,7 @@ TABLE = (
     Mutation(
         "an overwritten table is landed in",
         Change(
-            "landing.job_history:JobHistory.undone",
+            "landing.job_history:JobHistory.last_removal",
             "return restored or table_commit.last_replacement(commits)",
             "return restored",
         ),
@@ -133,7 +135,7 @@ TABLE = (
     Mutation(
         "a table that was restored is landed in",
         Change(
-            "landing.job_history:JobHistory.undone",
+            "landing.job_history:JobHistory.last_removal",
             "return restored or table_commit.last_replacement(commits)",
             "return table_commit.last_replacement(commits)",
         ),
@@ -154,8 +156,8 @@ TABLE = (
     Mutation(
         "a replacement removes rows for what is lost",
         Change(
-            "landing.committer:PlanCommitter._read",
-            "refuse_lost(plan, found.receipts)",
+            "landing.committer:PlanCommitter._prove",
+            "refuse_lost(plan, receipts.receipts)",
             "pass",
         ),
     ),

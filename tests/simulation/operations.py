@@ -49,7 +49,7 @@ class ReviewedPlan:
     """What a plan file keeps."""
 
     text: str
-    losses_beside: tuple[Loss, ...]
+    unplanned_losses: tuple[Loss, ...]
 
     @property
     def plan(self) -> Plan:
@@ -80,12 +80,12 @@ class Operations:
             case "apply":
                 file = self.reviewed or self._reviewed(preview(job, spark, progress))
                 self.reviewed = None
-                return Runner(job, spark, progress).apply(file.plan, file.losses_beside)
+                return Runner(job, spark, progress).apply(file.plan, file.unplanned_losses)
         return Runner(job, spark, progress, PlanKind(command)).run()
 
     def _reviewed(self, found: PlanPreview) -> ReviewedPlan:
         text = json.dumps(found.draft.plan.to_json())
-        self.reviewed = ReviewedPlan(text, tuple(found.losses_beside))
+        self.reviewed = ReviewedPlan(text, tuple(found.unplanned_losses))
         return self.reviewed
 
 

@@ -30,12 +30,12 @@ from rangeland.fetch import fetch_thread
 from rangeland.landing import (
     landing_target,
     replacement,
+    row_checks,
     spark_plan_reader,
     table_adoption,
     table_rows,
     target_ledger,
     target_table,
-    verification,
 )
 from rangeland.model import Address
 from rangeland.spark import spark_jobs, task_context
@@ -190,7 +190,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     for module in (product, spark_plan_reader):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
-        (verification, ("table_frame", "has_rows")),
+        (row_checks, ("table_frame", "has_rows")),
         (table_rows, ("table_frame", "runs_in", "rows_of_entries")),
         (replacement, ("table_frame", "has_rows", "prepared_frame", "compare")),
         (table_adoption, ("table_frame", "runs_in")),

@@ -49,7 +49,7 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     table = unpacked(version, tmp_path / "orders")
     target = landing_target(spark, table)
     assert target.identity.disagreement() is None
-    assert target.history.undone() is None
+    assert target.history.last_removal() is None
     last = target.history.position(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
     assert target.enter(plan, target.history.unfinished())

@@ -64,9 +64,7 @@ class Lake:
         assert offsets_of(table_of(self.spark, where)) == before
 
     def plan(self, sequence: int) -> Plan:
-        entered = (
-            LandingTarget(self.spark, self.job()).ledger.existing().plan(APPLICATION, sequence)
-        )
+        entered = LandingTarget(self.spark, self.job()).ledger.require().plan(APPLICATION, sequence)
         assert entered is not None
         return Plan.from_json(json.loads(entered.document))
 

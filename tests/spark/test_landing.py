@@ -446,7 +446,7 @@ def test_a_plan_file_names_the_table_that_was_meant_where_it_was_made(
     reviewed = read_plan_file(tmp_path / "plan")
     job = reviewed.in_place(reviewed.job)
     assert job.sink.table.startswith("file:/")
-    result = run.apply(job, reviewed.plan, reviewed.losses_beside, spark, NoProgress())
+    result = run.apply(job, reviewed.plan, reviewed.unplanned_losses, spark, NoProgress())
     assert result.counts.landed == 10
     assert offsets_in(tmp_path / "lake") == expected(p0=range(10))
 

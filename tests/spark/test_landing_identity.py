@@ -80,5 +80,7 @@ def test_two_clusters_without_topic_ids_never_share_a_checkpoint_or_a_range(
         assert reviewed.plan.cluster is not None
         elsewhere = reviewed.job_with([f"source.servers=[{second.bootstrap[0]}]"])
         with pytest.raises(Conflict, match="another cluster"):
-            run.apply(elsewhere, reviewed.plan, reviewed.losses_beside, spark, NoProgress())
-        assert run.apply(job, reviewed.plan, reviewed.losses_beside, spark, NoProgress()).rows == 2
+            run.apply(elsewhere, reviewed.plan, reviewed.unplanned_losses, spark, NoProgress())
+        assert (
+            run.apply(job, reviewed.plan, reviewed.unplanned_losses, spark, NoProgress()).rows == 2
+        )

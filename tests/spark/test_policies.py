@@ -224,13 +224,13 @@ def test_a_reviewed_plan_tells_what_it_holds_as_a_run_does(
     text = parse_job_text(json.dumps(document), "held.yaml")
     write_plan_file(tmp_path / "plan", run.preview(Job.of(text), spark, NoProgress()), text)
     reviewed = read_plan_file(tmp_path / "plan")
-    result = run.apply(reviewed.job, reviewed.plan, reviewed.losses_beside, spark, NoProgress())
+    result = run.apply(reviewed.job, reviewed.plan, reviewed.unplanned_losses, spark, NoProgress())
     assert (result.counts, len(result.held)) == (Counts(landed=WIDTH), 1)
     row = (topic, 1, 0, BATCH, BATCH, "expired", "hold")
     assert losses(spark, table) == [row]
     # Once, whoever comes by; and the same as of a run.
     assert (
-        run.apply(reviewed.job, reviewed.plan, reviewed.losses_beside, spark, NoProgress()).held
+        run.apply(reviewed.job, reviewed.plan, reviewed.unplanned_losses, spark, NoProgress()).held
         == ()
     )
     assert rangeland.land(reviewed.job, spark).state == "already-landed"

@@ -241,7 +241,7 @@ def test_a_reviewed_plan_lands_what_it_said_and_no_more(
     write_plan_file(path, run.preview(Job.of(text), spark, NoProgress()), text)
     written.fill("later", MORE)
     reviewed = read_plan_file(path)
-    result = run.apply(reviewed.job, reviewed.plan, reviewed.losses_beside, spark, NoProgress())
+    result = run.apply(reviewed.job, reviewed.plan, reviewed.unplanned_losses, spark, NoProgress())
     assert result.counts.landed == 100
     assert {r.range.partition for r in result.ranges} <= set(written.queues)
     taken = {r.range.partition: r.range.until_offset for r in result.ranges}

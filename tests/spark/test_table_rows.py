@@ -64,7 +64,7 @@ def make(spark: Any, kernel: DeltaKernel, tmp_path: Path) -> Make:
             version=snapshot.version,
             columns=PLAIN_COLUMNS,
             storage=lambda: kernel.storage(path),
-            there=lambda: kernel.resolve(path),
+            uri=kernel.resolve(path),
             look=lambda: look(path),
             sql=lambda text: spark.sql(text.format(f"delta.`{path}`")),
         )

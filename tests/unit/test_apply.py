@@ -78,14 +78,14 @@ class Driving(run.Runner):
         )
         held = tuple(one for one in self.drawn if one.action is Action.HOLD)
         skipped = tuple(one for one in self.drawn if one.action is Action.SKIP)
-        return PlanDraft(plan=plan, asked=plan.ranges, held=held, skipped_losses=skipped)
+        return PlanDraft(plan=plan, requested=plan.ranges, held=held, skipped_losses=skipped)
 
 
 @pytest.fixture(autouse=True)
 def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     columns_are_there(monkeypatch)
     monkeypatch.setattr(run, "start_workers", lambda *about: None)
-    for name in ("layout", "open_or_create", "warning"):
+    for name in ("layout", "open_or_create", "store_warning"):
         holder = LandingTarget if name == "open_or_create" else TargetTable
         monkeypatch.setattr(holder, name, lambda *about, **more: None)
 

@@ -114,7 +114,7 @@ def conflict() -> None:
     found = table_commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
     table = SimpleNamespace(name="lake/orders")
     history: Any = SimpleNamespace(_table=table)
-    JobHistory.refuse_undone(history, found)
+    raise JobHistory.removal_conflict(history, found)
 
 
 def refused() -> None:

@@ -123,7 +123,7 @@ def runner(job: Job) -> run.Runner:
 
 def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made = runner(job_of(plain()))
-    (note,) = made.planner._with_kind(PlanDraft(plan=cast(Any, None), asked=())).notes
+    (note,) = made.planner._with_kind(PlanDraft(plan=cast(Any, None), requested=())).notes
     assert "sent to the brokers in the clear" in note
 
     def stop(*_: object) -> None:

@@ -136,7 +136,7 @@ def test_only_what_was_read_in_place_of_other_records_is_recorded(
 ) -> None:
     lost = Loss(P, read_until, 100, LossKind.TRUNCATED, "the log ends")
     receipt = replace(ALL, losses=(lost,) if read_until < 100 else ())
-    found = LogChange("changed", found={seen: epoch}).regrown_offsets(PLAN, [receipt])
+    found = LogChange("changed", losses={seen: epoch}).regrown_offsets(PLAN, [receipt])
     assert [(x.from_offset, x.until_offset) for x in found] == recorded
 
 
@@ -164,7 +164,7 @@ class Sharing:
     is_available = True
 
     def read(self, work: PlanToRead) -> Any:
-        work.refuse_changed_logs({0: ALL})
+        work.refuse_part({0: ALL})
         raise AssertionError("the log has changed")
 
 

@@ -28,6 +28,7 @@ from rangeland.landing.committer import PlanCommitter
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.plan_surveys import PlanSurveys
+from rangeland.landing.shared_reader import PlanToRead, PrepareOutcome, SharedOutcome
 from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
@@ -186,15 +187,22 @@ class Failing(SparkPlanReader):
             raise self.error
         return self.receipts, self.files
 
-    def _fingerprint(self, plan: Plan) -> dict[Partition, int]:
+    def _fingerprints(self, plan: Plan) -> dict[Partition, int]:
         return {}
 
     def _refuse_changed_logs(self, *about: object) -> None: ...  # there is no broker
 
-    def read_shared(self, plan: Plan) -> None:
+    def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
         return None
 
     def wait_for_workers(self) -> None: ...
+
+
+class Sharing(Failing):
+    """Reads as ``Failing``, but for plans that a group reads."""
+
+    def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
+        return SparkPlanReader.read_shared(self, plan, prepare)
 
 
 def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
@@ -335,6 +343,64 @@ def test_rows_that_a_constraint_refuses_get_no_outcome(
     target.refresh()
     (left,) = target.history.unfinished()
     assert left.outcome is None
+
+
+class Gathering:
+    """Stands for a group whose drivers have handed in all of a plan."""
+
+    is_available = True
+
+    def __init__(self, receipts: dict[int, Receipt], files: Sequence[FileEntry]) -> None:
+        self.receipts, self.files = receipts, files
+
+    def read(self, work: PlanToRead) -> SharedOutcome:
+        return SharedOutcome(work.prepare(self.receipts, self.files), with_others=True)
+
+
+def sharing(drivers: Drivers, target: LandingTarget, name: str) -> Sharing:
+    alone = whole_reading(drivers, target, name)
+    reading = Sharing(context_of(target, NoProgress()), None, None)
+    reading.receipts, reading.files = alone.receipts, alone.files
+    reading.shared_reader = Gathering(alone.receipts, alone.files)
+    return reading
+
+
+def test_a_shared_plan_whose_rows_violate_a_constraint_gets_no_outcome(
+    drivers: Drivers, refused_rows: set[str]
+) -> None:
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    reading = sharing(drivers, target, "bad.parquet")
+    refused_rows.add("bad.parquet")
+    with pytest.raises(TableRefused, match="orders/0 at offset 9 violates the constraint small"):
+        finisher_of(reading).finish(plan(), None, recovered=False)
+    target.refresh()
+    (left,) = target.history.unfinished()
+    assert left.outcome is None
+
+
+def test_a_shared_plan_whose_rows_a_constraint_allows_lands(
+    drivers: Drivers, refused_rows: set[str]
+) -> None:
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    reading = sharing(drivers, target, "good.parquet")
+    done = finisher_of(reading).finish(plan(), None, recovered=False)
+    assert (done.landed.is_new, done.is_shared) == (True, True)
+
+
+def test_a_shared_plan_whose_parts_have_lost_files_is_read_again_before_constraints_are_checked(
+    drivers: Drivers, refused_rows: set[str]
+) -> None:
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    reading = sharing(drivers, target, "lost.parquet")
+    (Path(drivers.path) / "lost.parquet").unlink()
+    refused_rows.add("lost.parquet")  # nobody reads it
+    reading.files = whole_reading(drivers, target, "again.parquet").files
+    done = finisher_of(reading).finish(plan(), None, recovered=False)
+    assert (done.landed.is_new, done.outcome.attempt) == (True, 1)
+    assert [entry.file.path for entry in done.outcome.files] == ["again.parquet"]
 
 
 def test_an_outcome_that_was_prepared_before_a_constraint_is_read_again(

@@ -100,7 +100,7 @@ def test_a_draft_is_a_whole_plan_of_its_terms() -> None:
         (18, 20, B1),
     ]
     assert plan.checkpoint == {P0: LogMark(20, "A")}
-    assert drafted.already == ()
+    assert drafted.already_landed == ()
     assert not drafted.is_empty
 
 
@@ -113,7 +113,7 @@ def test_an_empty_range_is_not_part_of_a_plan_and_keeps_the_checkpoint() -> None
     checkpoint = {P0: LogMark(20, "A")}
     drafted = draft_new(terms(), survey(log(P0, 10, 20), log(P1, 0, 0)), position(checkpoint))
     assert drafted.is_empty
-    assert drafted.asked == ()
+    assert drafted.requested == ()
     assert drafted.plan.checkpoint == checkpoint
 
 
@@ -125,7 +125,7 @@ def test_without_a_size_on_disk_a_record_is_taken_for_a_kibibyte() -> None:
 def test_what_a_backfill_has_landed_is_left_out_and_reported() -> None:
     drafted = draft_new(terms(), survey(log(P0, 0, 40)), position({}, Range(P0, 10, 20, "A")))
     assert spans(drafted) == [(0, 0, 10), (0, 20, 40)]
-    assert drafted.already == (Range(P0, 10, 20, "A"),)
+    assert drafted.already_landed == (Range(P0, 10, 20, "A"),)
     assert drafted.plan.checkpoint == {P0: LogMark(40, "A")}
 
 
@@ -133,14 +133,14 @@ def test_what_is_landed_whole_is_an_empty_draft_and_reported() -> None:
     asked = terms(AtOffset(5), AtOffset(25))
     drafted = draft_new(asked, survey(log(P0, 0, 40)), position({}, Range(P0, 0, 30, "A")))
     assert drafted.is_empty
-    assert drafted.already == (Range(P0, 5, 25, "A"),)
+    assert drafted.already_landed == (Range(P0, 5, 25, "A"),)
 
 
 def test_the_same_backfill_after_retention_is_already_landed_and_not_lost() -> None:
     asked = terms(AtOffset(5), AtOffset(25))
     drafted = draft_new(asked, survey(log(P0, 30, 40)), position({}, Range(P0, 5, 25, "A")))
     assert drafted.is_empty
-    assert drafted.already == (Range(P0, 5, 25, "A"),)
+    assert drafted.already_landed == (Range(P0, 5, 25, "A"),)
     with pytest.raises(RangeLost, match=r"t/0 \[20, 25\) expired"):
         draft_new(asked, survey(log(P0, 30, 40)), position({}, Range(P0, 5, 20, "A")))
 
@@ -257,12 +257,12 @@ def test_where_a_first_run_begins_is_settled_once_though_nothing_is_there_to_lan
     asked = replace(terms(), request=replace(terms().request, first_run=first_run))
     ends = OffsetLookups({(P0, 5): None, (P1, 5): None})
     first = draft_new(asked, Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, ends), position())
-    assert (first.is_empty, first.begins) == (True, True)
+    assert (first.is_empty, first.moves_without_landing) == (True, True)
     assert {p: m.until_offset for p, m in first.plan.checkpoint.items()} == {P0: 20, P1: 20}
     here = position(dict(first.plan.checkpoint))
     grown = Survey(888, {p: log(p, 10, 30) for p in (P0, P1)}, ends)
     second = draft_new(asked, grown, here)
-    assert (spans(second), second.begins) == ([(0, 20, 30), (1, 20, 30)], False)
+    assert (spans(second), second.moves_without_landing) == ([(0, 20, 30), (1, 20, 30)], False)
 
 
 def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beginning() -> None:
@@ -271,7 +271,7 @@ def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beg
         777, {p: log(p, 10, 20) for p in (P0, P1)}, OffsetLookups({(P0, 5): 15, (P1, 5): None})
     )
     first = draft_new(asked, seen, position())
-    assert (spans(first), first.begins) == ([(0, 15, 20)], True)
+    assert (spans(first), first.moves_without_landing) == ([(0, 15, 20)], True)
     assert draft_new(asked, seen, position(dict(first.plan.checkpoint))).is_empty
 
 
@@ -478,12 +478,12 @@ def test_a_run_from_its_checkpoint_passes_over_nothing() -> None:
 def test_a_beginning_moves_the_checkpoint_where_there_is_nothing_to_land(lower: Bound) -> None:
     here = position({P0: LogMark(4, "A")})
     drafted = draft_new(run_from(lower), survey(log(P0, 0, 10)), here)
-    assert (drafted.is_empty, drafted.begins) == (True, True)
+    assert (drafted.is_empty, drafted.moves_without_landing) == (True, True)
     assert drafted.plan.checkpoint == {P0: LogMark(10, "A")}
     assert drafted.passed_over == (Range(P0, 4, 10, "A"),)
     after = position(dict(drafted.plan.checkpoint))
     again = draft_new(run_from(lower), survey(log(P0, 0, 10)), after)
-    assert (again.is_empty, again.begins, again.notes) == (True, False, ())
+    assert (again.is_empty, again.moves_without_landing, again.notes) == (True, False, ())
     later = draft_new(replace(terms(), moves_checkpoint=True), survey(log(P0, 0, 12)), after)
     assert spans(later) == [(0, 10, 12)]
 
@@ -497,7 +497,7 @@ def test_a_beginning_holds_for_a_partition_that_a_limit_gives_no_share() -> None
 
 def test_a_first_run_that_begins_at_the_end_of_a_log_begins_there_for_good() -> None:
     first = draft_new(run_from(Latest()), survey(log(P0, 0, 10), log(P1, 0, 0)), position())
-    assert first.begins
+    assert first.moves_without_landing
     assert first.plan.checkpoint == {P0: LogMark(10, "A")}
     assert first.passed_over == ()
 
@@ -505,15 +505,21 @@ def test_a_first_run_that_begins_at_the_end_of_a_log_begins_there_for_good() -> 
 def test_a_beginning_never_moves_a_checkpoint_back_nor_past_the_end() -> None:
     here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"))
     drafted = draft_new(run_from(AtOffset(1)), survey(log(P0, 0, 4)), here)
-    assert (drafted.begins, drafted.plan.checkpoint) == (False, {P0: LogMark(4, "A")})
+    assert (drafted.moves_without_landing, drafted.plan.checkpoint) == (
+        False,
+        {P0: LogMark(4, "A")},
+    )
     skip = run_from(AtOffset(99))
     policy = Policy(truncated=Action.SKIP)
     skip = replace(skip, request=replace(skip.request, policy=policy))
     drafted = draft_new(skip, survey(log(P0, 0, 4)), here)
-    assert (drafted.begins, drafted.plan.checkpoint) == (False, {P0: LogMark(4, "A")})
+    assert (drafted.moves_without_landing, drafted.plan.checkpoint) == (
+        False,
+        {P0: LogMark(4, "A")},
+    )
 
 
 def test_a_backfill_moves_no_checkpoint() -> None:
     here = position({P0: LogMark(4, "A")})
     drafted = draft_new(terms(AtOffset(10)), survey(log(P0, 0, 10)), here)
-    assert (drafted.begins, drafted.passed_over, drafted.notes) == (False, (), ())
+    assert (drafted.moves_without_landing, drafted.passed_over, drafted.notes) == (False, (), ())

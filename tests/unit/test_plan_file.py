@@ -66,7 +66,7 @@ def test_a_name_in_a_catalog_is_left_as_it_is(tmp_path: Path) -> None:
 def test_what_is_held_and_what_is_passed_over_come_back_with_the_incarnation_they_were_seen_in(
     file: Path,
 ) -> None:
-    assert read_plan_file(file).losses_beside == (
+    assert read_plan_file(file).unplanned_losses == (
         replace(made.a_loss(3, 1, 2, LossKind.RECREATED), action=Action.HOLD),
         replace(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED), topic_id="t1"),
     )
@@ -76,7 +76,7 @@ def test_a_file_of_the_format_before_is_taken_and_tells_of_no_losses_beside_it(
     file: Path,
 ) -> None:
     whole, found = read_plan_file(file), read_plan_file(sealed(file, 2, "seen"))
-    assert (found.plan, found.location, found.losses_beside) == (whole.plan, whole.location, ())
+    assert (found.plan, found.location, found.unplanned_losses) == (whole.plan, whole.location, ())
 
 
 def sealed(path: Path, number: int, *lacking: str, table: str = "lake/orders") -> Path:

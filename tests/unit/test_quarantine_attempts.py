@@ -26,7 +26,8 @@ class Target:
         self.asked: list[str] = []
         self.table = self.identity = self.kernel = self
 
-    def there(self) -> str:
+    @property
+    def uri(self) -> str:
         return "lake/t"
 
     def constraints(self) -> tuple[object, ...]:

@@ -201,7 +201,7 @@ def in_quarantine(*firsts: int) -> list[redrive.QuarantinedRange]:
 
 def whole(ranges: list[Range], kind: redrive.ReadFilter) -> PlanDraft:
     made = replace(plan(*ranges), isolation=kind[0], tags=kind[1])
-    return PlanDraft(plan=made, asked=tuple(ranges))
+    return PlanDraft(plan=made, requested=tuple(ranges))
 
 
 def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan(
@@ -250,13 +250,13 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
     assert found.plan.ranges == (ten(0), ten(20))
     assert asked == [(first, redrive.HOLD_ALL) for first in (0, 10, 20)]
     # Nothing is held: a row of the ledger would say so each time.
-    assert (found.held, found.losses_beside({})) == ((), ())
+    assert (found.held, found.unplanned_losses({})) == ((), ())
     assert found.notes == ("orders/0 [14, 20) is corrupt: bad; it stays in quarantine",)
 
 
 def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:
     gone = Loss(P0, 0, 10, LossKind.EXPIRED, "the log begins at 10")
-    nothing = PlanDraft(plan=plan(), asked=(), held=(gone,))
+    nothing = PlanDraft(plan=plan(), requested=(), held=(gone,))
     found = redrive.draft_from_log(in_quarantine(0), LOG, lambda *about: nothing)
     assert (found.plan.ranges, found.held) == ((), ())
     (said,) = found.notes
@@ -335,7 +335,7 @@ class Turning(run.Runner):
 
     def draft(self) -> Any:
         found = plan(ten(self.left * 10)) if self.left else plan()
-        return PlanDraft(plan=found, asked=(), leaves_more=True)
+        return PlanDraft(plan=found, requested=(), leaves_more=True)
 
     def _enter(self, plan: Plan, *about: object) -> bool:
         self.outrun -= 1
@@ -358,10 +358,11 @@ class _Still:
 
 
 def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
-    finished, found = Turning(plans=3 * run.MAX_LOST_RACES)._land([])
+    finished: list[Any] = []
+    last = Turning(plans=3 * run.MAX_LOST_RACES)._land(finished)
     assert len(finished) == 3 * run.MAX_LOST_RACES
-    assert found is not None
-    assert found.is_empty
+    assert last is not None
+    assert last.is_empty
 
 
 def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine() -> None:
@@ -374,10 +375,14 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
         return replace(make(), leaves_more=next(drafts))
 
     driver.draft = draft  # type: ignore[method-assign]
-    assert len(driver._land([])[0]) == 3
+    finished: list[Any] = []
+    driver._land(finished)
+    assert len(finished) == 3
 
 
 def test_who_is_outrun_again_and_again_gives_up() -> None:
-    assert len(Turning(1, outrun=run.MAX_LOST_RACES - 1)._land([])[0]) == 1
+    finished: list[Any] = []
+    Turning(1, outrun=run.MAX_LOST_RACES - 1)._land(finished)
+    assert len(finished) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
         Turning(1, outrun=run.MAX_LOST_RACES)._land([])

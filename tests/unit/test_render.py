@@ -16,7 +16,7 @@ from rangeland.render.plan_view import render_plan
 from rangeland.render.result_view import closing_sum, render_result
 from rangeland.render.status_view import render_check, render_status
 from rangeland.render.text_drawing import LogBar, console_for, plain, table_of
-from rangeland.results import WriterSchema
+from rangeland.results import FinishedBy, PlanToFinish, WriterSchema
 from rangeland.wording import duration, size
 from tests import sample_results as made
 
@@ -58,21 +58,21 @@ def test_a_plan_has_one_size_also_where_some_of_it_is_lost() -> None:
 
 
 def test_a_plan_names_what_it_leaves_out_and_why() -> None:
-    pending = (made.a_plan([made.a_range(0, 0, 10)]),)
+    mine = made.a_plan([made.a_range(0, 0, 10)])
     text = drawn(
         render_plan(
             made.a_preview(
                 already=(made.a_range(1, 0, 4_000),),
                 held=(made.a_loss(5, 3, 4, LossKind.RECREATED),),
                 losses=[made.a_loss(0, 1_000, 1_200)],
-                pending=pending,
+                unfinished_plans=(PlanToFinish(mine, FinishedBy.NEXT_RUN),),
             )
         )
     )
     assert "already landed, left out: orders/1 [0, 4000)" in text
     assert "held where they are: orders/5 [3, 4) is recreated: the log begins at 4" in text
     assert "lost, as the policy allows: orders/0 [1000, 1200) is expired" in text
-    assert "Plan 12 (10 offsets) was entered but has not landed" in text
+    assert "entered but not landed yet: plan 12 of rangeland/orders, 10 offsets" in text
 
 
 def test_an_empty_plan_says_why_it_is_empty() -> None:

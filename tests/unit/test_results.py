@@ -22,9 +22,11 @@ from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome
 from rangeland.results import (
     CheckResult,
+    FinishedBy,
     GroupStatus,
     PartitionStatus,
     PlanPreview,
+    PlanToFinish,
     RunResult,
     Status,
 )
@@ -43,6 +45,7 @@ PLAN = Plan(
     ranges=(Range(P0, 10, 20, "A", 100),),
     slices=(Slice(0, P0, 10, 20, 100, "A", Address("b1", 1)),),
 )
+UNFINISHED = PlanToFinish(PLAN, FinishedBy.NEXT_RUN)
 
 
 def test_run_json_has_the_keys_of_the_contract() -> None:
@@ -90,20 +93,24 @@ def test_a_run_that_had_nothing_to_do_has_the_same_keys() -> None:
 def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
     loss = Loss(P1, 0, 5, LossKind.EXPIRED, "gone")
     state = LogState(P0, Leader(Address("b1", 1)), 0, 20)
-    drafted = PlanDraft(plan=PLAN, asked=PLAN.ranges, already=(Range(P0, 0, 10),), held=(loss,))
-    preview = PlanPreview(drafted, "lake/orders", [state], tasks=1, unfinished_plans=(PLAN,))
+    drafted = PlanDraft(
+        plan=PLAN, requested=PLAN.ranges, already_landed=(Range(P0, 0, 10),), held=(loss,)
+    )
+    preview = PlanPreview(drafted, "lake/orders", [state], tasks=1, unfinished_plans=(UNFINISHED,))
     document = json.loads(json.dumps(preview.to_json()))
     assert document["hash"] == PLAN.hash
     assert document["ranges"][0].keys() >= WHERE | {"estimated_bytes"}
     assert document["slices"][0].keys() >= WHERE | {"estimated_bytes"}
     assert (document["records"], document["estimated_bytes"], document["tasks"]) == (10, 100, 1)
-    assert document["pending"] == [{"sequence": 4, "hash": PLAN.hash}]
+    (pending,) = document["pending"]
+    assert (pending["sequence"], pending["hash"]) == (4, PLAN.hash)
+    assert (pending["job"], pending["finished_by"]) == (PLAN.job, "next-run")
     assert document["held"] == ["orders/broker-a-1 [0, 5) is expired"]
     assert document["already_landed"][0].keys() == WHERE
 
 
 def test_the_document_of_plan_out_can_be_applied() -> None:
-    preview = PlanPreview(PlanDraft(plan=PLAN, asked=PLAN.ranges), "lake/orders", [], tasks=1)
+    preview = PlanPreview(PlanDraft(plan=PLAN, requested=PLAN.ranges), "lake/orders", [], tasks=1)
     assert Plan.from_json(json.loads(json.dumps(preview.to_json()))) == PLAN
 
 
@@ -114,7 +121,7 @@ def test_status_json_has_checkpoint_end_lag_and_group_offset() -> None:
         table_version=9,
         sequence=4,
         partitions=(PartitionStatus(P0, 15, 10, 20, 12, "b1:1"), PartitionStatus(P1, None, 10, 20)),
-        unfinished_plans=(PLAN,),
+        unfinished_plans=(UNFINISHED,),
     )
     document = json.loads(json.dumps(status.to_json()))
     first, second = document["partitions"]
@@ -128,6 +135,8 @@ def test_status_json_has_checkpoint_end_lag_and_group_offset() -> None:
     assert (second["checkpoint"], second["lag"], second["group_offset"]) == (None, 10, None)
     assert second["leader"] is None
     assert document["live_plans"][0]["hash"] == PLAN.hash
+    assert document["live_plans"][0]["job"] == PLAN.job
+    assert document["live_plans"][0]["finished_by"] == "next-run"
 
 
 def test_status_json_says_who_holds_what_and_how_old_the_lag_is() -> None:

@@ -16,7 +16,7 @@ from rangeland.dataframe import reader
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.job import Job
 from rangeland.landing import plan_surveys, planner, redrive
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import (
@@ -115,8 +115,8 @@ class Grouped(run.Runner):
         self.reader = test_landing_target.reading_of(target)
         self.committer = cast(Any, SimpleNamespace(finish=self.finish))
 
-    def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> Any:
-        if left is None:
+    def finish(self, plan: Plan, unfinished: EnteredPlan | None, *, recovered: bool) -> Any:
+        if unfinished is None:
             self.landed.append(plan)
         else:
             test_landing_target.land_until_30(self.target, plan)

@@ -27,12 +27,11 @@ from rangeland.cli.options import (
     command,
     load_with_schemas,
 )
-from rangeland.errors import Conflict, RangelandError, UsageError
+from rangeland.errors import RangelandError, UsageError
 
 if TYPE_CHECKING:
     from rangeland.fleet.fleet_result import FleetResult
     from rangeland.fleet.fleet_run import JobsProgress, TableJobs
-    from rangeland.job import Job
     from rangeland.job.topic_tables import TableJob
     from rangeland.landing.plan_file import ReviewedPlan
     from rangeland.planning.plan import PlanKind
@@ -70,7 +69,10 @@ def plan(
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: its folder does not exist", do="Create it, or name another")
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound))
-    _preview(output, jobs, out=out)
+
+    from rangeland.planning.plan import PlanKind
+
+    _preview(output, jobs, PlanKind.RUN, out)
 
 
 @command
@@ -105,7 +107,10 @@ def run(
         return lambda one, *about: run_job(one.job, *about), render_result
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-    _land(output, jobs, table_command)
+
+    from rangeland.planning.plan import PlanKind
+
+    _land(output, jobs, table_command, PlanKind.RUN)
 
 
 @command
@@ -134,7 +139,7 @@ def apply(
     """
     output.writes = True
 
-    from rangeland.landing.plan_file import read_plan_file
+    from rangeland.landing.plan_file import job_of_plan, read_plan_file
 
     if len(files) == 1 and files[0].is_dir():
         _apply_each(output, files[0], settings or ())
@@ -142,7 +147,7 @@ def apply(
     if len(files) > 2:
         raise UsageError(f"apply takes one plan file, not {len(files)} files", do="Name one")
     reviewed = read_plan_file(files[-1])
-    job = _job_of_plan(files, reviewed, settings or ())
+    job = job_of_plan(reviewed, files[0] if len(files) == 2 else None, settings or ())
 
     from rangeland.job.payload_formats import refuse_unusable_schemas
     from rangeland.job.topic_tables import TableJob
@@ -217,7 +222,7 @@ def _land(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
     table_command: Callable[[], TableCommand],
-    kind: PlanKind | None = None,
+    kind: PlanKind,
 ) -> None:
     if isinstance(jobs, ManyJobs):
         answer_all(output, jobs, partial(_run_all, kind=kind), asks_brokers=True)
@@ -226,18 +231,17 @@ def _land(
 
 
 def _run_all(
-    jobs: TableJobs, spark: Any, progress: JobsProgress, parallel: int, kind: PlanKind | None = None
+    jobs: TableJobs, spark: Any, progress: JobsProgress, parallel: int, kind: PlanKind
 ) -> FleetResult[RunResult]:
     from rangeland.fleet.fleet_run import run_all
-    from rangeland.planning.plan import PlanKind
 
-    return run_all(jobs, spark, progress, parallel, kind or PlanKind.RUN)
+    return run_all(jobs, spark, progress, parallel, kind)
 
 
 def _preview(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
-    kind: PlanKind | None = None,
+    kind: PlanKind,
     out: Path | None = None,
 ) -> None:
     """Shows the plan and writes it to the file ``out``; those of many tables each to a file of its
@@ -288,7 +292,7 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
     """Applies each plan file of a folder, which ``plan --out`` has written."""
     from rangeland.fleet.job_folders import files_in
     from rangeland.fleet.table_jobs import FailedFile, LoadedFile
-    from rangeland.landing.plan_file import read_plan_file
+    from rangeland.landing.plan_file import job_of_plan, read_plan_file
 
     files: list[LoadedFile] = []
     failed: list[FailedFile] = []
@@ -296,7 +300,7 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
     for path in files_in(folder, [".json"], "plan files"):
         try:
             reviewed = read_plan_file(path)
-            job = _job_of_plan([path], reviewed, settings)
+            job = job_of_plan(reviewed, None, settings)
             plans[id(job)] = reviewed
             files.append(LoadedFile(job, reviewed.text))
         except RangelandError as error:
@@ -312,34 +316,6 @@ def _apply_command(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
 
     def work(one: TableJob, spark: Any, progress: Progress) -> RunResult:
         reviewed = plans[id(one.job)]
-        return apply_job(one.job, reviewed.plan, reviewed.losses_beside, spark, progress)
+        return apply_job(one.job, reviewed.plan, reviewed.unplanned_losses, spark, progress)
 
     return work, render_result
-
-
-def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:
-    """The job of the job file, or else of the plan file, with the overrides applied. Raises
-    Conflict if the plan was not made for it."""
-    from rangeland.job.command_line_overrides import load_job
-
-    of_file = len(files) == 2
-    job = load_job(files[0], settings)[0] if of_file else reviewed.job_with(settings)
-    plan, planned = reviewed.plan, reviewed.job
-    pairs = {
-        "job": (job.job, planned.job),
-        "source.dialect": (job.source.dialect, plan.dialect),
-        "source.isolation": (job.source.isolation, plan.isolation),
-        "source.tags": (job.source.tags, plan.tags),
-        "sink": (job.sink, planned.sink),
-    }
-    other = [field for field, (mine, theirs) in pairs.items() if mine != theirs]
-    if other:
-        named = [str(files[0])] if of_file else []
-        named += [f"--set {setting}" for setting in settings]
-        raise Conflict(
-            f"{' with '.join(named)} is not the job that the plan was made for",
-            why=f"{' and '.join(other)} differ",
-            do="Make the plan again from this job, or apply the plan file alone",
-            fields=other,
-        )
-    return reviewed.in_place(job)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
@@ -22,6 +23,7 @@ from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices
 from rangeland.job import Group, Job
 from rangeland.model import Partition
 from rangeland.planning.slice_assignment import SliceOwners
+from rangeland.wording import count_noun
 
 ABSENT = GroupView("absent")
 POLL_SECONDS = 0.5
@@ -29,6 +31,10 @@ TRIES = 3
 GRACE_SECONDS = 5
 """The time on top of a session timeout for the remaining members to rebalance."""
 Report = Callable[[str], None]
+CheckpointNow = Callable[[], Mapping[Partition, int]]
+"""Returns the current checkpoint."""
+EarlierMarks = Callable[[], Collection[tuple[Partition, int]]]
+"""Returns where the latest landings began and ended."""
 
 
 class GroupLease:
@@ -130,65 +136,72 @@ class GroupLease:
     # --- mirroring ----------------------------------------------------------------------
 
     def mirror(
-        self,
-        checkpoint_now: Callable[[], Mapping[Partition, int]],
-        earlier: Callable[[], Collection[tuple[Partition, int]]],
-        *,
-        to_the_end: bool,
+        self, checkpoint_now: CheckpointNow, earlier: EarlierMarks, *, to_the_end: bool
     ) -> None:
         """Commits the checkpoint of this driver's partitions to the group and reads it back.
-        ``checkpoint_now`` returns the current checkpoint, ``earlier`` where the latest landings
-        began and ended. With ``to_the_end`` it waits until the other drivers have committed
-        theirs, or have died and left their partitions to this one. Failures are warnings: the
-        next run repairs them."""
+        With ``to_the_end`` it waits until the other drivers have committed theirs, or have died and
+        left their partitions to this one. Failures are warnings: the next run repairs them."""
         self._step(f"mirroring the checkpoint to the group {self.group}")
-        deadline = None
-        tries = TRIES
+        mirror_again = partial(self._mirror_newest, checkpoint_now, earlier)
         try:
-            checkpoint = self._of_the_group(checkpoint_now())
-            while checkpoint:
-                try:
-                    found = self._mirror(checkpoint)
-                except Fenced:
-                    # Other drivers may have landed while this one was not a member.
-                    tries -= 1
-                    if not tries:
-                        raise
-                    checkpoint = self._of_the_group(checkpoint_now())
-                    continue
-                if found.changed or found.differing:
-                    known = earlier() if found.differed_before else ()
-                    self._warn_each(notices(self.group, found, known))
-                others = self._not_mirrored(checkpoint) if to_the_end else []
-                if not others:
-                    return
-                if deadline is None:
-                    deadline = time.monotonic() + self._patience_s
-                    count = f"{len(others)} partition{'s' if len(others) > 1 else ''}"
-                    self._step(f"waiting until other drivers have mirrored {count}")
-                if time.monotonic() > deadline:
-                    self._warn_each(
-                        [
-                            f"the checkpoint of {others[0]} is not mirrored: another driver owns "
-                            "it. The next run repairs that"
-                        ]
-                    )
-                    return
-                time.sleep(POLL_SECONDS)
+            checkpoint = mirror_again(self._of_the_group(checkpoint_now()))
+            if to_the_end:
+                self._wait_for_others(checkpoint, mirror_again)
         except RangelandError as error:
-            self._warn_each(
-                [
-                    f"the checkpoint is not mirrored to group {self.group}, {self.backend.name}: "
-                    f"{error} The next run repairs that, or `rangeland mirror`"
-                ]
+            self._warn(
+                f"the checkpoint is not mirrored to group {self.group}, {self.backend.name}: "
+                f"{error} The next run repairs that, or `rangeland mirror`"
             )
+
+    def _mirror_newest(
+        self, checkpoint_now: CheckpointNow, earlier: EarlierMarks, checkpoint: dict[Partition, int]
+    ) -> dict[Partition, int]:
+        """Mirrors this checkpoint, or a newer one if this driver was not a member for a while:
+        others may have landed meanwhile. Returns the one that it has mirrored."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                self._mirror_once(checkpoint, earlier)
+                break
+            except Fenced:
+                if not tries_left:
+                    raise
+            checkpoint = self._of_the_group(checkpoint_now())
+        return checkpoint
+
+    def _mirror_once(self, checkpoint: dict[Partition, int], earlier: EarlierMarks) -> None:
+        if not checkpoint:
+            return
+        outcome = self._commit(checkpoint)
+        if outcome.changed or outcome.differing:
+            known = earlier() if outcome.differed_before else ()
+            for text in notices(self.group, outcome, known):
+                self._warn(text)
+
+    def _wait_for_others(
+        self,
+        checkpoint: dict[Partition, int],
+        mirror_again: Callable[[dict[Partition, int]], dict[Partition, int]],
+    ) -> None:
+        """Until they have mirrored their partitions, or those have become this driver's."""
+        others = self._not_mirrored(checkpoint)
+        if not others:
+            return
+        count = count_noun(len(others), "partition")
+        self._step(f"waiting until other drivers have mirrored {count}")
+        deadline = time.monotonic() + self._patience_s
+        while others:
+            if time.monotonic() > deadline:
+                self._warn(
+                    f"the checkpoint of {others[0]} is not mirrored: another driver owns it. The "
+                    "next run repairs that"
+                )
+                return
+            time.sleep(POLL_SECONDS)
+            checkpoint = mirror_again(checkpoint)
+            others = self._not_mirrored(checkpoint)
 
     def _of_the_group(self, checkpoint: Mapping[Partition, int]) -> dict[Partition, int]:
         return {p: offset for p, offset in checkpoint.items() if p in self.partitions}
-
-    def _warn_each(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            self._warn(text)
 
     @property
     def _patience_s(self) -> float:
@@ -196,14 +209,14 @@ class GroupLease:
 
     def _not_mirrored(self, checkpoint: Mapping[Partition, int]) -> list[Partition]:
         """Other drivers' partitions whose group offsets have not reached the checkpoint yet."""
-        if self._heartbeat is None or self._heartbeat.gone is not None:
+        if not checkpoint or self._heartbeat is None or self._heartbeat.gone is not None:
             return []
         theirs = tuple(p for p in checkpoint if p not in self._heartbeat.owned)
         offsets = self._heartbeat.exclusively(lambda: self.backend.offsets(self.group, theirs))
         stand = {p: -1 if (at := offsets.get(p)) is None else at for p in theirs}
         return [p for p in theirs if stand[p] < checkpoint[p]]
 
-    def _mirror(self, checkpoint: Mapping[Partition, int]) -> MirrorOutcome:
+    def _commit(self, checkpoint: Mapping[Partition, int]) -> MirrorOutcome:
         heartbeat = self._heartbeat
         if heartbeat is None or heartbeat.gone is not None:
             return mirror(

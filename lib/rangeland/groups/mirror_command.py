@@ -19,7 +19,7 @@ from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
 from rangeland.job import Group, Job
 from rangeland.job.connection_settings import cluster_settings, request_for_range
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.verification import refuse_undone
+from rangeland.landing.row_checks import refuse_removed_rows
 from rangeland.model import LogState, Partition
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
@@ -76,7 +76,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
     target.identity.refuse_disagreement()
-    refuse_undone(spark, target, job, progress)
+    refuse_removed_rows(spark, target, job, progress)
     position = target.history.position(job.application)
     progress.step("asking for leaders and offsets")
     cluster = cluster_settings(job)

@@ -1,9 +1,9 @@
 """Reading a plan together with the other drivers of its group.
 
 Each driver reads the slices that ``planning.slice_assignment`` gives it and writes them to the
-ledger as a part of the plan. The driver that sees the plan complete proves all of it and prepares
-the outcome. A driver that has to give up its partitions stops its tasks first and writes what they
-have finished; the new owners of the partitions read the rest.
+ledger as a part of the plan. The driver that sees the plan complete passes all of it on, to be
+proved and prepared as an outcome. A driver that has to give up its partitions stops its tasks first
+and writes what they have finished; the new owners of the partitions read the rest.
 
 The first part with a slice counts: slices that another driver has written meanwhile are dropped
 here, and their files are never committed. So a driver that has lost its lease without knowing it,
@@ -15,13 +15,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.groups.lease import GroupLease
 from rangeland.landing.shared_reader import FinishedTasks, PlanToRead, SharedOutcome
-from rangeland.model import Range
-from rangeland.planning.proof import prove
 from rangeland.planning.slice_assignment import (
     PlanComplete,
     ReadSlices,
@@ -162,33 +159,18 @@ class SharedRead:
                 return self._prepare(parts, kept)
             if not kept:
                 return None
-            self._refuse_unproved(kept)
+            self._work.refuse_part({r.slice_index: r for one in kept for r in one.receipts})
             self._progress.step(f"handing in {sum(len(one.receipts) for one in kept)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
-                name = (self._plan.application, self._plan.sequence)
-                logger.info("Handed in part %d of plan %s %d", part[1], *name)
+                logger.info("Handed in part %d of plan %s", part[1], self._plan.label)
                 return None
-
-    def _refuse_unproved(self, results: Sequence[TaskResult]) -> None:
-        """A part whose counts do not add up would block the plan for ever."""
-        receipts = {r.slice_index: r for result in results for r in result.receipts}
-        slices = tuple(s for s in self._plan.slices if s.index in receipts)
-        ranges = tuple(Range(s.partition, s.from_offset, s.until_offset) for s in slices)
-        prove(replace(self._plan, ranges=ranges, slices=slices, losses=()), receipts)
-        self._work.refuse_changed_logs(receipts)
 
     def _prepare(self, parts: Sequence[PartEvent], results: Sequence[TaskResult]) -> OutcomeEvent:
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for result in results for r in result.receipts}
         files = [entry for part in parts for entry in part.files]
-        outcomes = prove(self._plan, receipts)
-        self._work.refuse_changed_logs(receipts)
-        self._progress.step("preparing the outcome")
-        outcome, _ = self._target.prepare(
-            self._plan, outcomes, [*files, *self._work.files_of(results)], receipts
-        )
-        return outcome
+        return self._work.prepare(receipts, [*files, *self._work.files_of(results)])
 
 
 def _receipts(parts: Sequence[PartEvent]) -> dict[int, Receipt]:

@@ -8,8 +8,9 @@ decided elsewhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
@@ -20,6 +21,7 @@ from rangeland.delta.transaction_log.table_commit import (
     FilesUnfit,
     NotCommitted,
     RowsRefused,
+    gone_files,
     landed_at,
 )
 from rangeland.errors import (
@@ -36,7 +38,7 @@ from rangeland.errors import (
 )
 from rangeland.landing.constraint_check import ConstraintCheck
 from rangeland.landing.final_log_check import LogChange
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import refuse_other_plan
 from rangeland.landing.loss_records import losses_in
@@ -44,8 +46,10 @@ from rangeland.landing.replacement import Replacement, refuse_lost
 from rangeland.landing.shared_reader import SharedOutcome
 from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, refuse_less
 from rangeland.logging_setup import partition_fields
+from rangeland.model import DataFile
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.proof import prove
+from rangeland.planning.proof import RangeOutcome, prove
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.wording import count_noun
 
@@ -81,33 +85,35 @@ class PlanCommitter:
         self.constraints = ConstraintCheck(context.spark, self.target)
         self.replaced: ReplacedRange | None = None
 
-    def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
+    def finish(
+        self, plan: Plan, unfinished: EnteredPlan | None, *, recovered: bool
+    ) -> CommittedPlan:
         """Takes a plan to its end: reads it if it has no outcome yet, and commits. A plan that can
         never succeed is given up where its kind allows that; only the driver that entered it
         raises the error, since the others have not asked for it, and go on."""
         try:
-            return self._finish(plan, left, recovered=recovered)
+            return self._finish(plan, unfinished, recovered=recovered)
         except (JobFileError, UsageError) as error:
             raise error.answering(data=PLAN_STAYS) from error.__cause__
         except _PERMANENT as error:
             if not recovered or not _may_be_given_up(plan, error):
                 raise
             self.target.refresh()
-            given_up = self.target.history.landed_plan(plan)
+            given_up = self.target.history.plan_with_outcome(plan)
             if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
                 raise
             stays = "rows in the table stay" if plan.replaces else "records stay in quarantine"
             self._warn(f"{plan.application} was given up, its {stays}: {error}")
             return self._finish(plan, given_up, recovered=True)
 
-    def _finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
+    def _finish(
+        self, plan: Plan, unfinished: EnteredPlan | None, *, recovered: bool
+    ) -> CommittedPlan:
         self.progress.planned(plan, recovered)
         if recovered:
-            logger.info(
-                "Finishing plan %s %d, which another run entered", plan.application, plan.sequence
-            )
-        outcome = left.outcome if left is not None else None
-        since = left.table_version if left is not None else self.target.table.version
+            logger.info("Finishing plan %s, which another run entered", plan.label)
+        outcome = None if unfinished is None else unfinished.outcome
+        since = self.target.table.version if unfinished is None else unfinished.table_version
         shared: SharedOutcome | None = None
         if outcome is None:
             outcome, shared = self._outcome_of(plan, is_new=not recovered)
@@ -119,7 +125,7 @@ class PlanCommitter:
             landed = self._land(plan, outcome, since)
         if not isinstance(landed, CommittedOutcome):
             raise _not_committed_again(plan, landed)
-        _log_committed(outcome, landed)
+        _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
             for text in without_time(nulls, self.target.table.layout(self.reader.rows)):
@@ -131,7 +137,7 @@ class PlanCommitter:
     ) -> CommittedOutcome | NotCommitted:
         """Commits an outcome as its kind of plan requires. Does nothing if it has landed."""
         if self.target.identity.landed_sequence(plan.application) >= plan.sequence:
-            kernel, path = self.target.table.kernel, self.target.table.there()
+            kernel, path = self.target.table.kernel, self.target.table.uri
             version = landed_at(kernel, path, plan.application, plan.sequence, since or 0)
             return CommittedOutcome(version, is_new=False)
         if outcome.quarantine_files or outcome.attempt:
@@ -156,13 +162,6 @@ class PlanCommitter:
             return self.replacement.land(plan, outcome, since)
         return self.target.land(outcome, since, self.target.table.gone_files())
 
-    def _check(self, found: PlanReceipts) -> None:
-        """Raises TableRefused for a row that the table's constraints do not allow."""
-        columns = self.target.table.as_written(self.reader.columns_to_add())
-        refused = self.constraints.refusal([entry.file for entry in found.files], columns)
-        if refused is not None:
-            raise refused
-
     def _replace(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | NotCommitted:
@@ -178,7 +177,7 @@ class PlanCommitter:
         try:
             return self.replacement.land(plan, outcome, since)
         except StorageFailed as error:
-            self.target.table.look_again()
+            self.target.table.refresh()
             if not (files := self.target.table.gone_files()):
                 raise
             of_another = self._give_up(plan, _unreadable(plan, files, error), outcome.attempt + 1)
@@ -189,17 +188,21 @@ class PlanCommitter:
         some type cannot be compared."""
         self.progress.step("comparing with the rows in the table")
         try:
-            found = self.replacement.differences(plan, outcome)
+            replaced = self.replacement.differences(plan, outcome)
         except StorageFailed as error:
             self._warn(str(error))
             return
-        self.replaced = (self.replaced or ReplacedRange()) + found
+        self.replaced = (self.replaced or ReplacedRange()) + replaced
 
     def _outcome_of(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
         as long as its logs do not change. What was handed in before a change does not count."""
         try:
-            shared = self.reader.read_shared(plan) if plan.slices else None
+            shared = (
+                self.reader.read_shared(plan, partial(self._prepare_shared, plan))
+                if plan.slices
+                else None
+            )
         except LogChange as change:
             return self._read(plan, is_new=is_new, after=change), None
         if shared is not None:
@@ -219,30 +222,64 @@ class PlanCommitter:
         because of which the plan is read again. A plan that was made from another version of the
         job file is written with the columns of this one."""
         try:
-            found = self.reader.read(plan, is_new=is_new, after=after)
-            outcomes = prove(plan, found.receipts)
-            if plan.replaces:
-                refuse_lost(plan, found.receipts)
-            if instead_of is not None:
-                refuse_less(instead_of, outcomes)
-            elif plan.replaces:
-                self.replacement.refuse_rows_outside(plan, found.files)
-            self._check(found)
+            receipts = self.reader.read(plan, is_new=is_new, after=after)
+            outcomes = self._prove(plan, receipts, instead_of)
         except _PERMANENT as error:
             return self._give_up(plan, error, instead_of.attempt + 1 if instead_of else 0)
-        self.progress.step("preparing the outcome")
-        outcome, is_mine = self.target.prepare(
-            plan,
-            outcomes,
-            found.files,
-            found.receipts,
-            found.regrown,
-            instead_of=instead_of,
-            columns=self.reader.columns_to_add(),
-        )
+        outcome, is_mine = self._prepare(plan, outcomes, receipts, instead_of)
         if not is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
         return outcome
+
+    def _prepare_shared(
+        self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[FileEntry]
+    ) -> OutcomeEvent:
+        """The outcome of a plan that several drivers have read: this one's, or another's."""
+        whole = PlanReceipts(receipts, files)
+        return self._prepare(plan, self._prove(plan, whole), whole)[0]
+
+    def _prove(
+        self, plan: Plan, receipts: PlanReceipts, instead_of: OutcomeEvent | None = None
+    ) -> list[RangeOutcome]:
+        """What became of each range. Raises for counts that do not add up, and where what was read
+        may not land."""
+        outcomes = prove(plan, receipts.receipts)
+        if plan.replaces:
+            refuse_lost(plan, receipts.receipts)
+        if instead_of is not None:
+            refuse_less(instead_of, outcomes)
+        elif plan.replaces:
+            self.replacement.refuse_rows_outside(plan, receipts.files)
+        self._refuse_violations([entry.file for entry in receipts.files])
+        return outcomes
+
+    def _refuse_violations(self, files: Sequence[DataFile]) -> None:
+        """Raises TableRefused for a row that the table's constraints do not allow. Nothing is read
+        where files of another driver are gone: the plan is then read again before its commit."""
+        if not self.constraints.are_any or gone_files(self.target.table.storage(), files):
+            return
+        columns = self.target.table.as_written(self.reader.columns_to_add())
+        if (refused := self.constraints.refusal(files, columns)) is not None:
+            raise refused
+
+    def _prepare(
+        self,
+        plan: Plan,
+        outcomes: Sequence[RangeOutcome],
+        receipts: PlanReceipts,
+        instead_of: OutcomeEvent | None = None,
+    ) -> tuple[OutcomeEvent, bool]:
+        """Writes the outcome. Returns the one that counts, and whether it is this driver's."""
+        self.progress.step("preparing the outcome")
+        return self.target.prepare(
+            plan,
+            outcomes,
+            receipts.files,
+            receipts.receipts,
+            receipts.regrown,
+            instead_of=instead_of,
+            columns=self.reader.columns_to_add(),
+        )
 
     def _read_again(self, plan: Plan, outcome: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:
         """Reads a plan again because prepared files are gone, or because another commit has given
@@ -250,7 +287,7 @@ class PlanCommitter:
         either."""
         self._warn(f"{_why_again(why)} read from the log again")
         if isinstance(why, FilesUnfit):
-            self.target.table.follow_changes()
+            self.target.table.refresh_same_table()
         return self._read(plan, instead_of=outcome)
 
     def _give_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
@@ -274,8 +311,8 @@ def _may_be_given_up(plan: Plan, error: RangelandError) -> bool:
     return plan.replaces or is_redrive
 
 
-def _why_again(found: NotCommitted) -> str:
-    match found:
+def _why_again(why: NotCommitted) -> str:
+    match why:
         case FilesUnfit(misfit=misfit):
             return f"column {misfit.field} of the table has been changed meanwhile; the plan is"
         case RowsRefused(refusal=refusal):
@@ -286,12 +323,11 @@ def _why_again(found: NotCommitted) -> str:
             return f"{len(paths)} prepared files are gone and are"
 
 
-def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
-    name = f"{plan.application} {plan.sequence}"
-    match found:
+def _not_committed_again(plan: Plan, why: NotCommitted) -> RangelandError:
+    match why:
         case FilesUnfit(misfit=misfit):
             return Conflict(
-                f"files of {name} do not fit the table again",
+                f"files of {plan.label} do not fit the table again",
                 why=f"another writer has changed column {misfit.field} meanwhile",
                 do="run again",
             )
@@ -299,7 +335,7 @@ def _not_committed_again(plan: Plan, found: NotCommitted) -> RangelandError:
             return refusal
         case FilesGone(paths=paths):
             return StorageFailed(
-                f"files of {name} are gone again",
+                f"files of {plan.label} are gone again",
                 why=f"there are {len(paths)}; the first is {paths[0]}",
                 do="find out what removes files from the table's folder, then run again",
             )
@@ -315,31 +351,30 @@ def _unreadable(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> 
     )
 
 
-def _log_committed(outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
-    name = (outcome.application, outcome.sequence)
+def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
     if not landed.is_new:
-        logger.info("Found plan %s %d in the table already", *name)
+        logger.info("Found plan %s in the table already", plan.label)
         return
     counts = (len(outcome.files), len(outcome.ranges))
     logger.info(
-        "Committed plan %s %d at version %s: %d files, %d ranges", *name, landed.version, *counts
+        "Committed plan %s at version %s: %d files, %d ranges", plan.label, landed.version, *counts
     )
     for entry in outcome.ranges:
         where = partition_fields(entry.range.partition, entry.range.from_offset)
-        logger.debug("Committed %s with plan %s %d", entry.range, *name, extra=where)
+        logger.debug("Committed %s with plan %s", entry.range, plan.label, extra=where)
 
 
 def without_time(files: Sequence[FileEntry], layout: TableLayout) -> list[str]:
     """A warning for each column of days or hours that is null in some records."""
-    found = []
+    warnings = []
     for column in layout.partition_by:
         rows = sum(
             f.file.rows for f in files if f.file.partition_values.get(column.key, "") is None
         )
         if rows and column.function is not Function.VALUE:
             records = "1 record has" if rows == 1 else f"{rows} records have"
-            found.append(
+            warnings.append(
                 f"{records} no {column.source}, or one outside the years 1 to 9999: landed with "
                 f"{column.name} = NULL (folder {column.name}={NULL_FOLDER})"
             )
-    return found
+    return warnings

@@ -41,7 +41,7 @@ class ConstraintCheck:
         change = self._table.change_by(columns)
         if change.misfits:
             return None
-        path, schema = self._table.there(), self._table.columns_of_files(change)
+        path, schema = self._table.uri, self._table.columns_of_files(change)
         rows = prepared_frame(self._spark, path, left, schema)
         found = first_violation(rows, constraints, self._table.columns)
         if found is None:

@@ -26,7 +26,9 @@ from rangeland.survey.batch_fetch import batch_checksums
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
 
-BEHIND_SECONDS = 10
+RESURVEY_POLL_SECONDS = 0.5
+LAGGING_SECONDS = 10
+"""How long a new leader's high watermark may lag before its log counts as too short."""
 
 
 class FinalLogCheck:
@@ -51,14 +53,14 @@ class FinalLogCheck:
         settings: ClusterSettings,
         plan: Plan,
         receipts: Iterable[Receipt],
-        before: Mapping[Partition, int],
+        fingerprints: Mapping[Partition, int],
         after: LogChange | None = None,
     ) -> dict[Loss, int | None]:
         """What the logs of a plan have lost, each loss with the leader epoch that its log has now.
 
         The logs are compared with what they were when the plan was made. If they changed while it
         was read, and it was read again for that reason, ``after`` is that change, and they are
-        compared with what they were then. ``before``: their fingerprints before they were read.
+        compared with what they were then. ``fingerprints``: those of before they were read.
 
         Raises Conflict where the logs belong to another cluster, Unreachable where that is unknown
         for now, and LogChange where a fingerprint differs. A partition that only one broker has is
@@ -73,7 +75,7 @@ class FinalLogCheck:
         with ConnectionPool(settings) as brokers:
             is_own = brokers.dialect.capabilities.numbered_per_broker
             try:
-                return self._changes(brokers, plan, marks, before)
+                return self._changes(brokers, plan, marks, fingerprints)
             except UnknownTopic as error:
                 raise _fate_unknown(error.what) from error
             except Unreachable as error:
@@ -82,21 +84,21 @@ class FinalLogCheck:
                 raise
 
     def refuse_changes(
-        self, plan: Plan, found: Mapping[Loss, int | None], after: LogChange | None = None
+        self, plan: Plan, changes: Mapping[Loss, int | None], after: LogChange | None = None
     ) -> None:
         """Raises LogChange if the policy allows the losses and the plan should be read once more.
         Raises RangeLost if it does not, if a second reading, the one ``after`` a change, found the
         same losses, or if the plan is a replacement."""
-        losses = list(found)
+        losses = list(changes)
         if not losses:
             return
-        is_same = after is not None and list(after.found) == losses
+        is_same = after is not None and list(after.losses) == losses
         if plan.replaces or is_same or not self._goes_on_without(losses):
             raise range_lost(losses)
         raise LogChange(
             f"{losses[0]} while it was read: {losses[0].evidence}",
             why="the policy goes on without them, and the log has changed again since",
-            found=found,
+            losses=changes,
         )
 
     def _goes_on_without(self, losses: Iterable[Loss]) -> bool:
@@ -134,7 +136,7 @@ class FinalLogCheck:
         if not with_known_addresses(now, [*self._known(), then]).is_other(then):
             return
         raise Conflict(
-            f"the plan {plan.application} {plan.sequence} belongs to another cluster",
+            f"the plan {plan.label} belongs to another cluster",
             why=f"it was made for the cluster {then}, and source leads to {now} now",
             do="apply it to that cluster, or make a new plan; if it is the same cluster, say so "
             f"with `source.cluster: {then.id or then.addresses[0]}`",
@@ -145,7 +147,7 @@ class FinalLogCheck:
         brokers: ConnectionPool,
         plan: Plan,
         marks: Mapping[Partition, LogMark],
-        before: Mapping[Partition, int],
+        fingerprints: Mapping[Partition, int],
     ) -> dict[Loss, int | None]:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks))
         leaders = attempt.leaders()
@@ -160,9 +162,9 @@ class FinalLogCheck:
         if losses := find_changes(odd, survey):
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
-        now = batch_checksums(brokers, led, _offsets_to_compare(brokers, plan, before))
+        now = batch_checksums(brokers, led, _offsets_to_compare(brokers, plan, fingerprints))
         for p, crc in now.items():
-            if p in marks and crc != before[p]:
+            if p in marks and crc != fingerprints[p]:
                 raise LogChange(
                     f"the log of {p} has changed while it was read",
                     why="the topic was created again, or its log was cut off or compacted: topics "
@@ -175,28 +177,28 @@ class FinalLogCheck:
     ) -> Survey:
         """A survey of these logs. Waits for the high watermark of a newly elected leader, which
         may lag for a moment."""
-        deadline = time.monotonic() + BEHIND_SECONDS
+        deadline = time.monotonic() + LAGGING_SECONDS
         while True:
             survey = take_survey(brokers, _request_for_marks(marks))
             is_behind = any(may_be_behind(marks[p], log) for p, log in survey.logs.items())
             if not is_behind or not find_changes(marks, survey) or time.monotonic() > deadline:
                 return survey
-            time.sleep(0.5)
+            time.sleep(RESURVEY_POLL_SECONDS)
 
 
 class LogChange(Unreachable):
-    """A log is not the one that was planned, and can be read as it is now. ``found`` are its
+    """A log is not the one that was planned, and can be read as it is now. ``losses`` are its
     losses, each with the leader epoch that its log has now; none where only its bytes differ."""
 
     def __init__(
-        self, what: str, *, why: str = "", found: Mapping[Loss, int | None] | None = None
+        self, what: str, *, why: str = "", losses: Mapping[Loss, int | None] | None = None
     ) -> None:
         super().__init__(what, why=f"{why}; nothing is committed", do="run again")
-        self.found = dict(found or {})
+        self.losses = dict(losses or {})
 
     @property
     def epochs(self) -> dict[Partition, int]:
-        return {loss.partition: e for loss, e in self.found.items() if e is not None}
+        return {loss.partition: e for loss, e in self.losses.items() if e is not None}
 
     def regrown_offsets(self, plan: Plan, receipts: Iterable[Receipt]) -> dict[Loss, int]:
         """The truncated offsets at which these receipts, of a later reading, have other records,
@@ -204,7 +206,7 @@ class LogChange(Unreachable):
         ends = {p: mark.until_offset for p, mark in marks_of(plan, receipts).items()}
         return {
             replace(loss, until_offset=ends[loss.partition], action=Action.SKIP): epoch
-            for loss, epoch in self.found.items()
+            for loss, epoch in self.losses.items()
             if loss.kind is LossKind.TRUNCATED and loss.is_sure and epoch is not None
             if ends.get(loss.partition, 0) > loss.from_offset
         }

@@ -65,16 +65,16 @@ class IdentityCheck:
         older than ``delta.setTransactionRetentionDuration``. After that the ledger and the
         table's history decide. Raises Conflict where they do not know."""
         landed_last = self._table.transaction_version(application)
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             return landed_last
-        last = self._ledger.found.last_sequence(application)
+        last = self._ledger.opened.last_sequence(application)
         if landed_last >= last or 0 < landed_last == last - 1:
             return landed_last
         if landed_last:
             raise self._contradiction(application, landed_last, last)
         key = (application, last, self._table.version)
         if key not in self._known:
-            self._known[key] = self._without_transaction(self._ledger.found, application, last)
+            self._known[key] = self._without_transaction(self._ledger.opened, application, last)
         return self._known[key]
 
     def _without_transaction(self, ledger: Ledger, application: str, last: int) -> int:
@@ -102,7 +102,7 @@ class IdentityCheck:
         seen = self._table.version or 0
         commits = [
             c
-            for c in self._table.kernel.commits(self._table.there(), since)
+            for c in self._table.kernel.commits(self._table.uri, since)
             if since < c.version <= seen
         ]
         named = any(c.transactions.get(application) == sequence for c in commits)
@@ -131,7 +131,7 @@ class IdentityCheck:
 
     def unknown_topics(self, topics: Collection[str], *, now: bool = False) -> list[str]:
         """The topics of which the ledger has no landing, as of the last ``refresh`` or ``now``."""
-        ledger = self._ledger.look() if now else self._ledger.found
+        ledger = self._ledger.load_current() if now else self._ledger.opened
         known = {} if ledger is None else ledger.coverage()
         return sorted(set(topics) - {partition.topic for partition in known})
 
@@ -154,15 +154,15 @@ class IdentityCheck:
 
     def disagreement(self) -> Conflict | None:
         """Cheap where all is well."""
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             return self._without_ledger()
-        newest = self._ledger.found.newest()
+        newest = self._ledger.opened.newest()
         if self._table.snapshot is None:
             return None if newest is None else self._without_table(newest)
         claimed = self._table.snapshot.property(LEDGER_PROPERTY)
-        if claimed not in (None, self._ledger.found.table_id) and self._has_files():
+        if claimed not in (None, self._ledger.opened.table_id) and self._has_files():
             return self._of_another_ledger()
-        if newest is None or self._is_table_of(self._ledger.found, newest):
+        if newest is None or self._is_table_of(self._ledger.opened, newest):
             return None
         return Conflict(
             f"the table {self._table.name} is not the one that its ledger belongs to",

@@ -30,8 +30,8 @@ MakeReadOptions = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptio
 
 
 @dataclass(frozen=True, slots=True)
-class UnfinishedPlan:
-    """A plan that is in the ledger and not in the table. ``outcome`` is set once prepared."""
+class EnteredPlan:
+    """A plan that is in the ledger. ``outcome`` is set once prepared."""
 
     plan: Plan
     table_version: int | None
@@ -72,12 +72,12 @@ class JobHistory:
         """The position after the last landing in the ledger and the last sequence that it or the
         table knows, without checking that the two agree."""
         sequence = self._table.transaction_version(application)
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             return JobPosition({}, Coverage(), sequence + 1)
-        outcome = next(self._ledger.found.outcomes(application), None)
-        plan = self._ledger.found.plan(application, outcome.sequence) if outcome else None
+        outcome = next(self._ledger.opened.outcomes(application), None)
+        plan = self._ledger.opened.plan(application, outcome.sequence) if outcome else None
         checkpoint = {} if plan is None else self._checkpoint(plan)
-        last = max(sequence, self._ledger.found.last_sequence(application))
+        last = max(sequence, self._ledger.opened.last_sequence(application))
         return JobPosition(checkpoint, self._coverage(), last + 1)
 
     def _held_at_first(self, checkpoint: Mapping[Partition, LogMark]) -> frozenset[Partition]:
@@ -99,19 +99,19 @@ class JobHistory:
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             return []
-        if application and not self._ledger.found.has_losses(application, sequence):
+        if application and not self._ledger.opened.has_losses(application, sequence):
             return []
-        return self._ledger.found.losses(application, sequence)
+        return self._ledger.opened.losses(application, sequence)
 
     def _plan_entry(self, application: str, sequence: int) -> PlanEvent | None:
-        if self._ledger.found is None or sequence <= 0:
+        if self._ledger.opened is None or sequence <= 0:
             return None
-        entry = self._ledger.found.plan(application, sequence)
+        entry = self._ledger.opened.plan(application, sequence)
         if entry is None:
-            self._ledger.found.refresh()
-            entry = self._ledger.found.plan(application, sequence)
+            self._ledger.opened.refresh()
+            entry = self._ledger.opened.plan(application, sequence)
         if entry is None:
             raise Conflict(
                 f"the table says that {application} has landed {sequence}, and the ledger has "
@@ -123,11 +123,11 @@ class JobHistory:
         return entry
 
     def _coverage(self) -> Coverage:
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             return Coverage()
         return coverage_of(
             Range(partition, span.from_offset, span.until_offset, span.topic_id)
-            for partition, spans in self._ledger.found.coverage().items()
+            for partition, spans in self._ledger.opened.coverage().items()
             for span in spans
         )
 
@@ -167,81 +167,81 @@ class JobHistory:
         plans = (_plan_of(entry) for entry, _ in self._ledger.prepared())
         return {plan.cluster for plan in plans if plan.cluster is not None}
 
-    def unfinished(self) -> list[UnfinishedPlan]:
+    def unfinished(self) -> list[EnteredPlan]:
         """Plans of any job that are entered and not in the table, oldest first."""
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             return []
         found = []
-        for application, sequence in self._ledger.found.possibly_unfinished():
+        for application, sequence in self._ledger.opened.possibly_unfinished():
             if self._identity.landed_sequence(application) >= sequence:
                 continue
-            entry = self._ledger.found.plan(application, sequence)
+            entry = self._ledger.opened.plan(application, sequence)
             if entry is None:
                 raise Bug(
                     f"plan {application} {sequence} is named in the ledger and missing from it"
                 )
-            outcome = self._ledger.found.outcome(application, sequence)
-            found.append(UnfinishedPlan(_plan_of(entry), entry.table_version, outcome))
+            outcome = self._ledger.opened.outcome(application, sequence)
+            found.append(EnteredPlan(_plan_of(entry), entry.table_version, outcome))
         return found
 
-    def entered_plan(self, plan: Plan) -> UnfinishedPlan | None:
+    def entered_plan(self, plan: Plan) -> EnteredPlan | None:
         """The same plan, if it is in the ledger, finished or not."""
         same = next((u for u in self.unfinished() if u.plan.hash == plan.hash), None)
-        return same or self.landed_plan(plan)
+        return same or self.plan_with_outcome(plan)
 
-    def landed_plan(self, plan: Plan) -> UnfinishedPlan | None:
+    def plan_with_outcome(self, plan: Plan) -> EnteredPlan | None:
         """The same plan with its outcome, if it was entered earlier and has one."""
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             return None
-        outcome = self._ledger.found.outcome(plan.application, plan.sequence)
+        outcome = self._ledger.opened.outcome(plan.application, plan.sequence)
         if outcome is None or outcome.plan_hash != plan.hash:
             return None
-        return UnfinishedPlan(plan, None, outcome)
+        return EnteredPlan(plan, None, outcome)
 
-    def undone(self) -> table_commit.Restored | CommitMetadata | None:
+    def last_removal(self) -> table_commit.Restored | CommitMetadata | None:
         """A RESTORE, or a commit that replaced all rows, since the job's newest plan: rows of this
         job may be gone."""
-        if self._ledger.found is None or self._table.snapshot is None:
+        if self._ledger.opened is None or self._table.snapshot is None:
             return None
-        newest = self._ledger.found.newest_of(self._job.job)
+        newest = self._ledger.opened.newest_of(self._job.job)
         if newest is None or newest.table_version is None:
             return None
         since = newest.table_version
-        commits = self._table.kernel.commits(self._table.there(), since + 1)
+        commits = self._table.kernel.commits(self._table.uri, since + 1)
         restored = table_commit.last_restore(
             self._table.kernel, self._table.snapshot, since, commits
         )
         return restored or table_commit.last_replacement(commits)
 
-    def refuse_undone(self, found: table_commit.Restored | CommitMetadata) -> None:
-        """Raises Conflict for the rows that it removed."""
-        if isinstance(found, CommitMetadata):
-            raise Conflict(
+    def removal_conflict(self, removal: table_commit.Restored | CommitMetadata) -> Conflict:
+        """The error for the rows that it removed."""
+        if isinstance(removal, CommitMetadata):
+            return Conflict(
                 f"all rows of the table {self._table.name} were replaced at version "
-                f"{found.version}",
-                why=f"{found.operation} removed rows that were landed; the checkpoint is ahead "
+                f"{removal.version}",
+                why=f"{removal.operation} removed rows that were landed; the checkpoint is ahead "
                 "of the data, and landing on top would leave a hole",
-                do=f"restore the table to version {found.version - 1}; or land them again with "
+                do=f"restore the table to version {removal.version - 1}; or land them again with "
                 "`rangeland backfill JOB.yaml --missing`; or, if they are no longer wanted, "
                 "run `rangeland adopt JOB.yaml`",
-                at_version=found.version,
+                at_version=removal.version,
             )
-        lost = ", ".join(f"{application} {sequence}" for application, sequence in found.lost)
-        raise Conflict(
-            f"the table {self._table.name} was restored to version {found.restored_to}",
+        lost = ", ".join(f"{application} {sequence}" for application, sequence in removal.lost)
+        return Conflict(
+            f"the table {self._table.name} was restored to version {removal.restored_to}",
             why=f"rows of these landings are gone: {lost}; the checkpoint is ahead of the data, "
             "and landing on top would leave a hole",
-            do=f"restore the table to version {found.version - 1}, or land them again with "
+            do=f"restore the table to version {removal.version - 1}, or land them again with "
             "`rangeland backfill JOB.yaml --missing`",
-            restored_to=found.restored_to,
-            at_version=found.version,
+            restored_to=removal.restored_to,
+            at_version=removal.version,
         )
 
     @property
     def is_untouched(self) -> bool:
         """Nothing can have landed here yet: there is no table, and no ledger or an empty one; or
         there is no ledger, and a table that has never been written to."""
-        ledger = self._ledger.found
+        ledger = self._ledger.opened
         if self._table.snapshot is None:
             return ledger is None or ledger.newest() is None
         if ledger is not None:
@@ -251,7 +251,7 @@ class JobHistory:
     def landings(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans of all jobs that are in the table, in the order they were entered, each
         with its outcome. Raises Conflict where the table has rows and no ledger."""
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             raise self._identity.disagreement() or Conflict(
                 f"the table {self._table.name} has no ledger",
                 why="nothing was landed in it by this library, or its folder _rangeland is gone",
@@ -259,7 +259,7 @@ class JobHistory:
             )
         sequences: dict[str, int] = {}
         found = []
-        for plan, outcome in self._ledger.found.prepared():
+        for plan, outcome in self._ledger.opened.prepared():
             application = plan.application
             if application not in sequences:
                 sequences[application] = self._last_sequence(application)
@@ -278,9 +278,9 @@ class JobHistory:
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
         """Where the newest plans of an application begin and end. A group's offset may be either,
         since a first run may begin at the group's offset."""
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             return set()
-        entries = list(islice(self._ledger.found.plans(application), limit))
+        entries = list(islice(self._ledger.opened.plans(application), limit))
         plans = [_plan_of(entry) for entry in entries]
         ends = {(p, m.until_offset) for e in entries for p, m in self._checkpoint(e).items()}
         ends |= {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
@@ -288,15 +288,15 @@ class JobHistory:
 
     def newest_outcomes(self, application: str, limit: int) -> list[OutcomeEvent]:
         """The newest outcomes of an application, newest first."""
-        if self._ledger.found is None:
+        if self._ledger.opened is None:
             return []
-        return list(islice(self._ledger.found.outcomes(application), limit))
+        return list(islice(self._ledger.opened.outcomes(application), limit))
 
     def pace(self, application: str, limit: int = 2) -> list[tuple[int, float]]:
         """(bytes of the log, seconds from plan to outcome) of the newest outcomes, newest first."""
         found = []
         for outcome in self.newest_outcomes(application, limit):
-            plan = self._ledger.existing().plan(application, outcome.sequence)
+            plan = self._ledger.require().plan(application, outcome.sequence)
             if plan is not None:
                 size = sum(entry.range.estimated_bytes for entry in outcome.ranges)
                 found.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))

@@ -31,7 +31,7 @@ from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.identity_check import LEDGER_PROPERTY, IdentityCheck
-from rangeland.landing.job_history import JobHistory, UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan, JobHistory
 from rangeland.landing.loss_records import (
     losses_of,
     losses_of_given_up,
@@ -80,10 +80,10 @@ class LandingTarget:
             ledger.result()
         self.ledger.register()
 
-    def enter(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> bool:
+    def enter(self, plan: Plan, unfinished: Sequence[EnteredPlan]) -> bool:
         """Enters a plan based on the last ``refresh``. False if another plan came first: then
         refresh and try again."""
-        ledger = self.ledger.existing()
+        ledger = self.ledger.require()
         entry = PlanEvent(
             application=plan.application,
             job=plan.job,
@@ -96,10 +96,10 @@ class LandingTarget:
             table_id=self.table.table_id,
         )
         self.ledger.add_columns_if_lacking()
-        left = [(u.plan.application, u.plan.sequence) for u in unfinished]
-        is_entered = ledger.enter(entry, self.ledger.entered, left)
+        names = [(u.plan.application, u.plan.sequence) for u in unfinished]
+        is_entered = ledger.enter(entry, self.ledger.entered, names)
         result = "Entered plan" if is_entered else "Did not enter, since another came first, plan"
-        logger.info("%s %s %d", result, plan.application, plan.sequence)
+        logger.info("%s %s", result, plan.label)
         return is_entered
 
     def prepare(
@@ -131,22 +131,20 @@ class LandingTarget:
         self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]
     ) -> tuple[OutcomeEvent, bool]:
         """Writes an outcome with its losses, or reads the one that was there first."""
-        ledger = self.ledger.existing()
+        ledger = self.ledger.require()
         if ledger.prepare(mine, self._with_columns(losses)):
-            _log_prepared(mine, losses)
+            _log_prepared(plan, mine, losses)
             return mine, True
         ledger.refresh()
         theirs = ledger.outcome(plan.application, plan.sequence)
         if theirs is None:
-            raise Bug(
-                f"the outcome of {plan.application} {plan.sequence} exists and cannot be read"
-            )
+            raise Bug(f"the outcome of {plan.label} exists and cannot be read")
         refuse_other_plan(plan, theirs)
         return theirs, False
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
         """What drivers have read of a plan so far, and its outcome if it has one."""
-        ledger = self.ledger.existing()
+        ledger = self.ledger.require()
         ledger.refresh()
         outcome = ledger.outcome(plan.application, plan.sequence)
         parts = [] if outcome is not None else ledger.parts(plan.application, plan.sequence)
@@ -161,7 +159,7 @@ class LandingTarget:
         files: Iterable[FileEntry],
     ) -> bool:
         """Writes a part of a plan, False if another part has that number."""
-        return self.ledger.existing().append_part(
+        return self.ledger.require().append_part(
             PartEvent(
                 application=plan.application,
                 job=plan.job,
@@ -186,7 +184,7 @@ class LandingTarget:
     ) -> None:
         """Records losses that belong to no outcome, each once, as seen now unless ``seen_at_ms`` is
         given. Does nothing if there is no ledger: a run that is refused writes nothing."""
-        if (ledger := self.ledger.found) is None:
+        if (ledger := self.ledger.opened) is None:
             return
         now_ms = _now_ms()
         job = self._job
@@ -213,13 +211,13 @@ class LandingTarget:
         """Commits all files of an outcome at once, whose rows have been checked against the
         table's constraints; does nothing if it has landed already. ``gone`` are files that the
         table names and its store has lost: the commit removes them."""
-        table = self.table.snapshot or self.table.there()
+        table = self.table.snapshot or self.table.uri
         request = CommitRequest(
             outcome.application,
             outcome.sequence,
             [entry.file for entry in outcome.files],
             removed=gone,
-            properties={LEDGER_PROPERTY: self.ledger.existing().table_id},
+            properties={LEDGER_PROPERTY: self.ledger.require().table_id},
             schema=outcome.columns,
             checked=self.table.constraints(),
         )
@@ -227,7 +225,7 @@ class LandingTarget:
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
-        snapshot, ledger_id = self.table.snapshot, self.ledger.existing().table_id
+        snapshot, ledger_id = self.table.snapshot, self.ledger.require().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
             return
         request = CommitRequest(
@@ -237,7 +235,7 @@ class LandingTarget:
             checked=self.table.constraints(),
         )
         table_commit.land(self.table.kernel, snapshot, request)
-        self.table.look_again()
+        self.table.refresh()
 
     def _outcome(
         self,
@@ -281,9 +279,9 @@ def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(total.items()))
 
 
-def _log_prepared(outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
-    name = (outcome.application, outcome.sequence, outcome.attempt)
-    logger.info("Prepared outcome %s %d, attempt %d: %d files", *name, len(outcome.files))
+def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
+    counts = (outcome.attempt, len(outcome.files))
+    logger.info("Prepared outcome %s, attempt %d: %d files", plan.label, *counts)
     _log_losses(losses)
 
 
@@ -299,7 +297,7 @@ def refuse_other_plan(plan: Plan, outcome: OutcomeEvent) -> None:
     landed is not what this plan was to land."""
     if outcome.plan_hash != plan.hash:
         raise Conflict(
-            f"the ledger has an outcome of {plan.application} {plan.sequence}, of another plan",
+            f"the ledger has an outcome of {plan.label}, of another plan",
             why=f"that plan is {outcome.plan_hash[:12]}, this one {plan.hash[:12]}; the table's "
             "transactions or the ledger's rows were lost in between",
             do="read the newest rows of the ledger, then accept the table as it is with `rangeland "

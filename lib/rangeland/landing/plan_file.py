@@ -23,6 +23,7 @@ from typing import Any
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
+from rangeland.job.command_line_overrides import load_job
 from rangeland.job.job_text import JobText, override
 from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
 from rangeland.planning.policy import Loss
@@ -47,7 +48,7 @@ class ReviewedPlan:
     text: JobText
     plan: Plan
     location: str | None
-    losses_beside: tuple[Loss, ...] = ()
+    unplanned_losses: tuple[Loss, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -81,10 +82,10 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
             "records": plan.width,
             "estimated_bytes": plan.estimated_bytes,
             "tasks": preview.tasks,
-            "already_landed": [str(r) for r in preview.draft.already],
+            "already_landed": [str(r) for r in preview.draft.already_landed],
             "held": [f"{loss}: {loss.evidence}" for loss in preview.draft.held],
         },
-        **_CONTENT.write(ReviewedPlan(job_text, plan, preview.location, preview.losses_beside)),
+        **_CONTENT.write(ReviewedPlan(job_text, plan, preview.location, preview.unplanned_losses)),
     }
     document["seal"] = _seal(document)
     text = json.dumps(document, indent=2) + "\n"
@@ -125,6 +126,31 @@ def read_plan_file(path: Path) -> ReviewedPlan:
     return found
 
 
+def job_of_plan(reviewed: ReviewedPlan, job_file: Path | None, settings: Sequence[str]) -> Job:
+    """The job of the job file, or else of the plan file, with the overrides applied. Raises
+    Conflict if the plan was not made for it."""
+    job = reviewed.job_with(settings) if job_file is None else load_job(job_file, settings)[0]
+    plan, planned = reviewed.plan, reviewed.job
+    pairs = {
+        "job": (job.job, planned.job),
+        "source.dialect": (job.source.dialect, plan.dialect),
+        "source.isolation": (job.source.isolation, plan.isolation),
+        "source.tags": (job.source.tags, plan.tags),
+        "sink": (job.sink, planned.sink),
+    }
+    other = [field for field, (mine, theirs) in pairs.items() if mine != theirs]
+    if other:
+        named = [] if job_file is None else [str(job_file)]
+        named += [f"--set {setting}" for setting in settings]
+        raise Conflict(
+            f"{' with '.join(named)} is not the job that the plan was made for",
+            why=f"{' and '.join(other)} differ",
+            do="Make the plan again from this job, or apply the plan file alone",
+            fields=other,
+        )
+    return reviewed.in_place(job)
+
+
 def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
     """The content, validated whether or not the seal is right: the type of each value, and that
     plan and job belong together."""
@@ -138,8 +164,8 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
     return found
 
 
-def _mismatch(found: ReviewedPlan) -> str:
-    job, plan = found.job, found.plan
+def _mismatch(reviewed: ReviewedPlan) -> str:
+    job, plan = reviewed.job, reviewed.plan
     is_own = plan.application == job.application
     if plan.job != job.job or not (is_own or plan.application.startswith(f"{job.application}/")):
         return f"its plan is for the job {plan.job} ({plan.application}), but its job is {job.job}"
@@ -149,7 +175,7 @@ def _mismatch(found: ReviewedPlan) -> str:
     if plan.dialect != job.source.dialect:
         return f"its plan is for {plan.dialect}, but its job is for {job.source.dialect}"
     try:
-        found.in_place(job)
+        reviewed.in_place(job)
     except ValueError:  # its text repeats the location, which may contain anything
         return "its location cannot be the path or URI of a table"
     return ""
@@ -235,7 +261,7 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
 
 _CONTENT = PLAN_JSON.with_views(
     {
-        ReviewedPlan: "hash location text=job plan losses_beside=seen",
+        ReviewedPlan: "hash location text=job plan unplanned_losses=seen",
         Loss: "*partition from_offset until_offset kind=verdict evidence topic_id action",
     },
     {

@@ -21,6 +21,7 @@ from rangeland.job.connection_settings import (
     plaintext_secret_warnings,
     with_cleanup,
 )
+from rangeland.landing.final_log_check import LAGGING_SECONDS, RESURVEY_POLL_SECONDS
 from rangeland.landing.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
@@ -31,8 +32,8 @@ from rangeland.landing.redrive import (
     draft_from_quarantine,
     in_quarantine,
 )
-from rangeland.landing.replacement import Replacement
-from rangeland.landing.verification import holes_of_job, refuse_partial_slices
+from rangeland.landing.replacement import Replacement, refuse_partial_slices
+from rangeland.landing.verification import holes_of_job
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
@@ -61,8 +62,6 @@ from rangeland.spark.deferred_session import parallelism_of
 
 logger = logging.getLogger(__name__)
 
-RESURVEY_SECONDS = 10
-
 
 class Planner:
     """Makes drafts for one command."""
@@ -86,49 +85,49 @@ class Planner:
         position = self.target.history.position(self.job.application)
         match self.kind:
             case PlanKind.HOLES:
-                found = self._draft_holes(position)
+                draft = self._draft_holes(position)
             case PlanKind.REDRIVE:
-                found = self._draft_from_quarantine(position)
+                draft = self._draft_from_quarantine(position)
             case PlanKind.REREAD:
-                found = self._draft_from_log(position)
+                draft = self._draft_from_log(position)
             case PlanKind.REPLACE:
-                found = self._draft_new(replace(position, landed=Coverage()))
+                draft = self._draft_new(replace(position, landed=Coverage()))
             case _:
-                found = self._draft_new(position)
-        found = self._with_kind(found)
-        _log_made(found.plan)
-        return found
+                draft = self._draft_new(position)
+        draft = self._with_kind(draft)
+        _log_made(draft.plan)
+        return draft
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:
         """What the job's range has and the table has not. A log that seems to end below the
         checkpoint, or an offset that was asked for, is surveyed again for a while: a new leader's
         high watermark may lag for a moment."""
-        deadline = time.monotonic() + RESURVEY_SECONDS
+        deadline = time.monotonic() + LAGGING_SECONDS
         while True:
             survey = self.surveys.for_plan(position)
             self._refuse_other_cluster(position, survey)
             self._refuse_changed_options(position)
             try:
-                found = self._draft_by(survey, position)
-                beside = [x for x in (*found.skipped_losses, *found.held) if _is_beyond(x, survey)]
-                if not _may_lag(beside, position, survey) or time.monotonic() > deadline:
-                    return found
+                draft = self._draft_by(survey, position)
+                losses = [x for x in (*draft.skipped_losses, *draft.held) if _is_beyond(x, survey)]
+                if not _may_lag(losses, position, survey) or time.monotonic() > deadline:
+                    return draft
             except RangeLost as error:
                 is_over = time.monotonic() > deadline
                 if is_over or not _may_lag(losses_in(error), position, survey):
                     raise
-            time.sleep(0.5)
+            time.sleep(RESURVEY_POLL_SECONDS)
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
         terms, damaged = self._terms(), self._find_damage(position, survey)
-        found = draft_new(terms, survey, position, damaged)
-        landed = self._landings_of(found.already)
+        draft = draft_new(terms, survey, position, damaged)
+        landed = self._landings_of(draft.already_landed)
         self._refuse_other_options(landed, survey.cluster)
         if losses := self._find_overwritten(landed, survey, position):
-            found = draft_new(terms, survey, position, damaged, overwritten=losses)
+            draft = draft_new(terms, survey, position, damaged, overwritten=losses)
         if self.kind is PlanKind.REPLACE:
-            self._refuse_replace(found.plan)
-        return found
+            self._refuse_replace(draft.plan)
+        return draft
 
     def _draft_holes(self, position: JobPosition) -> PlanDraft:
         """What the table has lost. Where an election has put other records at offsets of it since,
@@ -139,8 +138,8 @@ class Planner:
         landed = self._landings_of(holes.ranges)
         self._refuse_other_options(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
-        found = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
-        return replace(found, leaves_more=holes.leaves_more)
+        draft = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
+        return replace(draft, leaves_more=holes.leaves_more)
 
     def _draft_from_quarantine(self, position: JobPosition) -> PlanDraft:
         now_ms = time.time_ns() // 1_000_000
@@ -191,14 +190,14 @@ class Planner:
             moves_checkpoint=self.kind is PlanKind.RUN,
         )
 
-    def _with_kind(self, found: PlanDraft) -> PlanDraft:
+    def _with_kind(self, draft: PlanDraft) -> PlanDraft:
         """Gives a plan that is not a run's its kind and an application named after its hash."""
-        found = replace(found, notes=(*found.notes, *plaintext_secret_warnings(self.job)))
+        draft = replace(draft, notes=(*draft.notes, *plaintext_secret_warnings(self.job)))
         if self.kind is PlanKind.RUN:
-            return found
-        plan = replace(found.plan, kind=self.kind)
+            return draft
+        plan = replace(draft.plan, kind=self.kind)
         application = self.kind.application(self.job.job, plan.hash)
-        return replace(found, plan=renumber_plan(plan, 1, application))
+        return replace(draft, plan=renumber_plan(plan, 1, application))
 
     # --- read options -----------------------------------------------------------
 
@@ -238,11 +237,11 @@ class Planner:
         self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
     ) -> list[Loss]:
         """The losses in what was landed of these logs in earlier leader epochs. Asks for each."""
-        found = []
+        losses: list[Loss] = []
         for one_epoch in in_earlier_epochs(landed, survey):
             now = self.surveys.compare(marks_of_landed(one_epoch))
-            found += find_overwritten(one_epoch, now, position.landed)
-        return found
+            losses += find_overwritten(one_epoch, now, position.landed)
+        return losses
 
     def _refuse_other_cluster(self, position: JobPosition, survey: Survey) -> None:
         now = self._known_as(survey.cluster, [position.cluster])
@@ -286,8 +285,7 @@ def _is_beyond(loss: Loss, survey: Survey) -> bool:
 
 def _log_made(plan: Plan) -> None:
     counts = (len(plan.ranges), len(plan.slices), plan.width)
-    name = (plan.application, plan.sequence)
-    logger.info("Made plan %s %d: %d ranges, %d slices, %d offsets", *name, *counts)
+    logger.info("Made plan %s: %d ranges, %d slices, %d offsets", plan.label, *counts)
     for r in plan.ranges:
         where = partition_fields(r.partition, r.from_offset)
-        logger.debug("Planned %s in plan %s %d", r, *name, extra=where)
+        logger.debug("Planned %s in plan %s", r, plan.label, extra=where)

@@ -209,7 +209,7 @@ def draft_from_quarantine(
         checkpoint=position.checkpoint,
         made_at_ms=now_ms,
     )
-    return PlanDraft(plan=plan, asked=tuple(ranges), leaves_more=True)
+    return PlanDraft(plan=plan, requested=tuple(ranges), leaves_more=True)
 
 
 def _slice(index: int, r: Range) -> Slice:

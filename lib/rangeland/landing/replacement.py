@@ -7,19 +7,27 @@ with an outcome that lands nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
-from rangeland.errors import RangeLost, TableRefused
+from rangeland.errors import RangeLost, TableRefused, UsageError
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.model import Range
+from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.planning.table_audit import ReplacedRange
+from rangeland.planning.table_audit import (
+    LandedPiece,
+    ReplacedRange,
+    cut_pieces,
+    in_force,
+    other_incarnations,
+)
 from rangeland.spark.offset_scan import has_rows, table_frame
 from rangeland.spark.replace_where import compare, condition, prepared_frame, replace_rows
 
@@ -61,7 +69,7 @@ class Replacement:
     def refuse_rows_outside(self, plan: Plan, files: Sequence[FileEntry]) -> None:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        path, table = self._target.table.there(), self._table()
+        path, table = self._target.table.uri, self._table()
         schema = self._target.table.columns_of_files()
         new = prepared_frame(self._spark, path, [entry.file for entry in files], schema)
         inside = f"coalesce({self._condition(table, plan)}, false)"
@@ -83,7 +91,7 @@ class Replacement:
         """Replaces the table's rows of its ranges with an outcome that is not in the table yet, in
         one commit, which also adds the columns that the table lacks."""
         table, transaction = self._target.table, (outcome.application, outcome.sequence)
-        path = table.there()
+        path = table.uri
         self._target.set_ledger_property()
         with lock_table(path):
             if gone := table.gone_prepared_files(outcome):
@@ -95,7 +103,7 @@ class Replacement:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(plan, outcome, change)
             replace_rows(new, path, where, transaction, evolves=change.is_any)
-        table.look_again()
+        table.refresh()
         version = table_commit.landed_at(table.kernel, path, *transaction, since or 0)
         return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
 
@@ -103,7 +111,7 @@ class Replacement:
         self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
-        path, table = self._target.table.there(), self._table()
+        path, table = self._target.table.uri, self._table()
         files = [entry.file for entry in outcome.files]
         schema = self._target.table.columns_of_files(change)
         new = prepared_frame(self._spark, path, files, schema)
@@ -111,7 +119,7 @@ class Replacement:
 
     def _table(self) -> Any:
         target = self._target.table
-        return table_frame(self._spark, target.there(), target.columns)
+        return table_frame(self._spark, target.uri, target.columns)
 
     def _condition(self, table: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""
@@ -128,4 +136,36 @@ def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
         error,
         why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
         do="Replace only what the log still has; the table is unchanged.",
+    )
+
+
+def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
+    """Raises UsageError where a range holds only a part of a slice: a slice was landed as a
+    whole, and can only be replaced as a whole."""
+    slices = [
+        LandedPiece(landed, None)
+        for plan, outcome in target.history.landings()
+        for s in Plan.parse(plan.document).slices
+        for whole in (Range(s.partition, *s.interval, s.topic_id),)
+        for landed in covered_parts([whole], coverage_of(entry.range for entry in outcome.ranges))
+    ]
+    asked_for, here = list(ranges), in_force(slices)
+    for r in asked_for:
+        if others := other_incarnations(here, r):
+            raise UsageError(
+                f"--replace of {r} would remove rows of an earlier incarnation of its topic",
+                why=f"{others[0]} was landed before the topic was deleted and created again, and "
+                "its rows have the same offsets",
+                do="Replace a range that the earlier topic did not have, or delete its rows first",
+            )
+    cut = cut_pieces(here, asked_for)
+    if not cut:
+        return
+    asked, piece = cut[0]
+    raise UsageError(
+        f"--replace of {asked} cuts the slice {piece}",
+        why="a slice was landed as a whole and can only be replaced as a whole",
+        do=f"begin at {piece.from_offset} or {piece.until_offset} and end at one of them, or "
+        "include the slices before and after as well",
+        slices=[[str(r), str(p)] for r, p in cut],
     )

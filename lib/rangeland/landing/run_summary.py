@@ -22,18 +22,18 @@ def result_of_plans(
     job: Job,
     target: LandingTarget,
     finished: Sequence[CommittedPlan],
-    found: PlanDraft | None,
+    draft: PlanDraft | None,
     row_format: RowFormat | None = None,
     warn: Callable[[str], None] = lambda _text: None,
 ) -> RunResult:
-    """``found`` is the last draft, if any. A plan whose partitions were held at their beginning has
+    """``draft`` is the last one, if any. A plan whose partitions were held at their beginning has
     landed nothing, although it is in the table."""
     ours = [f for f in finished if f.is_ours]
     met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
-    asked = found.already if found is not None else ()
-    already = {str(r): r for r in (*asked, *met)}.values()
+    left_out = () if draft is None else draft.already_landed
+    already = {str(r): r for r in (*left_out, *met)}.values()
     losses: list[LossEvent] = []
-    held = {loss.partition: str(loss) for loss in (found.held if found is not None else ())}
+    held = {loss.partition: str(loss) for loss in (() if draft is None else draft.held)}
     for f in finished:
         events = target.history.losses(f.plan.application, f.plan.sequence)
         of_plan = [event for event in events if event.plan_hash]
@@ -74,7 +74,7 @@ def result_of_plans(
         losses=tuple(losses),
         added_columns=_added_columns(ours) if job.decode.is_typed else None,
         schemas=_schemas(ours, row_format, warn) if job.decode.is_typed else None,
-        passed_over=found.passed_over if found is not None and finished else (),
+        passed_over=draft.passed_over if draft is not None and finished else (),
     )
 
 
@@ -89,12 +89,12 @@ def _schemas(
     for schema_id, count in (pair for one in landed for pair in one.outcome.schema_ids):
         total[schema_id] = total.get(schema_id, 0) + count
     values = None if row_format is None else row_format.value
-    found = []
+    schemas = []
     for schema_id, count in sorted(total.items()):
         at: SubjectVersion | None = None
         try:
             at = registered_as(values, schema_id)
         except RangelandError as error:  # what has landed is safe
             warn(f"where schema {schema_id} is registered is unknown: {error}")
-        found.append(WriterSchema(schema_id, count, *((at.subject, at.version) if at else ())))
-    return tuple(found)
+        schemas.append(WriterSchema(schema_id, count, *((at.subject, at.version) if at else ())))
+    return tuple(schemas)

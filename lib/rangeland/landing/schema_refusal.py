@@ -99,17 +99,17 @@ def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[Unreada
     return found
 
 
-def _refusal(found: UnreadableSchema) -> TableRefused:
-    field, old, new = found.field.path, found.field.writer_type, found.field.reader_type
-    section = f"decode.{found.of.field}.schema"
+def _refusal(schema: UnreadableSchema) -> TableRefused:
+    field, old, new = schema.field.path, schema.field.writer_type, schema.field.reader_type
+    section = f"decode.{schema.of.field}.schema"
     table = f"the schema in {section}"
-    if found.table_id is not None:
-        table = f"schema {found.table_id}, the latest of {found.subject}"
-    ids = [found.schema_id, *([] if found.table_id is None else [found.table_id])]
-    where = f"the {found.of.field}" if not field else f"the field {field}"
+    if schema.table_id is not None:
+        table = f"schema {schema.table_id}, the latest of {schema.subject}"
+    ids = [schema.schema_id, *([] if schema.table_id is None else [schema.table_id])]
+    where = f"the {schema.of.field}" if not field else f"the field {field}"
     return TableRefused(
-        f"{where} of records in {found.of.topic} cannot be read as the table's",
-        why=f"it is {old} in schema {found.schema_id}, which they were written with, and {new} in "
+        f"{where} of records in {schema.of.topic} cannot be read as the table's",
+        why=f"it is {old} in schema {schema.schema_id}, which they were written with, and {new} in "
         f"{table}",
         do=f"name a schema in {section} that can take both, begin after these records (--from), or "
         "keep them with policy.undecodable: quarantine",

@@ -24,18 +24,25 @@ ReadTasks = Callable[[Sequence[Slice], Callable[[], bool], Mapping[int, int]], F
 """Reads slices until all are read, one fails, or the stop function returns true. The third argument
 is what was read earlier, as widths by slice index."""
 
+PrepareOutcome = Callable[[Mapping[int, Receipt], Sequence[FileEntry]], OutcomeEvent]
+
 
 @dataclass(frozen=True, slots=True)
 class PlanToRead:
     """A plan without an outcome, and the means to read it. ``whole``: one driver must read all of
-    its slices. ``refuse_changed_logs`` raises where receipts come from logs that are no longer
-    those of the plan."""
+    its slices.
+
+    ``refuse_part`` raises where receipts of some slices do not add up, or come from logs that are
+    no longer those of the plan: such a part would block the plan for ever. ``prepare`` takes the
+    receipts and files of all slices, proves and checks them, and returns the outcome that
+    counts."""
 
     plan: Plan
     target: LandingTarget
     read: ReadTasks
     files_of: Callable[[Sequence[TaskResult]], list[FileEntry]]
-    refuse_changed_logs: Callable[[Mapping[int, Receipt]], None]
+    refuse_part: Callable[[Mapping[int, Receipt]], None]
+    prepare: PrepareOutcome
     whole: bool
 
 

@@ -1,7 +1,8 @@
 """Reads slices of a plan with Spark, and confirms that their logs are those that were planned.
 
 A driver reads all slices of a plan, or those that it owns of a plan that several drivers share.
-What was read comes back as receipts and files: proving and committing it is the committer's part.
+What was read comes back as receipts and files: proving a plan and committing it is the committer's
+part.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,12 +30,17 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.loss_records import widen_to_whole_logs
 from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
-from rangeland.landing.shared_reader import PlanToRead, SharedOutcome, SharedReader
+from rangeland.landing.shared_reader import (
+    PlanToRead,
+    PrepareOutcome,
+    SharedOutcome,
+    SharedReader,
+)
 from rangeland.model import Partition, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeOutcome, prove_part
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.deferred_session import parallelism_of
@@ -94,13 +101,13 @@ class SparkPlanReader:
             raise Unreachable.of(change) from None
 
     def _read_unchanged(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
-        before = self._fingerprint(plan)
+        fingerprints = self._fingerprints(plan)
         receipts, files = self._read_slices(plan, is_new=is_new)
-        self._refuse_changed_logs(plan, receipts, before, after)
+        self._refuse_changed_logs(plan, receipts, fingerprints, after)
         regrown = {} if after is None else after.regrown_offsets(plan, receipts.values())
         return PlanReceipts(receipts, files, regrown)
 
-    def _fingerprint(self, plan: Plan) -> dict[Partition, int]:
+    def _fingerprints(self, plan: Plan) -> dict[Partition, int]:
         """The fingerprints of the logs that a plan reads. Bytes in quarantine cannot change, and
         have none."""
         if plan.kind is PlanKind.REDRIVE:
@@ -111,13 +118,13 @@ class SparkPlanReader:
         self,
         plan: Plan,
         receipts: Mapping[int, Receipt],
-        before: Mapping[Partition, int],
+        fingerprints: Mapping[Partition, int],
         after: LogChange | None = None,
     ) -> None:
         if plan.kind is not PlanKind.REDRIVE:
             read = receipts.values()
-            found = self.log_check.changes(self.cluster(plan), plan, read, before, after)
-            self.log_check.refuse_changes(plan, found, after)
+            losses = self.log_check.changes(self.cluster(plan), plan, read, fingerprints, after)
+            self.log_check.refuse_changes(plan, losses, after)
 
     def _read_slices(
         self, plan: Plan, *, is_new: bool
@@ -127,7 +134,7 @@ class SparkPlanReader:
         if plan.job != self.job.job:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
-                why=f"{plan.application} {plan.sequence} is prepared, and its files "
+                why=f"{plan.label} is prepared, and its files "
                 "are gone or no longer fit the table; "
                 f"{self.job.job} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
@@ -149,20 +156,20 @@ class SparkPlanReader:
         finally:
             self.progress.done()
         refuse_unseen(self.spark, self.target, entries)
-        name = (plan.application, plan.sequence)
-        logger.info("Read %d slices of plan %s %d: %d files", len(receipts), *name, len(entries))
+        counts = (len(receipts), plan.label, len(entries))
+        logger.info("Read %d slices of plan %s: %d files", *counts)
         return receipts, entries
 
     def _tasks_to_run(
         self,
         plan: Plan,
         slices: Sequence[Slice],
-        before: Mapping[int, int],
+        read_widths: Mapping[int, int],
         stop: Callable[[], bool] = lambda: False,
         *,
         is_new: bool = False,
     ) -> TasksToRun:
-        """``before`` are the widths of slices read earlier."""
+        """``read_widths`` are those of slices read earlier, by index."""
         writer = WriterSettings(
             table=self.target.table.kernel.storage(str(self.target.table.path)),
             layout=self.target.table.layout(self.rows),
@@ -178,7 +185,7 @@ class SparkPlanReader:
             cluster = replace(cluster, rates=shared_rates(tasks, parallelism_of(self.spark), rate))
         if not is_new and plan.kind is not PlanKind.REDRIVE:
             tasks = [[replace(piece, leader=None) for piece in task] for task in tasks]
-        on_read = self._reporter(plan, before)
+        on_read = self._reporter(plan, read_widths)
         return TasksToRun(self.spark, tasks, cluster, writer, on_read, stop)
 
     def cluster(self, plan: Plan) -> ClusterSettings:
@@ -204,22 +211,34 @@ class SparkPlanReader:
 
     # --- together with other drivers -----------------------------------------------------------
 
-    def read_shared(self, plan: Plan) -> SharedOutcome | None:
-        """The outcome of a plan that several drivers read together; None for a plan of another
-        sequence, and where this driver reads alone."""
+    def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
+        """The outcome of a plan that several drivers read together, made by ``prepare`` once all is
+        read; None for a plan of another sequence, and where this driver reads alone."""
         of_runs = plan.application == self.job.application and plan.kind is PlanKind.RUN
         # What several drivers write of a plan has the same columns.
         of_runs = of_runs and plan.columns == self.columns_to_add()
         if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
-        before = self._fingerprint(plan)
+        fingerprints = self._fingerprints(plan)
+
+        def refuse_part(receipts: Mapping[int, Receipt]) -> None:
+            prove_part(plan, receipts)
+            self._refuse_changed_logs(plan, receipts, fingerprints)
+
+        def prepare_unchanged(
+            receipts: Mapping[int, Receipt], files: Sequence[FileEntry]
+        ) -> OutcomeEvent:
+            self._refuse_changed_logs(plan, receipts, fingerprints)
+            return prepare(receipts, files)
+
         work = PlanToRead(
             plan,
             self.target,
-            lambda slices, stop, before: self._read_some(plan, slices, stop, before),
-            lambda results: self._entries(plan, results),
-            lambda receipts: self._refuse_changed_logs(plan, receipts, before),
+            read=partial(self._read_some, plan),
+            files_of=partial(self._entries, plan),
+            refuse_part=refuse_part,
+            prepare=prepare_unchanged,
             whole=self.transform is not None,
         )
         return self.shared_reader.read(work)
@@ -229,10 +248,10 @@ class SparkPlanReader:
         plan: Plan,
         slices: Sequence[Slice],
         stop: Callable[[], bool],
-        before: Mapping[int, int],
+        read_widths: Mapping[int, int],
     ) -> tuple[list[TaskResult], RangelandError | None]:
         """The results of the tasks that finished, and the error that ended the reading."""
-        tasks = self._tasks_to_run(plan, slices, before, stop)
+        tasks = self._tasks_to_run(plan, slices, read_widths, stop)
         error: RangelandError | None = None
         try:
             if self.transform is None:
@@ -262,13 +281,15 @@ class SparkPlanReader:
 
     # --- helpers -------------------------------------------------------------------
 
-    def _reporter(self, plan: Plan, before: Mapping[int, int]) -> Callable[[dict[int, int]], None]:
+    def _reporter(
+        self, plan: Plan, read_widths: Mapping[int, int]
+    ) -> Callable[[dict[int, int]], None]:
         """Reports progress."""
         partitions = {s.index: s.partition for s in plan.slices}
 
         def on_read(widths: dict[int, int]) -> None:
             offsets: dict[Any, int] = {}
-            for index, width in {**before, **widths}.items():
+            for index, width in {**read_widths, **widths}.items():
                 partition = partitions[index]
                 offsets[partition] = offsets.get(partition, 0) + width
             self.progress.read(offsets)

@@ -20,7 +20,7 @@ from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage import Coverage, leave_out
@@ -75,7 +75,7 @@ def adopt_table(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> Ad
     return AdoptResult(job.job, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
-def _unfinished_plans(target: LandingTarget) -> list[UnfinishedPlan]:
+def _unfinished_plans(target: LandingTarget) -> list[EnteredPlan]:
     """Plans that are known not to be in the table: later runs finish them. Where that is not
     known, which may be the reason for adopting, they count as landed."""
     try:
@@ -88,7 +88,7 @@ def _unknown_ranges(job: Job, spark: Any, target: LandingTarget, landed: Coverag
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
     capabilities = load_dialect(job.source.dialect).capabilities
     columns = target.table.columns
-    frame = table_frame(spark, target.table.there(), columns)
+    frame = table_frame(spark, target.table.uri, columns)
     found = runs_in(spark, frame, columns, by_broker=capabilities.numbered_per_broker)
     mine = {p: runs for p, runs in found.items() if job.source.reads(p.topic)}
     ranges = [r for p, runs in sorted(mine.items()) for r in _ranges(p, runs)]

@@ -13,6 +13,7 @@ from rangeland.decode.columns import LogColumns
 from rangeland.delta.parquet_files.local_scan import FILE, small_table
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import fields_of
+from rangeland.errors import TableRefused
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs
@@ -63,13 +64,17 @@ class TableRows(Protocol):
 
 
 def table_rows(spark: Any, table: TargetTable) -> TableRows:
-    """The rows of the version that the table was last seen in. Raises TableRefused if its rows do
-    not say which offset they came from."""
+    """The rows of the version that the table was last seen in. Raises TableRefused where there is
+    no table, and where its rows do not say which offset they came from."""
+    if table.version is None:
+        raise TableRefused(
+            f"the table {table.name} does not exist", do="land something in it first"
+        )
     if isinstance(spark, DeferredSession) and not spark.has_session:
         found = _read_here(table)
         if found is not None:
-            return DriverRows(found, table.there(), table.columns)
-    frame = table_frame(spark, table.there(), table.columns, version=table.version)
+            return DriverRows(found, table.uri, table.columns)
+    frame = table_frame(spark, table.uri, table.columns, version=table.version)
     return SparkRows(spark, frame, table.columns)
 
 

@@ -18,12 +18,12 @@ _MOST_READS = 10
 
 
 class TargetLedger:
-    """``found`` is None if there is no ledger yet, ``entered`` the number of its newest plan."""
+    """``opened`` is None if there is no ledger yet, ``entered`` the number of its newest plan."""
 
     def __init__(self, spark: Any, table: TargetTable) -> None:
         self._spark = spark
         self._table = table
-        self.found: Ledger | None = None
+        self.opened: Ledger | None = None
         self.entered = 0
 
     def refresh(self) -> None:
@@ -33,10 +33,10 @@ class TargetLedger:
         again."""
         seen: set[tuple[str, int]] = set()
         while True:
-            self.found = self.look()
-            self.entered = 0 if self.found is None else self.found.entered()
-            self._table.look_again()
-            if self.found is None and self._table.version is not None and self.look():
+            self.opened = self.load_current()
+            self.entered = 0 if self.opened is None else self.opened.entered()
+            self._table.refresh()
+            if self.opened is None and self._table.version is not None and self.load_current():
                 continue
             straddled = self._landed_without_outcome()
             if straddled <= seen:
@@ -48,11 +48,11 @@ class TargetLedger:
         then has the outcome of everything that the table had landed, and of nothing that landed
         later. Raises `Unreachable` where others write to it all the time."""
         for _ in range(_MOST_READS):
-            if self.found is None:
+            if self.opened is None:
                 return
-            before = self.found.version
-            self.found.refresh()
-            if self.found.version == before:
+            before = self.opened.version
+            self.opened.refresh()
+            if self.opened.version == before:
                 return
             self.refresh()
         raise Unreachable(
@@ -64,36 +64,36 @@ class TargetLedger:
 
     def _landed_without_outcome(self) -> set[tuple[str, int]]:
         """Plans that the table has and for which the ledger had no outcome when it was read."""
-        entered = [] if self.found is None else self.found.without_outcome()
+        entered = [] if self.opened is None else self.opened.without_outcome()
         return {
             (name, last) for name, last in entered if self._table.transaction_version(name) >= last
         }
 
-    def look(self) -> Ledger | None:
-        """The ledger as it is now; ``found`` stays what it was."""
+    def load_current(self) -> Ledger | None:
+        """The ledger as it is now; ``opened`` stays what it was."""
         if self._table.path is None:
             return None
         ledger = Ledger(self._table.kernel, self._table.path)
         return ledger if ledger.exists() else None
 
-    def existing(self) -> Ledger:
+    def require(self) -> Ledger:
         """The ledger, which has to be there."""
-        if self.found is None:
+        if self.opened is None:
             raise Bug(f"the ledger of {self._table.name} is not open")
-        return self.found
+        return self.opened
 
     def prepared(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans that have an outcome, oldest first, each with it; none without a ledger."""
-        return [] if self.found is None else self.found.prepared()
+        return [] if self.opened is None else self.opened.prepared()
 
     def open_or_create(self, path: str) -> None:
-        self.found = self.found or Ledger(self._table.kernel, path).open_or_create()
+        self.opened = self.opened or Ledger(self._table.kernel, path).open_or_create()
 
     def compact(self) -> str:
         """See ``Ledger.compact``. Everything has landed by then, so a failure is a warning, which
         is returned."""
         try:
-            self.existing().compact()
+            self.require().compact()
         except RangelandError as error:
             logger.info("Compacting the ledger failed: %s", error)
             return f"the ledger was not compacted: {error}"
@@ -101,11 +101,11 @@ class TargetLedger:
 
     def register(self) -> None:
         """Gives the ledger of a catalog table a name of its own."""
-        self._table.register(LEDGER_SUFFIX, self.existing().path)
+        self._table.register(LEDGER_SUFFIX, self.require().path)
 
     def add_columns_if_lacking(self) -> None:
         """Ledgers of earlier versions lack the newest columns."""
-        ledger = self.existing()
+        ledger = self.require()
         if ledger.columns_to_add():
             with lock_table(ledger.path):
                 ledger.refresh()  # another driver may have added them before the lock was free

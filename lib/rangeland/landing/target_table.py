@@ -73,15 +73,15 @@ class TargetTable:
         detail = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
         return str(detail.location)
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Loads a new snapshot of the table, and leaves the ledger as it was read."""
         self.snapshot = self.kernel.load(self.path) if self.path else None
 
-    def follow_changes(self) -> None:
+    def refresh_same_table(self) -> None:
         """Loads a new snapshot of the same table. Raises Conflict if another one is there now."""
         if self.snapshot is not None:
             table_commit.refuse_another(self.kernel, self.snapshot)
-        self.look_again()
+        self.refresh()
 
     @property
     def metadata(self) -> TableMetadata | None:
@@ -122,7 +122,7 @@ class TargetTable:
 
     def change_by(self, columns: str) -> SchemaChange:
         """What files with these columns, a schema or nothing, change about the table's schema."""
-        now = self.kernel.load(self.there()) if columns else None
+        now = self.kernel.load(self.uri) if columns else None
         return SchemaChange() if now is None else table_commit.change_of(now, columns)
 
     def columns_of_files(self, change: SchemaChange | None = None) -> str:
@@ -151,15 +151,15 @@ class TargetTable:
             return new_table(rows, self._job.sink.partition_by).layout
         return self._row_layout(self.snapshot.metadata, rows).layout
 
-    def notes(self, rows: pa.Schema) -> tuple[str, ...]:
+    def row_warnings(self, rows: pa.Schema) -> tuple[str, ...]:
         """Warnings about how these rows fit."""
         metadata = self.metadata
         found = () if metadata is None else self._row_layout(metadata, rows).notes
         store = None if self.path is None else self.kernel.store(self.path)
         concurrent = [store.note] if store and store.kind is not StoreKind.LOCAL else []
-        return (*found, *filter(None, concurrent), *self.warnings())
+        return (*found, *filter(None, concurrent), *self.property_warnings())
 
-    def warnings(self) -> tuple[str, ...]:
+    def property_warnings(self) -> tuple[str, ...]:
         """Warnings about table properties that will cause problems later."""
         kept = self.snapshot.property(RETENTION_PROPERTY) if self.snapshot else None
         if kept is None:
@@ -170,7 +170,7 @@ class TargetTable:
             f"TBLPROPERTIES ('{RETENTION_PROPERTY}')",
         )
 
-    def warning(self, *, replaces: bool) -> str:
+    def store_warning(self, *, replaces: bool) -> str:
         """The warning of a store that is safe for one driver only, until a log store is chosen;
         if it ``replaces`` rows, which Spark's own writer commits, that of any other store, too."""
         store = None if self.path is None else self.kernel.store(self.path)
@@ -259,7 +259,7 @@ class TargetTable:
 
     def storage(self) -> StoreSettings:
         """The settings for access to the table's files."""
-        return self.kernel.storage(self.there())
+        return self.kernel.storage(self.uri)
 
     def try_store(self) -> None:
         """Writes and removes a small file in each of the table's folders, to check that a run
@@ -271,8 +271,9 @@ class TargetTable:
         """The paths of prepared files that are gone."""
         return table_commit.gone_files(self.storage(), [entry.file for entry in outcome.files])
 
-    def there(self) -> str:
-        """The URI of a table that exists."""
+    @property
+    def uri(self) -> str:
+        """The URI of a table that exists. Raises Bug where there is none."""
         if self.path is None:
             raise Bug(f"an outcome is to be landed in {self.name}, which does not exist")
         return self.path
@@ -302,7 +303,7 @@ class TargetTable:
         return iter(()) if self.path is None else self._quarantine().batches(wanted)
 
     def _quarantine(self) -> Quarantine:
-        return Quarantine(self.kernel, self.there())
+        return Quarantine(self.kernel, self.uri)
 
 
 def _column(name: str) -> Any:

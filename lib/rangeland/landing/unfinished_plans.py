@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.model import Bounds, FromCheckpoint, Range
 from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition
+from rangeland.results import FinishedBy, PlanToFinish
 
 
-def comes_first(job: Job, kind: PlanKind, unfinished: UnfinishedPlan) -> bool:
+def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
     """Whether a command that makes plans of this kind finishes this one first. Every command
     commits prepared outcomes. Unfinished plans of its own sequence, and plans of its job that
     repair the table or land quarantined batches, are finished first too."""
@@ -23,7 +24,20 @@ def comes_first(job: Job, kind: PlanKind, unfinished: UnfinishedPlan) -> bool:
     return own or is_repair or unfinished.outcome is not None
 
 
-def find_overlap(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
+def plans_to_finish(job: Job, unfinished: Sequence[EnteredPlan]) -> tuple[PlanToFinish, ...]:
+    """Who finishes each of these plans, by ``comes_first``, ``find_overlap`` and
+    ``refuse_other_job``."""
+    return tuple(PlanToFinish(one.plan, _finished_by(job, one)) for one in unfinished)
+
+
+def _finished_by(job: Job, unfinished: EnteredPlan) -> FinishedBy:
+    if comes_first(job, PlanKind.RUN, unfinished):
+        return FinishedBy.NEXT_RUN
+    is_own = unfinished.plan.job == job.job
+    return FinishedBy.SAME_OFFSETS if is_own else FinishedBy.OTHER_JOB
+
+
+def find_overlap(plan: Plan, unfinished: Sequence[EnteredPlan]) -> EnteredPlan | None:
     """The first unfinished plan that shares an offset with this one."""
     for other in unfinished:
         if covered_parts(plan.ranges, coverage_of(other.plan.ranges)):
@@ -31,19 +45,19 @@ def find_overlap(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> Unfinished
     return None
 
 
-def refuse_other_job(job: Job, unfinished: UnfinishedPlan) -> None:
+def refuse_other_job(job: Job, unfinished: EnteredPlan) -> None:
     """Raises Conflict for a plan in the way that this job cannot finish."""
     plan = unfinished.plan
     if plan.job == job.job:
         return
     raise Conflict(
         f"the job {plan.job} is landing offsets of the same range in the table {job.sink.table}",
-        why=f"its plan {plan.application} {plan.sequence} is not finished",
+        why=f"its plan {plan.label} is not finished",
         do=f"run {plan.job} to its end first",
     )
 
 
-def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPosition) -> None:
+def refuse_outdated(plan: Plan, unfinished: Sequence[EnteredPlan], now: JobPosition) -> None:
     """Raises Conflict for a plan that was made earlier and cannot be entered any more."""
     if now.sequence != plan.sequence:
         raise outdated_conflict(plan, f"the next plan of {plan.application} is {now.sequence}")
@@ -51,7 +65,7 @@ def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPo
         raise outdated_conflict(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
         # Two plans of one sequence: the checkpoint of one would count with the rows of the other.
-        why = f"{plan.application} {plan.sequence} was entered already, as another plan"
+        why = f"{plan.label} was entered already, as another plan"
         raise outdated_conflict(
             plan, why, f"run {plan.job} to its end, then make a new plan and review it"
         )
@@ -60,12 +74,12 @@ def refuse_outdated(plan: Plan, unfinished: Sequence[UnfinishedPlan], now: JobPo
         raise outdated_conflict(plan, f"{other} is landing some of the same offsets")
 
 
-def refuse_gaps(plan: Plan, gaps: Sequence[Range], begins: Bounds) -> None:
+def refuse_passed_over(plan: Plan, passed_over: Sequence[Range], from_bounds: Bounds) -> None:
     """Raises Conflict for offsets between the checkpoint and a plan that should go on from it. They
     counted as landed when the plan was made, by another plan that was given up since."""
-    for gap in gaps:
-        if isinstance(begins.of(gap.partition), FromCheckpoint):
-            raise outdated_conflict(plan, f"it leaves out {gap}, which has not landed")
+    for r in passed_over:
+        if isinstance(from_bounds.of(r.partition), FromCheckpoint):
+            raise outdated_conflict(plan, f"it leaves out {r}, which has not landed")
 
 
 def outdated_conflict(plan: Plan, why: str, do: str = "make a new plan and review it") -> Conflict:

@@ -135,15 +135,15 @@ def truncation_loss(mark: LogMark, log: LogState) -> Loss | None:
     return Loss(log.partition, end, mark.until_offset, LossKind.TRUNCATED, evidence)
 
 
-def leave_out_known(found: Loss, losses: Iterable[Loss]) -> list[Loss]:
+def leave_out_known(loss: Loss, losses: Iterable[Loss]) -> list[Loss]:
     """A loss that was found another way, unless one of these of the same kind includes it."""
     is_known = any(
-        one.kind is found.kind
-        and one.from_offset <= found.from_offset
-        and found.until_offset <= one.until_offset
+        one.kind is loss.kind
+        and one.from_offset <= loss.from_offset
+        and loss.until_offset <= one.until_offset
         for one in losses
     )
-    return [] if is_known else [found]
+    return [] if is_known else [loss]
 
 
 def rewrite_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:

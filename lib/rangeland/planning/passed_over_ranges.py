@@ -64,7 +64,9 @@ def ranges_passed_over(
     return tuple(found)
 
 
-def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[Interval, ...]:
+def passed_over_intervals(
+    landed: Sequence[Interval], checkpoint: int | None
+) -> tuple[Interval, ...]:
     """What earlier runs passed over between the first landed offset and the checkpoint."""
     if checkpoint is None or not landed:
         return ()
@@ -72,23 +74,23 @@ def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[In
     return tuple(subtract((first, max(first, checkpoint)), landed))
 
 
-def skip_ahead_warnings(gaps: Sequence[Range]) -> list[str]:
+def passed_over_warnings(ranges: Sequence[Range]) -> list[str]:
     """One warning for each range that is passed over, given before the plan is entered."""
     return [
-        f"{gap} is passed over: the run begins after it, the checkpoint moves past it, and no "
-        f"later run lands these {count_noun(gap.width, 'offset')}. A backfill does: "
-        f"{backfill_command(gap)}"
-        for gap in gaps
+        f"{r} is passed over: the run begins after it, the checkpoint moves past it, and no "
+        f"later run lands these {count_noun(r.width, 'offset')}. A backfill does: "
+        f"{backfill_command(r)}"
+        for r in ranges
     ]
 
 
-def backfill_command(gap: Range) -> str:
+def backfill_command(passed_over: Range) -> str:
     """The command that lands a range that was passed over."""
-    p = gap.partition
+    p = passed_over.partition
     which = f"{p.broker}-{p.number}" if p.broker else f"{p.number}"
-    sides = ((word, f'{{"{p.topic}": {{"{which}": {at}}}}}') for word, at in _ends(gap))
+    sides = ((word, f'{{"{p.topic}": {{"{which}": {at}}}}}') for word, at in _ends(passed_over))
     return "rangeland backfill JOB.yaml " + " ".join(f"--{word} '{text}'" for word, text in sides)
 
 
-def _ends(gap: Range) -> tuple[tuple[str, int], tuple[str, int]]:
-    return ("from", gap.from_offset), ("until", gap.until_offset)
+def _ends(r: Range) -> tuple[tuple[str, int], tuple[str, int]]:
+    return ("from", r.from_offset), ("until", r.until_offset)

@@ -94,6 +94,11 @@ class Plan:
         """Its rows replace those that the table has of its ranges."""
         return self.kind is PlanKind.REPLACE
 
+    @property
+    def label(self) -> str:
+        """Its name in messages and log lines, as in ``rangeland/orders 12``."""
+        return f"{self.application} {self.sequence}"
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical JSON form without the kind, in hex. Plans of version 0.1.0 do

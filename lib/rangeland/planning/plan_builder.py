@@ -29,8 +29,8 @@ from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.missing_partitions import as_lagging_replica, why_unreachable
 from rangeland.planning.passed_over_ranges import (
     new_beginnings,
+    passed_over_warnings,
     ranges_passed_over,
-    skip_ahead_warnings,
 )
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
@@ -62,20 +62,22 @@ class JobPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDraft:
-    """A plan, and what is not part of it: ``already`` has landed, ``held`` waits. ``notes`` are
-    warnings about what is uncertain."""
+    """A plan, and what is not part of it."""
 
     plan: Plan
-    asked: tuple[Range, ...]
-    already: tuple[Range, ...] = ()
+    requested: tuple[Range, ...]
+    already_landed: tuple[Range, ...] = ()
+    """What was requested and is left out, since it is in the table."""
     held: tuple[Loss, ...] = ()
+    """Losses at which a policy lets partitions wait."""
     notes: tuple[str, ...] = ()
+    """Warnings about what is uncertain."""
     skipped_losses: tuple[Loss, ...] = ()
     """Losses that a policy skips and that no plan records, since their offsets may still appear."""
     risks: tuple[RetentionRisk, ...] = ()
     """Ranges that retention may remove before they are read."""
-    begins: bool = False
-    """The plan sets the first offset of a partition of which it lands nothing."""
+    moves_without_landing: bool = False
+    """The plan moves the checkpoint of a partition of which it lands nothing."""
     passed_over: tuple[Range, ...] = ()
     """What the checkpoint passes over because the job asks for a later beginning."""
     leaves_more: bool = False
@@ -86,8 +88,9 @@ class PlanDraft:
     def is_empty(self) -> bool:
         return not self.plan.ranges
 
-    def losses_beside(self, logs: Mapping[Partition, LogState]) -> tuple[Loss, ...]:
-        """The losses beside the plan, with their actions and the topic ids of ``logs``."""
+    def unplanned_losses(self, logs: Mapping[Partition, LogState]) -> tuple[Loss, ...]:
+        """The losses that are not part of the plan, each with its action and the topic id of its
+        log."""
         ids = {partition: log.leader.topic_id for partition, log in logs.items()}
         return tuple(
             replace(loss, action=action, topic_id=ids.get(loss.partition))
@@ -152,20 +155,21 @@ def draft_new(
     skipped = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
     passed_over = _passed_over(plan, position) if terms.moves_checkpoint else ()
     notes = (
-        *skip_ahead_warnings(passed_over),
+        *passed_over_warnings(passed_over),
         *resolved.notes,
         *skipped_loss_warnings(skipped),
     )
-    begins = bool({*begun, *(r.partition for r in moved)} - {r.partition for r in ranges})
     return PlanDraft(
         plan=plan,
-        asked=tuple(asked),
-        already=tuple(already),
+        requested=tuple(asked),
+        already_landed=tuple(already),
         held=(*resolved.held, *damaged),
         notes=notes,
         skipped_losses=skipped,
         risks=risks,
-        begins=begins,
+        moves_without_landing=bool(
+            {*begun, *(r.partition for r in moved)} - {r.partition for r in ranges}
+        ),
         passed_over=passed_over,
     )
 
@@ -238,7 +242,7 @@ def draft_exact_ranges(
     notes += skipped_loss_warnings(skipped)
     return PlanDraft(
         plan=plan,
-        asked=tuple(here),
+        requested=tuple(here),
         held=resolved.held,
         notes=tuple(notes),
         skipped_losses=tuple(skipped),
@@ -301,25 +305,25 @@ def _find_gone(r: Range, survey: Survey) -> list[Loss]:
 
 def rebuild_draft(
     plan: Plan,
-    beside: Sequence[Loss],
+    unplanned_losses: Sequence[Loss],
     position: JobPosition,
     notes: Sequence[str],
     *,
     moves_checkpoint: bool,
 ) -> PlanDraft:
-    """The draft that a plan was made from earlier, as far as it can be reconstructed. ``beside``
-    are the losses that are not part of it."""
-    held = tuple(one for one in beside if one.action is Action.HOLD)
-    skipped = tuple(one for one in beside if one.action is Action.SKIP)
+    """The draft that a plan was made from earlier, as far as it can be reconstructed.
+    ``unplanned_losses`` are those that are not part of it."""
+    held = tuple(one for one in unplanned_losses if one.action is Action.HOLD)
+    skipped = tuple(one for one in unplanned_losses if one.action is Action.SKIP)
     passed_over = _passed_over(plan, position) if moves_checkpoint else ()
-    notes = (*skip_ahead_warnings(passed_over), *skipped_loss_warnings(skipped), *notes)
+    notes = (*passed_over_warnings(passed_over), *skipped_loss_warnings(skipped), *notes)
     return PlanDraft(
         plan=plan,
-        asked=plan.ranges,
+        requested=plan.ranges,
         held=held,
         notes=notes,
         skipped_losses=skipped,
-        begins=plan.checkpoint != position.checkpoint,
+        moves_without_landing=plan.checkpoint != position.checkpoint,
         passed_over=passed_over,
     )
 

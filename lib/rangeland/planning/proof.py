@@ -83,6 +83,13 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
     ]
 
 
+def prove_part(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
+    """As ``prove``, for those slices of a plan that were read."""
+    slices = tuple(s for s in plan.slices if s.index in receipts)
+    ranges = tuple(Range(s.partition, *s.interval) for s in slices)
+    prove(replace(plan, ranges=ranges, slices=slices, losses=()), receipts)
+
+
 def _without_held(r: Range, not_read: list[Interval]) -> list[Range]:
     """The range without the part that was held."""
     if not not_read:

@@ -123,13 +123,13 @@ def _part(old: LandedPiece, rest: Interval) -> LandedPiece:
 
 def audit(
     pieces: Sequence[LandedPiece],
-    found: Mapping[Partition, Runs],
+    runs: Mapping[Partition, Runs],
     counted: Mapping[Partition, CountedRange] | None = None,
 ) -> Audit:
-    """Every offset of every piece against the rows that were found; of partitions whose
+    """Every offset of every piece against the ``runs`` that have rows; of partitions whose
     offsets are bytes, every piece against the rows that were ``counted``."""
     in_bytes = [_audit_counted(pieces, p, c) for p, c in sorted((counted or {}).items())]
-    whole = _audit_runs([piece for piece in pieces if not piece.in_bytes], found)
+    whole = _audit_runs([piece for piece in pieces if not piece.in_bytes], runs)
     return reduce(_join_audits, in_bytes, whole)
 
 
@@ -162,15 +162,15 @@ def _audit_counted(
     )
 
 
-def _audit_runs(pieces: Sequence[LandedPiece], found: Mapping[Partition, Runs]) -> Audit:
+def _audit_runs(pieces: Sequence[LandedPiece], runs_of: Mapping[Partition, Runs]) -> Audit:
     holes: list[Range] = []
     duplicates: list[Range] = []
     unknown_rows: list[Range] = []
     suspect: list[Range] = []
     unproved = tuple(p.range for p in pieces if p.landed is None)
     landed = group_by(pieces, lambda piece: piece.range.partition)
-    for partition in sorted(landed.keys() | set(found)):
-        runs = found.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
+    for partition in sorted(landed.keys() | set(runs_of)):
+        runs = runs_of.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
         own = landed.get(partition, [])
         wanted, unsure = _wanted(own, runs)
         here = _Compared(partition, wanted, runs)
@@ -219,15 +219,15 @@ class LocatedHoles:
 
 
 def locate_holes(
-    pieces: Sequence[LandedPiece], holes: Iterable[Range], found: Mapping[Partition, Runs]
+    pieces: Sequence[LandedPiece], holes: Iterable[Range], runs: Mapping[Partition, Runs]
 ) -> LocatedHoles:
     """The holes as parts of landed ranges. Where several incarnations of a topic have landed, an
-    offset at which not a single row was ``found`` lacks those of all, and the oldest comes
+    offset that is in none of the ``runs`` lacks the rows of all, and the oldest comes
     first."""
     newest = _parts_of(reversed(pieces), holes)
     alone = [part for r in newest for part in _outside(r, _of_others(pieces, r))]
     both = [part for r in newest for part in _inside(r, _of_others(pieces, r))]
-    present = {r.partition: _present(found.get(r.partition)) for r in both}
+    present = {r.partition: _present(runs.get(r.partition)) for r in both}
     gone = [part for r in both for part in _outside(r, present[r.partition])]
     shared = [part for r in both for part in _inside(r, present[r.partition])]
     oldest = _parts_of(pieces, gone)

@@ -90,7 +90,7 @@ def _schemas(job: Job) -> str:
 
 def _table(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
-    notes = runner.target.table.notes(runner.rows)
+    notes = runner.target.table.row_warnings(runner.rows)
     if runner.target.table.metadata is None:
         runner.target.table.layout(runner.rows)
         runner.target.table.refuse_foreign_files()
@@ -103,16 +103,16 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
     return _with_notes(f"{at}, accepts these rows, and can be written", notes)
 
 
-def _with_notes(found: str, notes: Sequence[str]) -> str:
-    return " ".join([end_sentence(found), *map(sentence, notes)]) if notes else found
+def _with_notes(text: str, notes: Sequence[str]) -> str:
+    return " ".join([end_sentence(text), *map(sentence, notes)]) if notes else text
 
 
 def _plan(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
-    found = runner.draft()
-    runner.refuse_draft(found)
-    if found.is_empty:
+    draft = runner.draft()
+    runner.refuse_draft(draft)
+    if draft.is_empty:
         return "there is nothing to land now"
-    plan = found.plan
+    plan = draft.plan
     ranges = count_noun(len(plan.ranges), "range")
     return f"a run would land {count_noun(plan.width, 'offset')} in {ranges}"

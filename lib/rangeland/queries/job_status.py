@@ -16,6 +16,7 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.held_partitions import find_hold
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.unfinished_plans import plans_to_finish
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.progress_events import Progress
@@ -71,27 +72,27 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         table_version=target.table.version,
         sequence=position.sequence - 1,
         partitions=_with_ages(cluster, partitions, survey),
-        unfinished_plans=tuple(u.plan for u in unfinished),
+        unfinished_plans=plans_to_finish(job, unfinished),
         recent=tuple(
             _recent_landing(outcome)
             for outcome in target.history.newest_outcomes(job.application, RECENT)
         ),
         group=group,
         losses=tuple(losses[-LOSSES:]),
-        warnings=(*target.table.warnings(), *_disagreements(target, disagreement)),
+        warnings=(*target.table.property_warnings(), *_disagreements(target, disagreement)),
     )
 
 
-def _disagreements(target: LandingTarget, found: Conflict | None) -> list[str]:
+def _disagreements(target: LandingTarget, disagreement: Conflict | None) -> list[str]:
     """Why a run may refuse to land anything. Only reading the table shows which rows it lacks."""
-    if found is not None:
-        return [str(found)]
-    undone = target.history.undone()
-    if undone is None:
+    if disagreement is not None:
+        return [str(disagreement)]
+    removal = target.history.last_removal()
+    if removal is None:
         return []
-    what = undone.operation if isinstance(undone, CommitMetadata) else "RESTORE"
+    what = removal.operation if isinstance(removal, CommitMetadata) else "RESTORE"
     return [
-        f"{what} at version {undone.version} removed or replaced rows after the last landing: "
+        f"{what} at version {removal.version} removed or replaced rows after the last landing: "
         "`rangeland verify JOB.yaml` shows whether any are missing; if so, runs end with 73"
     ]
 

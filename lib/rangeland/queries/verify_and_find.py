@@ -8,10 +8,10 @@ from typing import Any
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.offset_lookup import find_offset
 from rangeland.landing.verification import Verification, examine
-from rangeland.landing.verification import find as find_offset
 from rangeland.model import Partition, Range
-from rangeland.planning.passed_over_ranges import never_landed
+from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.progress_events import Progress
 from rangeland.results import Finding, VerifyResult
 
@@ -49,7 +49,7 @@ def _passed_over(target: LandingTarget, job: Job) -> tuple[Range, ...]:
     return tuple(
         Range(partition, start, end, mark.topic_id)
         for partition, mark in sorted(position.checkpoint.items())
-        for start, end in never_landed(
+        for start, end in passed_over_intervals(
             position.landed.of(partition, mark.topic_id), mark.until_offset
         )
     )

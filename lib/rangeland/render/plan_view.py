@@ -14,10 +14,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.model import LogState, Partition, Range, Slice
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import PlanKind
 from rangeland.render.text_drawing import (
     KINDS,
-    MAX_LINES,
     MAX_ROWS,
     Legend,
     LogBar,
@@ -28,6 +27,7 @@ from rangeland.render.text_drawing import (
     shorten_name,
     table_of,
 )
+from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import PlanPreview
 from rangeland.wording import count_noun, number, size
 
@@ -42,13 +42,13 @@ def render_plan(preview: PlanPreview) -> RenderableType:
     """What a run would do now: a bar per log, the totals, and what is left out and why."""
     plan, draft = preview.draft.plan, preview.draft
     parts: list[RenderableType] = [_plan_title(preview)]
-    parts += _unfinished_lines(preview.unfinished_plans)
+    parts += unfinished_lines(preview.unfinished_plans)
     if plan.ranges:
         parts += [Text(), _plan_table(preview), Text()]
         parts.append(_plan_totals(preview))
     else:
         parts.append(_nothing_to_land(preview))
-    parts += list_lines("already landed, left out", [str(r) for r in draft.already], "cyan")
+    parts += list_lines("already landed, left out", [str(r) for r in draft.already_landed], "cyan")
     lost = [f"{loss}: {loss.evidence}" for loss in plan.losses]
     parts += list_lines("lost, as the policy allows", lost, "bold red")
     parts += list_lines(
@@ -67,20 +67,9 @@ def _plan_title(preview: PlanPreview) -> Text:
     return title.append(f" ({PLAN_TITLES[plan.kind]})" if plan.kind in PLAN_TITLES else "")
 
 
-def _unfinished_lines(plans: Sequence[Plan]) -> list[RenderableType]:
-    return [
-        safe_text(
-            f"Plan {p.sequence} ({count_noun(p.width, 'offset')}) was entered but has not landed: "
-            "a run finishes it first.",
-            "yellow",
-        )
-        for p in plans[:MAX_LINES]
-    ]
-
-
 def _nothing_to_land(preview: PlanPreview) -> Text:
     draft = preview.draft
-    if draft.already and not draft.held:
+    if draft.already_landed and not draft.held:
         return safe_text("Nothing to land: everything in the range is already landed.", "green")
     if draft.held:
         return safe_text("Nothing to land: the policy holds what is new.", "yellow")
@@ -123,7 +112,7 @@ def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) 
     plan = preview.draft.plan
     mine = [r for r in plan.ranges if r.partition == partition]
     lost = [(x.from_offset, x.until_offset) for x in plan.losses if x.partition == partition]
-    already = [r for r in preview.draft.already if r.partition == partition]
+    already = [r for r in preview.draft.already_landed if r.partition == partition]
     first = min([log.start_offset if log else 0, *(r.from_offset for r in mine)])
     last = max([log.end_offset if log else 0, *(r.until_offset for r in mine)])
     spans = [(r.from_offset, r.until_offset, "land") for r in mine]
@@ -131,7 +120,7 @@ def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) 
     spans += [(start, end, "lost") for start, end in lost]
     mark = plan.checkpoint.get(partition)
     reached = [mark.until_offset] if mark else []
-    asked = [r.until_offset for r in preview.draft.asked if r.partition == partition]
+    asked = [r.until_offset for r in preview.draft.requested if r.partition == partition]
     later = max([first, *reached, *(r.until_offset for r in (*mine, *already))])
     if mine or reached or asked:
         spans.append((later, last, "later"))

@@ -27,6 +27,7 @@ from rangeland.render.text_drawing import (
     shorten_name,
     table_of,
 )
+from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import CheckResult, PartitionStatus, RecentLanding, Status
 from rangeland.wording import count_noun, duration, number
 
@@ -52,11 +53,7 @@ def render_status(status: Status) -> RenderableType:
         )
     parts: list[RenderableType] = [title, Text(), _status_table(status)]
     parts += [Text(), behind, *group_lines(status.group)]
-    to_finish = [
-        f"plan {p.sequence} of {p.application}, {count_noun(p.width, 'offset')}"
-        for p in status.unfinished_plans
-    ]
-    parts += list_lines("entered but not landed yet, the next run finishes it", to_finish, "yellow")
+    parts += unfinished_lines(status.unfinished_plans)
     parts += list_lines("latest landings", [_recent_line(one) for one in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]

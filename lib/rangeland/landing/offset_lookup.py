@@ -1,0 +1,119 @@
+"""Finds the landing that an offset came from, and the row that it has in the table.
+
+The ledger says what became of the offset, the table which file has its row. No broker is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rangeland.delta.ledger.events import PlanEvent, RangeEntry
+from rangeland.delta.transaction_log.table_commit import landing_commit
+from rangeland.errors import UsageError
+from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.table_rows import TableRows, table_rows
+from rangeland.landing.verification import Landings
+from rangeland.model import Partition
+from rangeland.planning.policy import Action, Loss
+from rangeland.planning.table_audit import LandedPiece
+from rangeland.results import Finding
+
+_LEFT_OUT = {Action.QUARANTINE: "quarantined", Action.SKIP: "lost"}
+
+
+def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset: int) -> Finding:
+    """Which landing an offset came from, and where its row is. Raises UsageError where several
+    brokers have that partition."""
+    landed = target.history.landings()
+    partition = _landed_partition(landed, partition)
+    landings = [
+        (plan, outcome)
+        for plan, outcome in landed
+        if any(entry.range.has(partition, offset) for entry in outcome.ranges)
+    ]
+    rows = table_rows(spark, target.table)
+    files = rows.files_with(partition, offset)
+    if not landings:
+        state = "stranger" if files else "not-landed"
+        why = "" if files else _why_not(landed, partition, offset)
+        return Finding(partition, offset, state, tuple(files), why=why)
+    plan, outcome = landings[-1]
+    entry = next(e for e in outcome.ranges if e.range.has(partition, offset))
+    why = ""
+    if files:
+        state = "landed"
+    elif (loss := _loss_of(target, plan, partition, offset)) is not None:
+        state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
+    elif any(start <= offset < end for start, end in entry.gaps or ()):
+        state = "no-row"
+    elif entry.in_bytes:
+        state = "no-row" if _is_whole(rows, entry) else "no-row-or-missing"
+    else:
+        whole = entry.counts is not None and entry.counts.landed == entry.range.width
+        state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
+    commit = landing_commit(
+        target.table.kernel,
+        target.table.uri,
+        plan.application,
+        plan.sequence,
+        plan.table_version or 0,
+    )
+    return Finding(
+        partition,
+        offset,
+        state,
+        tuple(files),
+        job=plan.job,
+        application=plan.application,
+        sequence=plan.sequence,
+        table_version=None if commit is None else commit.version,
+        leader=entry.leader,
+        landed_at_ms=outcome.written_at_ms if commit is None else commit.committed_at_ms,
+        range=entry.range,
+        earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
+        why=why,
+    )
+
+
+def _loss_of(
+    target: LandingTarget, plan: PlanEvent, partition: Partition, offset: int
+) -> Loss | None:
+    """What a plan has skipped or quarantined at an offset."""
+    losses = (event.loss for event in target.history.losses(plan.application, plan.sequence))
+    return next(
+        (loss for loss in losses if loss.action in _LEFT_OUT and loss.range.has(partition, offset)),
+        None,
+    )
+
+
+def _landed_partition(landings: Landings, partition: Partition) -> Partition:
+    """The landed partition that is meant: a partition without a broker may be that of any."""
+    ranges = (entry.range for _, outcome in landings for entry in outcome.ranges)
+    same = {r.partition for r in ranges if r.partition.of_any_broker == partition}
+    if len(same) > 1:
+        raise UsageError(
+            f"{partition} is a partition of each of {len(same)} brokers",
+            why=f"these have landed: {', '.join(map(str, sorted(same)))}",
+            do="name the broker, as in 1-0, or with --broker",
+        )
+    return same.pop() if same else partition
+
+
+def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
+    """Where an offset that was never landed lies relative to those that were."""
+    ranges = [e.range for _, o in landings for e in o.ranges if e.range.partition == partition]
+    if not ranges:
+        return f"nothing of {partition} has landed in it"
+    first, until = min(r.from_offset for r in ranges), max(r.until_offset for r in ranges)
+    if first <= offset < until:
+        return f"it lies between offsets of {partition} that have landed"
+    return f"it has offsets {first} to {until - 1} of {partition}"
+
+
+def _is_whole(rows: TableRows, entry: RangeEntry) -> bool:
+    """True if the table has all rows of a range whose offsets are bytes."""
+    if entry.counts is None:
+        return False
+    piece = LandedPiece(entry.range, entry.counts.landed, in_bytes=True)
+    counted = rows.entries({entry.range.partition: [piece]})
+    return counted[entry.range.partition].rows[0] >= entry.counts.landed

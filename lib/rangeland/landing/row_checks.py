@@ -1,0 +1,62 @@
+"""Refuses to land in a table whose rows are not those of its ledger.
+
+``identity_check`` compares table and ledger by what they say of each other. Here the rows
+themselves are looked at, where something else may have removed or written some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rangeland.errors import Conflict, TableRefused
+from rangeland.job import Job
+from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.verification import examine
+from rangeland.model import Range
+from rangeland.progress_events import Progress
+from rangeland.spark.catalog_names import literal
+from rangeland.spark.offset_scan import has_rows, table_frame
+
+
+def refuse_removed_rows(spark: Any, target: LandingTarget, job: Job, progress: Progress) -> None:
+    """Raises Conflict where the table was restored, or all its rows replaced, and rows of the
+    job's topics are missing since: the checkpoint is then ahead of the table."""
+    removal = target.history.last_removal()
+    if removal is None:
+        return
+    progress.step(f"rows of {job.sink.table} were removed or replaced: reading its offsets")
+    try:
+        holes = examine(spark, target).audit.holes
+    except TableRefused:  # its rows cannot be read, so the table's history decides
+        raise target.history.removal_conflict(removal) from None
+    if any(job.source.reads(hole.partition.topic) for hole in holes):
+        raise target.history.removal_conflict(removal)
+
+
+def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Range]) -> None:
+    """Raises Conflict where the table has rows of topics that its ledger does not know: these
+    offsets may be among them."""
+    topics = target.identity.may_hold({r.partition.topic for r in ranges})
+    if not topics:
+        return
+    why = f"its ledger has no landing of {', '.join(topics)}"
+    try:
+        columns = target.table.columns
+        where = f"{columns.topic} IN ({', '.join(map(literal, topics))})"
+        if not has_rows(spark, table_frame(spark, target.table.uri, columns), where):
+            return
+        if not target.identity.unknown_topics(topics, now=True):
+            return  # another driver has just landed them: this plan will not be entered
+        what = f"the table {target.table.name} has rows of {', '.join(topics)}"
+    except TableRefused as error:
+        what = f"the table {target.table.name} has rows that may be of {', '.join(topics)}"
+        why += f", and {error.what}"
+    raise Conflict(
+        what,
+        why=f"{why}: it is a copy or clone of another table, or something else wrote them; "
+        "landing on top of them could land records twice",
+        do="land in another table; or copy the ledger, the folder _rangeland, from where the rows "
+        "came from; or count these rows as landed with `rangeland adopt JOB.yaml`",
+        topics=topics,
+    )

@@ -1,0 +1,79 @@
+"""What is said of plans that are entered and have not landed: who finishes them."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from rangeland.delta.ledger.events import OutcomeEvent
+from rangeland.job import Job
+from rangeland.job.job_text import parse_job_text
+from rangeland.landing.job_history import EnteredPlan
+from rangeland.landing.unfinished_plans import comes_first, plans_to_finish
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.render.unfinished_view import unfinished_lines
+from rangeland.results import FinishedBy, PlanToFinish
+from tests import sample_results as made
+
+JOB = Job.of(parse_job_text(made.JOB_YAML, "orders.yaml"))
+
+
+def a_plan(kind: PlanKind = PlanKind.RUN, job: str = "orders") -> Plan:
+    plan = made.a_plan([made.a_range(0, 0, 10)])
+    return replace(plan, kind=kind, job=job, application=kind.application(job, "0123456789abcdef"))
+
+
+def outcome(plan: Plan) -> OutcomeEvent:
+    return OutcomeEvent(plan.application, plan.job, plan.sequence, plan.hash, (), (), 0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "is_prepared", "by"),
+    [
+        (a_plan(), False, FinishedBy.NEXT_RUN),
+        (a_plan(PlanKind.HOLES), False, FinishedBy.NEXT_RUN),
+        (a_plan(PlanKind.REDRIVE), False, FinishedBy.NEXT_RUN),
+        (a_plan(PlanKind.BACKFILL), False, FinishedBy.SAME_OFFSETS),
+        (a_plan(PlanKind.REPLACE), False, FinishedBy.SAME_OFFSETS),
+        (a_plan(PlanKind.REREAD), False, FinishedBy.SAME_OFFSETS),
+        (a_plan(PlanKind.REPLACE), True, FinishedBy.NEXT_RUN),
+        (a_plan(job="clicks"), False, FinishedBy.OTHER_JOB),
+        (a_plan(PlanKind.HOLES, "clicks"), False, FinishedBy.OTHER_JOB),
+        (a_plan(job="clicks"), True, FinishedBy.NEXT_RUN),
+    ],
+)
+def test_the_next_run_is_named_for_the_plans_that_it_finishes_first_and_no_others(
+    plan: Plan, is_prepared: bool, by: FinishedBy
+) -> None:
+    unfinished = EnteredPlan(plan, None, outcome(plan) if is_prepared else None)
+    assert plans_to_finish(JOB, [unfinished]) == (PlanToFinish(plan, by),)
+    assert comes_first(JOB, PlanKind.RUN, unfinished) is (by is FinishedBy.NEXT_RUN)
+
+
+@pytest.mark.parametrize(
+    ("plan", "by", "text"),
+    [
+        (a_plan(), FinishedBy.NEXT_RUN, "the next run finishes it"),
+        (
+            a_plan(PlanKind.BACKFILL),
+            FinishedBy.SAME_OFFSETS,
+            "the next run or backfill of any of these offsets finishes it",
+        ),
+        (
+            a_plan(PlanKind.REPLACE),
+            FinishedBy.SAME_OFFSETS,
+            "the next `rangeland backfill --replace` of any of these offsets finishes it",
+        ),
+        (a_plan(job="clicks"), FinishedBy.OTHER_JOB, "only the job clicks finishes it"),
+    ],
+)
+def test_people_read_whose_a_plan_is_and_which_command_finishes_it(
+    plan: Plan, by: FinishedBy, text: str
+) -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(*unfinished_lines([PlanToFinish(plan, by)]))
+    head = f"entered but not landed yet: plan 12 of {plan.application}, 10 offsets: "
+    assert console.export_text().strip() == head + text
