@@ -26,6 +26,7 @@ from rangeland.job.connection_settings import (
     cluster_settings,
     login_packages,
     plaintext_secret_warnings,
+    read_settings,
 )
 from rangeland.job.payload_formats import SeenIds, row_format_of
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
@@ -234,7 +235,7 @@ class Runner:
         unfinished = self.target.history.unfinished()
         position = self.target.history.position(plan.application)
         refuse_outdated(plan, unfinished, position)
-        self.reader.log_check.refuse_other_cluster(cluster_settings(self.job), plan)
+        self.reader.log_check.refuse_other_cluster(read_settings(self.job), plan)
         self.planner.refuse_gone(plan)
         is_own, notes = (
             plan.application == self.job.application,
@@ -373,7 +374,7 @@ class Runner:
         # A member that waits for executors would keep its partitions from the other drivers.
         self.reader.wait_for_workers()
         survey, step = self.surveys.early(), self.progress.step
-        cluster = cluster_settings(self.job).knowing(survey)
+        cluster = cluster_settings(self.job).with_versions_of(survey)
         with hold_lease(self.job, cluster, list(survey.logs), self._warn, step) as lease:
             if lease is not None:
                 self.lease = lease

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
@@ -105,7 +106,7 @@ def read(server: str) -> Round:
     ]
     messages = size = 0
     started, used = time.perf_counter(), time.process_time()
-    for chunk in read_slices(slices, settings):
+    for chunk in read_slices(slices, ReadSettings(settings)):
         if chunk.batch is not None:
             messages += chunk.batch.num_rows
             size += pc.sum(pc.binary_length(chunk.batch.column("value"))).as_py()

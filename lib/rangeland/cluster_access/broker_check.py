@@ -14,7 +14,6 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings, request_for_range
-from rangeland.planning.policy import Policy
 from rangeland.survey.cluster_survey import require_brokers
 
 MOST_AT_A_TIME = 16
@@ -32,7 +31,7 @@ def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
     asked: list[tuple[ClusterSettings, Job]] = []
     for job in jobs:
         try:
-            settings = replace(cluster_settings(job), policy=Policy())
+            settings = cluster_settings(job)
             found.append((settings, None))
             if not any(settings == other for other, _ in asked):
                 asked.append((settings, job))

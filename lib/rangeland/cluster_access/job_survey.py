@@ -19,6 +19,7 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Slice, Survey
 from rangeland.patterns import match_topics
+from rangeland.planning.policy import Action, LossKind
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.seen_schema_ids import seen_schema_ids
 from rangeland.wording import count_noun
@@ -36,6 +37,8 @@ def survey_of(
     settings = settings or cluster_settings(job)
     if isolation is not None:
         settings = replace(settings, isolation=isolation)
+    holds = job.policies.ever(LossKind.UNREACHABLE, Action.HOLD)
+    wanted = replace(wanted, holds_unreachable=holds)
     backend = open_backend(job, settings) if wanted.groups else None
     try:
         with ConnectionPool(settings) as brokers:
@@ -82,7 +85,7 @@ def schema_ids_in(
     job: Job, slices: Iterable[Slice], survey: Survey
 ) -> dict[TopicField, Counter[int]]:
     """Which schemas the first and the last records of slices name."""
-    with ConnectionPool(cluster_settings(job).knowing(survey)) as brokers:
+    with ConnectionPool(cluster_settings(job).with_versions_of(survey)) as brokers:
         return seen_schema_ids(brokers, slices, job.decode.registered)
 
 

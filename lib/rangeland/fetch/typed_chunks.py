@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
 from rangeland.errors import UndecodablePayload
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
 from rangeland.fetch.slice_failures import log_loss
 from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
@@ -187,11 +187,11 @@ def _split(chunk: SliceChunk, rows: int) -> tuple[SliceChunk, SliceChunk]:
     return replace(first, entry_span=width), replace(rest, entry_span=chunk.entry_span - width)
 
 
-def typing_of(slices: Sequence[Slice], settings: ClusterSettings) -> TypedChunks | None:
+def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | None:
     """None where keys and values stay as they are, and no record is left out."""
-    if settings.rows is None and not settings.left_out:
+    if settings.row_format is None and not settings.left_out:
         return None
-    formats = settings.rows or RowFormat()
+    formats = settings.row_format or RowFormat()
     return TypedChunks(formats, settings.policy, slices, settings.left_out)
 
 

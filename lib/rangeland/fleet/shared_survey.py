@@ -23,7 +23,7 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.plan_surveys import FRESH_SECONDS, SurveyOf
 from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Action, LossKind
 from rangeland.survey.cluster_survey import SurveyRequest
 
 K = TypeVar("K")
@@ -64,10 +64,8 @@ class SharedSurveys:
             self._cluster_of[id(job)] = cluster
 
     def _find(self, job: Job) -> _WaitingJobs:
-        settings = cluster_settings(job)
         # Of a policy, only whether it holds partitions without a leader matters to a survey.
-        holds = settings.policy.ever(LossKind.UNREACHABLE, Action.HOLD)
-        key = (replace(settings, policy=Policy()), holds)
+        key = (cluster_settings(job), job.policies.ever(LossKind.UNREACHABLE, Action.HOLD))
         for known, cluster in self._clusters:
             if known == key:
                 return cluster

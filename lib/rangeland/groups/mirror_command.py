@@ -81,7 +81,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     progress.step("asking for leaders and offsets")
     cluster = cluster_settings(job)
     survey = survey_of(job, request_for_range(job, position.topics), settings=cluster)
-    cluster, logs = cluster.knowing(survey), survey.logs
+    cluster, logs = cluster.with_versions_of(survey), survey.logs
     checkpoint = positions(position.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
     found, name = push_positions(job, cluster, checkpoint)

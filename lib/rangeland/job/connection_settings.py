@@ -24,6 +24,7 @@ from rangeland.connection.cluster_settings import (
 )
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Unreachable
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job.job_file import Job
 from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.secret_references import look_up
@@ -72,10 +73,15 @@ def cluster_settings(job: Job) -> ClusterSettings:
         no_progress_ms=source.timeouts.no_progress_ms,
         max_answer_bytes=source.max_answer_bytes,
         max_batch_bytes=source.max_batch_bytes,
-        policy=job.policies,
         rack=source.rack,
-        tags=source.tags,
-        compacted=source.compacted,
+    )
+
+
+def read_settings(job: Job) -> ReadSettings:
+    """How the job's logs are read. Raises what ``cluster_settings`` raises."""
+    source = job.source
+    return ReadSettings(
+        cluster_settings(job), policy=job.policies, tags=source.tags, compacted=source.compacted
     )
 
 
@@ -105,7 +111,7 @@ def registry_exposed(registry: SchemaRegistry) -> tuple[str, ...]:
     return (f"the {secret} of decode.registry is sent to {away[0].netloc} in the clear: use https",)
 
 
-def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> ClusterSettings:
+def with_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:
     """The same, with the cleanup policies of these topics from ZooKeeper, if the job names one:
     brokers before 0.11 do not report them. A failure to ask only matters if a log has a gap."""
     source = job.source
@@ -122,8 +128,8 @@ def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> 
             connect_ms=source.timeouts.connect_ms,
         )
     except Unreachable:
-        return replace(settings, asks_registry=True)
-    return replace(settings, asks_registry=True, registered_cleanup=tuple(found.items()))
+        return replace(settings, asks_zookeeper=True)
+    return replace(settings, asks_zookeeper=True, zookeeper_cleanup=tuple(found.items()))
 
 
 def registry_of(job: Job) -> Registry:

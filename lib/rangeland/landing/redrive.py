@@ -21,6 +21,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, Topic
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, Conflict
 from rangeland.fetch.quarantine_reading import decodable
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
@@ -217,7 +218,7 @@ def _slice(index: int, r: Range) -> Slice:
 
 def draft_from_log(
     quarantined: Sequence[QuarantinedRange],
-    settings: ClusterSettings,
+    settings: ReadSettings,
     draft_ranges: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> PlanDraft:
     """A plan of the quarantined ranges that the log has undamaged now, of one read filter. The log
@@ -239,12 +240,11 @@ def draft_from_log(
 def _draft_with(
     ranges: list[Range],
     read_filter: ReadFilter,
-    settings: ClusterSettings,
+    settings: ReadSettings,
     draft_ranges: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> PlanDraft:
     found = draft_ranges(ranges, read_filter)
-    settings = replace(settings, isolation=read_filter[0], tags=read_filter[1])
-    damaged = _still_damaged(found.plan.slices, settings)
+    damaged = _still_damaged(found.plan.slices, settings.with_filter(*read_filter))
     if damaged:
         whole = [r for r in ranges if not any(r.has(x.partition, x.from_offset) for x in damaged)]
         again = draft_ranges(whole, read_filter)
@@ -253,7 +253,7 @@ def _draft_with(
     return replace(found, held=(), notes=(*found.notes, *notes))
 
 
-def _still_damaged(slices: Sequence[Slice], settings: ClusterSettings) -> list[Loss]:
+def _still_damaged(slices: Sequence[Slice], settings: ReadSettings) -> list[Loss]:
     if not slices:
         return []
     with closing(read_slices(slices, replace(settings, policy=HOLD_ALL))) as chunks:
@@ -262,7 +262,7 @@ def _still_damaged(slices: Sequence[Slice], settings: ClusterSettings) -> list[L
 
 def settings_of(
     job: Job, plan: Plan, target: LandingTarget, row_format: RowFormat | None
-) -> ClusterSettings:
+) -> ReadSettings:
     """The settings with which tasks decode kept bytes. Of offsets that were kept more than once,
     the bytes kept last."""
     slices = sorted(plan.slices, key=_place_of)
@@ -293,18 +293,18 @@ def _decode_settings(
     kept: dict[int, QuarantinedBytes],
     isolation: Isolation,
     tags: tuple[str, ...] = (),
-) -> ClusterSettings:
+) -> ReadSettings:
     """No broker is asked. The memory budget is the job's: a batch that was kept because it was
     too large can be landed once the budget is raised."""
     source = job.source
-    return ClusterSettings(
-        source.dialect,
-        (),
-        isolation=isolation,
+    cluster = ClusterSettings(
+        source.dialect, (), isolation=isolation, max_batch_bytes=source.max_batch_bytes
+    )
+    return ReadSettings(
+        cluster,
         tags=tags,
         quarantined_bytes=kept,
-        max_batch_bytes=source.max_batch_bytes,
-        rows=_of_old_records(row_format),
+        row_format=_of_old_records(row_format),
     )
 
 

@@ -41,7 +41,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = cluster_settings(job)
     survey = survey_of(job, request_for_topics(job, position.topics), settings=cluster)
-    cluster = cluster.knowing(survey)
+    cluster = cluster.with_versions_of(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
     losses = [loss for loss in target.history.losses() if loss.job == job.job]

@@ -4,7 +4,7 @@ There is one request per broker and kind; where a protocol has one per partition
 together: a thousand partitions take about as long as ten. What has no response yet (a leader being
 elected, a broker that just left) is asked again with new metadata from the next broker, until the
 deadline. Then the survey fails with every address it tried and why, or continues without those
-partitions if the job's policy holds them.
+partitions if it may (``holds_unreachable``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from rangeland.model import (
 )
 from rangeland.patterns import match_topics, matches
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.policy import Action, LossKind
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.survey.broker_requests import by_leader, request_offsets
 from rangeland.survey.epoch_ends import lacking_epochs, with_epochs
@@ -69,7 +68,8 @@ class SurveyRequest:
     before; if one is gone, the job file is not to blame. ``bounds``: the ends of the range, whose
     offsets are checked where not every offset is valid, or where a transaction may hold them back;
     ``marks``: the offsets at which landings ended; ``checkpoint``: all that is known about them.
-    ``speed``: the expected speed of reading, to find out what may expire meanwhile."""
+    ``speed``: the expected speed of reading, to find out what may expire meanwhile.
+    ``holds_unreachable``: partitions without a leader at the deadline are left out."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
@@ -81,6 +81,7 @@ class SurveyRequest:
     marks: tuple[tuple[Partition, int], ...] = ()
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
     speed: ReadSpeed | None = None
+    holds_unreachable: bool = False
 
 
 class SurveyAttempt:
@@ -94,7 +95,7 @@ class SurveyAttempt:
         self._first_response_by = started + min(survey_ms, FIRST_RESPONSE_MS) / 1000
         self._failure: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
-        self._holds = brokers.settings.policy.ever(LossKind.UNREACHABLE, Action.HOLD)
+        self._holds = wanted.holds_unreachable
         self.excluded_partitions: set[Partition] = set()
         self.unreachable: dict[Partition, str] = {}
         self.unanswered_brokers: dict[str, str] = {}
@@ -146,7 +147,7 @@ class SurveyAttempt:
                 self._wanted_partitions(view)
 
     def leaders(self) -> dict[Partition, Leader]:
-        """All wanted partitions, each with a leader. If the policy holds partitions, those without
+        """All wanted partitions, each with a leader. If partitions may be held, those without
         a leader at the deadline are left out and listed in ``unreachable``."""
         while True:
             try:
