@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from rangeland import run as commands
+from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, jobs_of, run_all
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.table_jobs import load_files
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
-from rangeland.job.connection_settings import read_settings, with_cleanup
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.task_packing import pack_tasks

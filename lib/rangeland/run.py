@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings, read_settings
 from rangeland.cluster_access.job_survey import schema_ids_in, schema_ids_in_logs, survey_of
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
@@ -22,12 +23,7 @@ from rangeland.groups.lease import GroupLease, hold_lease
 from rangeland.groups.offset_mirror import positions
 from rangeland.groups.shared_plan import GroupPlanReader
 from rangeland.job import Job
-from rangeland.job.connection_settings import (
-    cluster_settings,
-    login_packages,
-    plaintext_secret_warnings,
-    read_settings,
-)
+from rangeland.job.connection_settings import login_packages, plaintext_secret_warnings
 from rangeland.job.payload_formats import SeenIds, row_format_of
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.job_history import UnfinishedPlan

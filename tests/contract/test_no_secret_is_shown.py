@@ -26,6 +26,7 @@ import yaml
 from rich.console import Console
 
 from rangeland.cli.command_line import main
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.connection import tokens
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection.pool import ConnectionPool
@@ -37,7 +38,7 @@ from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import JobFileError, RangelandError, error_json
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
-from rangeland.job.connection_settings import cluster_settings, zookeeper_access
+from rangeland.job.connection_settings import zookeeper_access
 from rangeland.job.job_text import parse_job_text
 from rangeland.job.secret_references import look_up
 from rangeland.landing.plan_file import read_plan_file, write_plan_file

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings, read_settings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, read_settings
 from rangeland.job.job_text import override, parse_job_text
 from rangeland.job.value_parsers import parse_bounds, parse_size, parse_time_ms
 from rangeland.model import (

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from rangeland.cluster_access.cluster_lookup import read_settings
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.job import Job
-from rangeland.job.connection_settings import read_settings
 from rangeland.model import Address
 from rangeland.patterns import check_pattern, match_topics, matches
 

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from rangeland.cluster_access.cluster_lookup import broker_registry_of, cluster_settings
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Slice, Survey
 from rangeland.patterns import match_topics
 from rangeland.planning.policy import Action, LossKind
@@ -91,7 +91,7 @@ def schema_ids_in(
 
 def _matching(job: Job, wanted: SurveyRequest) -> tuple[str, ...]:
     pattern = wanted.topic_pattern or ""
-    topics = {*registry_of(job).topics, *wanted.known}
+    topics = {*broker_registry_of(job).topics, *wanted.known}
     found = tuple(match_topics(pattern, sorted(topics)))
     if not found:
         raise JobFileError(

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.plan_surveys import FRESH_SECONDS, SurveyOf
 from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
 from rangeland.planning.policy import Action, LossKind

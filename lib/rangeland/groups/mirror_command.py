@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, JobFileError
@@ -17,7 +18,7 @@ from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
 from rangeland.job import Group, Job
-from rangeland.job.connection_settings import cluster_settings, request_for_range
+from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.verification import refuse_undone
 from rangeland.model import LogState, Partition

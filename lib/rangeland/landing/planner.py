@@ -12,15 +12,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.job.connection_settings import (
-    plaintext_secret_warnings,
-    read_settings,
-    with_cleanup,
-)
+from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.landing.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
@@ -22,7 +23,7 @@ from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.job.connection_settings import login_packages, read_settings, with_cleanup
+from rangeland.job.connection_settings import login_packages
 from rangeland.landing.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget

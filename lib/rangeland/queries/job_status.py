@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.cluster_access.job_survey import request_for_topics, survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
@@ -13,7 +14,6 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.held_partitions import find_hold
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from rangeland.cluster_access.cluster_lookup import read_settings
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.decode.columns import TOPIC, VALUE
 from rangeland.decode.payload.json.json_inference import InferredField, infer_json_schema
@@ -22,7 +23,7 @@ from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
-from rangeland.job.connection_settings import read_settings, request_for_range
+from rangeland.job.connection_settings import request_for_range
 from rangeland.job.payload_formats import row_format_of
 from rangeland.model import LogState, Slice
 from rangeland.progress_events import Progress
