@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Literal
 
 from rangeland.decode.payload.row_format import RowFormat
@@ -295,12 +296,29 @@ class VerifyResult(JsonResult):
         return 0 if self.is_well else RangeLost.exit_code
 
 
+class FindState(StrEnum):
+    """What ``find`` knows of an offset."""
+
+    LANDED = "landed"
+    """It has a row."""
+    NO_ROW = "no-row"
+    """It was a marker, aborted or compacted, or is inside of an entry."""
+    QUARANTINED = "quarantined"
+    """A policy has put it in quarantine."""
+    LOST = "lost"
+    """A policy has left it out."""
+    HOLE = "missing"
+    """It had a row."""
+    NO_ROW_OR_HOLE = "no-row-or-missing"
+    """One of the two: the ledger does not know which."""
+    NOT_LANDED = "not-landed"
+    UNKNOWN_ROW = "stranger"
+    """It has a row that no landing brought."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding(JsonResult):
-    """The result of ``find``. ``state``: *landed* has a row; *no-row* was a marker, aborted or
-    compacted; *quarantined* and *lost* have no row because of a policy; *missing* had a row;
-    *no-row-or-missing* is one of these, the ledger does not know which; *not-landed*; *stranger*
-    has a row that no landing brought."""
+    """The result of ``find``."""
 
     VIEW = (
         "*partition offset state job application sequence table_version file files leader "
@@ -309,7 +327,7 @@ class Finding(JsonResult):
 
     partition: Partition
     offset: int
-    state: str
+    state: FindState
     files: tuple[str, ...] = ()
     job: str | None = None
     application: str | None = None
@@ -335,4 +353,4 @@ class Finding(JsonResult):
 
     @property
     def exit_code(self) -> int:
-        return RangeLost.exit_code if self.state == "missing" else 0
+        return RangeLost.exit_code if self.state is FindState.HOLE else 0

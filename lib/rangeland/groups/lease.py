@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
-from rangeland.groups.backend import Fenced, GroupBackend, GroupView, JoinRequest
+from rangeland.groups.backend import Fenced, GroupBackend, GroupState, GroupView, JoinRequest
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices
@@ -23,7 +23,7 @@ from rangeland.job import Group, Job
 from rangeland.model import Partition
 from rangeland.planning.slice_assignment import SliceOwners
 
-ABSENT = GroupView("absent")
+ABSENT = GroupView(GroupState.ABSENT)
 POLL_SECONDS = 0.5
 TRIES = 3
 GRACE_SECONDS = 5
@@ -110,7 +110,7 @@ class GroupLease:
             # Other consumers read for themselves: the first driver reads what they hold.
             {p: driver.member_id for driver in drivers for p in driver.partitions},
             members,
-            view.state == "stable" and me in members and not self.must_stop,
+            view.state is GroupState.STABLE and me in members and not self.must_stop,
         )
 
     def _note_consumers(self, view: GroupView, partitions: frozenset[Partition]) -> None:

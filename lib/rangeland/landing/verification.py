@@ -35,14 +35,14 @@ from rangeland.planning.table_audit import (
     pieces_in_bytes,
 )
 from rangeland.progress_events import Progress
-from rangeland.results import Finding
+from rangeland.results import Finding, FindState
 from rangeland.spark.catalog_names import literal
 from rangeland.spark.offset_scan import (
     has_rows,
     table_frame,
 )
 
-_LEFT_OUT = {Action.QUARANTINE: "quarantined", Action.SKIP: "lost"}
+_LEFT_OUT = {Action.QUARANTINE: FindState.QUARANTINED, Action.SKIP: FindState.LOST}
 Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 
 
@@ -205,23 +205,23 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
     rows = _rows(spark, target)
     files = rows.files_with(partition, offset)
     if not landings:
-        state = "stranger" if files else "not-landed"
+        state = FindState.UNKNOWN_ROW if files else FindState.NOT_LANDED
         why = "" if files else _why_not(landed, partition, offset)
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
     entry = next(e for e in outcome.ranges if e.range.has(partition, offset))
     why = ""
     if files:
-        state = "landed"
+        state = FindState.LANDED
     elif (loss := _loss_of(target, plan, partition, offset)) is not None:
         state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
     elif any(start <= offset < end for start, end in entry.gaps or ()):
-        state = "no-row"
+        state = FindState.NO_ROW
     elif entry.in_bytes:
-        state = "no-row" if _is_whole(rows, entry) else "no-row-or-missing"
+        state = FindState.NO_ROW if _is_whole(rows, entry) else FindState.NO_ROW_OR_HOLE
     else:
         whole = entry.counts is not None and entry.counts.landed == entry.range.width
-        state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
+        state = FindState.HOLE if whole or entry.gaps is not None else FindState.NO_ROW_OR_HOLE
     commit = landing_commit(
         target.table.kernel,
         target.table.there(),
