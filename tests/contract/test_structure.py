@@ -200,6 +200,53 @@ def error_texts() -> Iterator[tuple[str, str]]:
                     yield f"{path.relative_to(LIBRARY)}:{node.lineno}", said
 
 
+def advice_texts() -> Iterator[tuple[str, str]]:
+    """What each error says to do, as far as it is literal: its beginning and its end."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                for keyword in node.keywords:
+                    if keyword.arg == "do":
+                        place = f"{path.relative_to(LIBRARY)}:{keyword.value.lineno}"
+                        yield from ((place, text) for text in literals(keyword.value))
+
+
+def literals(text: ast.expr) -> Iterator[str]:
+    """The texts that an expression may be, with ``{}`` for each value in them."""
+    match text:
+        case ast.Constant(value=str(said)):
+            yield said
+        case ast.JoinedStr(values=parts):
+            yield "".join(p.value if isinstance(p, ast.Constant) else "{}" for p in parts)  # type: ignore[misc]
+        case ast.IfExp(body=one, orelse=other):
+            yield from (*literals(one), *literals(other))
+        case ast.BinOp(left=left):
+            yield from literals(left)
+
+
+PROPER = ("Java", "Spark", "Kafka", "ZooKeeper")
+"""Names with which an advice may begin."""
+
+
+def is_advice(text: str) -> bool:
+    """Written as part of a sentence: no capital letter at its beginning, no full stop."""
+    first = text.split(" ")[0].rstrip(",;:")
+    is_capital = first.istitle() and first.isalpha() and first not in PROPER
+    return not is_capital and not text.endswith(".")
+
+
+def test_what_to_do_is_written_as_part_of_a_sentence() -> None:
+    """``sentence`` makes one of it; within other messages it stays as it is."""
+    found = [(at, text) for at, text in advice_texts() if text]
+    assert len(found) > 280
+    assert [one for one in found if not is_advice(one[1])] == []
+
+
+def test_advice_with_a_capital_letter_or_a_full_stop_is_found() -> None:
+    assert all(map(is_advice, ("run again", "Spark needs room", "{} is one", "ALTER it")))
+    assert not any(map(is_advice, ("Run again", "run again.", "Close: it is over")))
+
+
 NAMES = ("pip", "rangeland", "spark", "java", "kafka", "jafka", "rocketmq")
 """Names that look like words, which keep their spelling and so cannot begin a message."""
 

@@ -103,7 +103,7 @@ def rangeland(
     """
     if ctx.invoked_subcommand is None:
         if ctx.obj.json:
-            raise UsageError("there is no command", do="See `rangeland --help`")
+            raise UsageError("there is no command", do="see `rangeland --help`")
         print(ctx.get_help())
         raise typer.Exit(UsageError.exit_code)
 

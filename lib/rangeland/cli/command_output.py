@@ -156,7 +156,7 @@ def usage_error(mistyped: Any, arguments: Sequence[str]) -> UsageError:
     option = str(getattr(mistyped, "option_name", ""))
     if (name := re.match(r"-*[\w-]*", option)) and name[0] != option:
         message = f"No such option: {name[0]}..., not repeated here"
-    return UsageError(message, do=f"See `{command} --help`")
+    return UsageError(message, do=f"see `{command} --help`")
 
 
 @contextmanager

@@ -41,7 +41,7 @@ except ImportError as error:
     raise UsageError(
         'format("rangeland") needs Spark 4.0 or later',
         why="Spark 3.5 has no data sources in Python",
-        do="Read a plan instead: rangeland.plan(job, spark).read(spark)",
+        do="read a plan instead: rangeland.plan(job, spark).read(spark)",
     ) from error
 
 Choice = TypeVar("Choice", bound=StrEnum)

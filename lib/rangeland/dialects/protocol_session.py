@@ -101,7 +101,9 @@ class ProtocolSession(ABC):
     @abstractmethod
     def decode(self, response: memoryview) -> tuple[int, Any] | None:
         """The id and the response that this frame completes; responses may come in any order. None
-        if more frames are needed, or if this frame is not a response."""
+        if more frames are needed, or if this frame is not a response. Raises RemoteProtocolError
+        for one that belongs to no request: close the connection then, since later ones cannot be
+        matched either."""
 
     def due(self) -> bytes:
         """A frame to send before waiting any longer; empty if there is none."""

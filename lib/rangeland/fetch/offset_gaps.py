@@ -71,7 +71,7 @@ class GapExplainer:
             raise RangeLost.of(
                 range_lost([loss]),
                 what=f"{slice_} has more than {MAX_LOSSES} gaps, the last of them {loss}",
-                do="If it is or was compacted, name the topic in `source.compacted`.",
+                do="if it is or was compacted, name the topic in `source.compacted`",
             )
 
     def _find_out(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:

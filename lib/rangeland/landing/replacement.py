@@ -127,5 +127,5 @@ def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     raise RangeLost.of(
         error,
         why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
-        do="Replace only what the log still has; the table is unchanged.",
+        do="replace only what the log still has; the table is unchanged",
     )

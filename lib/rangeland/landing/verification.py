@@ -133,7 +133,7 @@ def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> Non
                 f"--replace of {r} would remove rows of an earlier incarnation of its topic",
                 why=f"{others[0]} was landed before the topic was deleted and created again, and "
                 "its rows have the same offsets",
-                do="Replace a range that the earlier topic did not have, or delete its rows first",
+                do="replace a range that the earlier topic did not have, or delete its rows first",
             )
     cut = cut_pieces(here, asked_for)
     if not cut:

@@ -81,7 +81,7 @@ def result_line(result: RunResult) -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, do=f"See {self.prog} --help")
+        raise UsageError(message, do=f"see {self.prog} --help")
 
 
 def _parser(doc: str, more: Mapping[str, str] | None = None) -> argparse.ArgumentParser:

@@ -132,12 +132,12 @@ def _advice(first: bytes) -> str:
     """What to do about a peer whose first four bytes are not a valid length."""
     # A TLS record: alert (21) or handshake (22), then the major version 3.
     if first[0] in (0x15, 0x16) and first[1] == 3:
-        return "The peer seems to speak TLS: set the job's security, or use its plain port"
+        return "the peer seems to speak TLS: set the job's security, or use its plain port"
     if first in (b"HTTP", b"GET ", b"POST"):
-        return "The peer seems to speak HTTP: check host and port"
+        return "the peer seems to speak HTTP: check host and port"
     if first == b"SSH-":
-        return "The peer seems to speak SSH: check host and port"
-    return "Check host and port, or raise the largest frame that is taken"
+        return "the peer seems to speak SSH: check host and port"
+    return "check host and port, or raise the largest frame that is taken"
 
 
 def frame(*payload: Part) -> bytes:

@@ -90,7 +90,7 @@ class HadoopConf:
             raise UsageError(
                 f"executors cannot be given the keys to {uri}",
                 why=f"Hadoop {version}, which this Spark has, keeps them differently",
-                do="Use a Spark with Hadoop 3.4 or later, such as Spark 4",
+                do="use a Spark with Hadoop 3.4 or later, such as Spark 4",
             )
         s3a, where = self._jvm.org.apache.hadoop.fs.s3a, self._jvm.java.net.URI(uri)
         conf = s3a.S3AUtils.propagateBucketOptions(self.java, where.getHost())

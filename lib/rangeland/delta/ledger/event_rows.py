@@ -252,7 +252,7 @@ def from_row(row: Record) -> LedgerEvent:
             f"a row of the ledger cannot be read: {row['event']} {row['sequence']} of "
             f"{row['application']}",
             why=str(error),
-            do="Restore the folder _rangeland of the table from a backup",
+            do="restore the folder _rangeland of the table from a backup",
         ) from error
 
 

@@ -175,7 +175,7 @@ class RocketmqSession(ProtocolSession):
             raise RemoteProtocolError(
                 "a response arrived that belongs to no request",
                 why=f"its number is {read.opaque}",
-                do="Close the connection: later responses cannot be matched to requests either",
+                do="run again; if it happens again, check the version of the broker",
                 opaque=read.opaque,
                 code=read.code,
             )
