@@ -167,7 +167,7 @@ class Runner:
         seen: SeenIds = {}
         if self.kind is PlanKind.REDRIVE:
             seen = quarantined_schema_ids(self.job, self.target)
-        if not seen and self.job.decode.registered:
+        if not seen and self.job.decode.fields_with_schema_ids:
             seen = schema_ids_in_logs(self.job, self.surveys.early())
         return row_format_of(self.job, seen)
 

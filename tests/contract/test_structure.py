@@ -86,6 +86,30 @@ def test_no_function_is_a_bare_participle() -> None:
     assert sorted(x for x in found if is_participle(x[0]) and x[0] not in COMMANDS) == []
 
 
+NO_PARTICIPLES = {"feed", "nothing", "spawn", "warning"}
+"""They end as participles do."""
+TELLING = {"entered", "existing", "planned", "prepared", "unfinished"}
+"""Methods that tell of plans, ledgers and progress which of them they are about."""
+
+
+def methods() -> Iterator[tuple[str, str]]:
+    """Those without underscore that are no properties, with their class."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for one in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(one, ast.FunctionDef) and not one.name.startswith("_"):
+                    marks = map(ast.unparse, one.decorator_list)
+                    if not any("property" in mark for mark in marks):
+                        yield one.name, f"{path.relative_to(LIBRARY)} {node.name}"  # type: ignore[attr-defined]
+
+
+def test_no_method_is_a_bare_participle() -> None:
+    found = list(methods())
+    assert len(found) > 700
+    allowed = NO_PARTICIPLES | TELLING
+    assert sorted(x for x in found if is_participle(x[0]) and x[0] not in allowed) == []
+
+
 def test_a_bare_participle_is_found() -> None:
     assert all(map(is_participle, ("settled", "judging", "shown", "said", "kept", "found")))
     assert not any(map(is_participle, ("settle_survey", "is_settled", "read", "survey", "load")))

@@ -78,7 +78,7 @@ def engine() -> None:
 def remote() -> None:
     session = KafkaSession("docs")
     session.open()
-    session.negotiated(b"\x00\x00\x00\x07rest")
+    session.take_negotiation(b"\x00\x00\x00\x07rest")
 
 
 def local() -> None:

@@ -226,18 +226,18 @@ def test_long_names_leave_the_numbers_whole() -> None:
 
 def test_a_bar_shows_what_is_where() -> None:
     bar = LogBar(0, 100, ((0, 20, "already"), (20, 60, "land"), (60, 100, "later")))
-    assert bar.drawn(10).plain == "▒▒████░░░░"
-    assert bar.drawn(10, ascii_only=True).plain == "==####----"
-    assert LogBar(0, 100, ((50, 60, "land"),)).drawn(10).plain == "·····█····"
+    assert bar.draw(10).plain == "▒▒████░░░░"
+    assert bar.draw(10, ascii_only=True).plain == "==####----"
+    assert LogBar(0, 100, ((50, 60, "land"),)).draw(10).plain == "·····█····"
 
 
 def test_a_small_range_in_a_large_log_is_never_invisible() -> None:
     bar = LogBar(0, 10**12, ((10**12 // 3, 10**12 // 3 + 1, "lost"),))
-    assert bar.drawn(20).plain.count("x") == 1
+    assert bar.draw(20).plain.count("x") == 1
 
 
 def test_an_empty_log_is_drawn_as_such() -> None:
-    assert LogBar(5, 5, ()).drawn(10).plain == "empty"
+    assert LogBar(5, 5, ()).draw(10).plain == "empty"
 
 
 def test_pictures_can_be_drawn_where_only_ascii_is_known() -> None:

@@ -71,7 +71,7 @@ MIXED = {100: b"a", 101: BAD, 102: BAD, 104: BAD, 105: b"b", 119: BAD}
 
 
 def typed(given: SliceChunk, action: Action, row_format: RowFormat = TEXT) -> SliceChunk:
-    [found] = TypedChunks(row_format, Policy(undecodable=action), [PIECE]).typed(given)
+    [found] = TypedChunks(row_format, Policy(undecodable=action), [PIECE]).type_rows(given)
     return found
 
 
@@ -161,7 +161,7 @@ def test_records_that_a_transform_fails_on_are_left_out_like_others(
     settings = ReadSettings(KAFKA, policy=policy, row_format=row_format, left_out=left_out)
     typing = typing_of([PIECE], settings)
     assert typing is not None
-    [found] = typing.typed(chunk({100: b"a", 101: b"b", 105: b"c"}))
+    [found] = typing.type_rows(chunk({100: b"a", 101: b"b", 105: b"c"}))
     assert found.batch.column("offset").to_pylist() == [101, 105]
     assert found.batch.schema.equals(typed_rows("kafka", row_format))
     assert found.counts == Counts(landed=2, compacted=17, quarantined=1)
@@ -186,7 +186,7 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
         (Action.SKIP, [100, 120, 140], None),
         (Action.QUARANTINE, [100, 140], [BAD, b"c"]),
     ):
-        [found] = TypedChunks(TEXT, Policy(undecodable=action), [piece]).typed(whole)
+        [found] = TypedChunks(TEXT, Policy(undecodable=action), [piece]).type_rows(whole)
         assert found.batch.column("offset").to_pylist() == landed
         ((loss, quarantined),) = [(one.loss, one.quarantined_bytes) for one in found.records]
         assert (loss.from_offset, loss.until_offset) == (120, 140)

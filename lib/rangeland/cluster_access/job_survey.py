@@ -66,7 +66,7 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
     """Which schemas the oldest and the newest records of the job's topics name. Others may occur
     between them. Nothing for a job without a schema registry. ``survey``: one that was taken just
     now; without it there is a new one. Raises what a survey raises."""
-    if not job.decode.registered:
+    if not job.decode.fields_with_schema_ids:
         return {}
     if survey is None:
         survey = survey_of(job, request_for_topics(job, job.source.topics))
@@ -77,7 +77,9 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
         if log.start_offset < log.end_offset
     ]
     seen = schema_ids_in(job, slices, survey)
-    fields = [TopicField(topic, field) for topic in topics for field in job.decode.registered]
+    fields = [
+        TopicField(topic, field) for topic in topics for field in job.decode.fields_with_schema_ids
+    ]
     return {of: seen.get(of, Counter()) for of in fields}
 
 
@@ -86,7 +88,7 @@ def schema_ids_in(
 ) -> dict[TopicField, Counter[int]]:
     """Which schemas the first and the last records of slices name."""
     with ConnectionPool(cluster_settings(job).with_versions_of(survey)) as brokers:
-        return seen_schema_ids(brokers, slices, job.decode.registered)
+        return seen_schema_ids(brokers, slices, job.decode.fields_with_schema_ids)
 
 
 def _matching(job: Job, wanted: SurveyRequest) -> tuple[str, ...]:

@@ -136,7 +136,7 @@ class BrokerConnection:
         wait_ms = wait_ms or self._settings.request_ms
         while question:
             self._stream.send(question)
-            question = self._session.negotiated(self._stream.receive(wait_ms))
+            question = self._session.take_negotiation(self._stream.receive(wait_ms))
 
     def _negotiate_or_probe(self) -> None:
         """A broker that does not answer may be busy, or too old for the negotiation."""
@@ -236,7 +236,7 @@ class BrokerConnection:
         no token is available now."""
         exchange = self._dialect.login(authentication.credentials())
         try:
-            authentication.accepted(self._converse(exchange))
+            authentication.on_accepted(self._converse(exchange))
         except RangelandError as error:
             authentication.forget()
             raise self._at_broker(error) from error.__cause__

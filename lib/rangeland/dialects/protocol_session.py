@@ -74,7 +74,7 @@ class ProtocolSession(ABC):
         """The first frame to send, before any request; empty if the protocol needs none."""
         return b""
 
-    def negotiated(self, response: memoryview) -> bytes | None:
+    def take_negotiation(self, response: memoryview) -> bytes | None:
         """Takes the response to the last opening frame. Returns the next frame, or None when the
         session is open."""
         raise LocalProtocolError("this protocol has no opening, so nothing can answer one")

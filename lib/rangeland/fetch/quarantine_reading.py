@@ -56,7 +56,7 @@ def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterato
         entry_span = slice_.width if in_bytes else None
         landed = Counts(landed=batch.num_rows)
         chunk = SliceChunk(slice_.index, *ends, landed, batch, entry_span=entry_span)
-        yield from [chunk] if typing is None else typing.typed(chunk)
+        yield from [chunk] if typing is None else typing.type_rows(chunk)
 
 
 def _inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.RecordBatch:

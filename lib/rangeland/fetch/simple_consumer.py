@@ -91,7 +91,7 @@ class _PieceDecoder:
             if batch is not None:
                 batch = with_partition(batch, slice_.partition)
             chunk = replace(chunk, batch=batch, bytes_read=size)
-            yield from [chunk] if typing is None else typing.typed(chunk)
+            yield from [chunk] if typing is None else typing.type_rows(chunk)
             size = 0
 
     def _decode_confirmed(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:

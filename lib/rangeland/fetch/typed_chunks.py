@@ -54,7 +54,7 @@ class TypedChunks:
         self._left_out = left_out or {}
         self._losses: dict[int, int] = {}
 
-    def typed(self, chunk: SliceChunk) -> Iterator[SliceChunk]:
+    def type_rows(self, chunk: SliceChunk) -> Iterator[SliceChunk]:
         """The chunk with typed rows, in several chunks if they take much memory. Where the policy
         is to hold, the last one has none: its slice ends where that chunk begins. Raises
         UndecodablePayload where the policy is to fail."""

@@ -78,12 +78,12 @@ class GroupLease:
         return self._heartbeat is not None and self._heartbeat.must_stop
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """While this is open, the partitions stay assigned; see ``HeartbeatThread.reading``."""
+    def hold_assignment(self) -> Iterator[None]:
+        """While this is open, the partitions stay assigned, as in ``HeartbeatThread``."""
         if self._heartbeat is None:
             yield
             return
-        with self._heartbeat.reading():
+        with self._heartbeat.hold_assignment():
             yield
 
     def settle(self) -> None:

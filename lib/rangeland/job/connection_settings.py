@@ -59,7 +59,7 @@ def cluster_of_members(job: Job, members: Sequence[tuple[str, Address]]) -> Clus
     )
 
 
-def registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySettings:
+def schema_registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySettings:
     """How to reach the schema registry of a job, with the timeouts of its brokers. Raises
     JobFileError for a reference to a secret that does not exist."""
     timeouts = job.source.timeouts
@@ -75,7 +75,7 @@ def registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySettings:
     )
 
 
-def registry_exposed(registry: SchemaRegistry) -> tuple[str, ...]:
+def schema_registry_warnings(registry: SchemaRegistry) -> tuple[str, ...]:
     """Warnings about secrets for the schema registry that are sent without encryption."""
     plain = [urlsplit(url) for url in registry.url if not url.lower().startswith("https:")]
     away = [at for at in plain if not _is_this_host(at.hostname or "")]
@@ -124,7 +124,7 @@ def request_for_range(
 def plaintext_secret_warnings(job: Job) -> tuple[str, ...]:
     """Warnings about secrets of this job that are sent without encryption."""
     registry = job.decode.registry
-    at_registry = registry_exposed(registry) if registry else ()
+    at_registry = schema_registry_warnings(registry) if registry else ()
     return (*_exposed_login(job), *_exposed_in_zookeeper(job.source), *at_registry)
 
 

@@ -107,13 +107,13 @@ def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, 
     """For the topics of intact records in quarantine, the schema ids that these have. Nothing for
     a job without a schema registry."""
     found: dict[TopicField, set[int]] = {}
-    if not job.decode.registered:
+    if not job.decode.fields_with_schema_ids:
         return found
     wanted = _ranges_in_force(job, target)
     for batch in target.table.quarantined_batches(lambda *key: key in wanted):
         if batch.quarantined_bytes.rows is None:
             continue
-        for field in job.decode.registered:
+        for field in job.decode.fields_with_schema_ids:
             seen = found.setdefault(TopicField(batch.range.partition.topic, field), set())
             seen |= set(count_schema_ids(batch.quarantined_bytes.rows.column(field)).schema_ids)
     return found

@@ -140,7 +140,7 @@ class TargetTable:
         return constraints_of(self.snapshot.metadata)
 
     def _row_layout(self, metadata: TableMetadata, rows: pa.Schema) -> RowLayout:
-        fixed = [self.columns.named(f.name) for f in rows_of(self._job.source.dialect)]
+        fixed = [self.columns.column_name(f.name) for f in rows_of(self._job.source.dialect)]
         found, written = follow(metadata, rows, self._job.evolution, fixed)
         return row_layout(found, written, self._job.sink.partition_by)
 

@@ -73,7 +73,7 @@ def schema_ids_of(
     job: Job, topics: Iterable[str], rows: Iterable[pa.RecordBatch]
 ) -> dict[TopicField, Counter[int]]:
     """Which schemas the keys and values of these rows name; of all topics."""
-    fields = job.decode.registered
+    fields = job.decode.fields_with_schema_ids
     found = {TopicField(topic, field): Counter[int]() for topic in topics for field in fields}
     for batch in rows:
         for field in fields:
@@ -195,7 +195,7 @@ def _decoded_values(
 
 def _values_of(rows: pa.RecordBatch, row_format: RowFormat) -> pa.Array:
     if not row_format.is_flat or row_format.value is None:
-        return rows.column(row_format.columns.named(VALUE.name))
+        return rows.column(row_format.columns.column_name(VALUE.name))
     return rows.select(row_format.value.arrow_type.names).to_struct_array()
 
 

@@ -83,12 +83,12 @@ class LogBar:
         return {kind for _, _, kind in spans} | ({"before"} if bare else set())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.drawn(min(options.max_width, 32), ascii_only=options.ascii_only)
+        yield self.draw(min(options.max_width, 32), ascii_only=options.ascii_only)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(min(8, options.max_width), min(32, options.max_width))
 
-    def drawn(self, width: int, ascii_only: bool = False) -> Text:
+    def draw(self, width: int, ascii_only: bool = False) -> Text:
         if self.last <= self.first:
             return Text("empty", style="dim")
         text = Text()

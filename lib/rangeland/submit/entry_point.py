@@ -65,7 +65,7 @@ def main(
             chosen = frozenset(name for name in flags or () if getattr(parsed, name))
             result = work(ScriptEntry(parsed, settings, output, chosen))
         except KeyboardInterrupt:
-            return output.interrupted()
+            return output.report_interruption()
         except Exception as error:
             return output.fail(error)
         output.answer(result.to_json(), result_line(result))

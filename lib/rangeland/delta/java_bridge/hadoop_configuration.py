@@ -15,7 +15,7 @@ from rangeland.delta.stores.store_access import StoreSettings, store_settings
 from rangeland.delta.stores.store_kinds import (
     S3_SCHEMES,
     StoreCapabilities,
-    is_passed_over,
+    is_replaceable_log_store,
     scheme_of,
     store_capabilities,
 )
@@ -39,7 +39,9 @@ class HadoopConf:
             if name.startswith("spark.delta.logStore.") and name.endswith(".impl"):
                 self.java.set(name.replace("spark.delta.", "io.delta.kernel."), value)
         for scheme in S3_SCHEMES:
-            self.java.setBoolean(_EXCLUSIVE + scheme, is_passed_over(self._log_store(scheme)))
+            self.java.setBoolean(
+                _EXCLUSIVE + scheme, is_replaceable_log_store(self._log_store(scheme))
+            )
 
     def _copy_of(self, conf: Any) -> Any:
         return self._jvm.org.apache.hadoop.conf.Configuration(conf)

@@ -50,9 +50,9 @@ def scheme_of(uri: str) -> str:
     return TablePath.parse(uri).scheme or "file"
 
 
-def is_passed_over(log_store: str) -> bool:
-    """Whether commits on S3 do without this log store, if Hadoop can ask S3 not to replace a file.
-    One that users bring excludes writers in its own way, and all writers must use it."""
+def is_replaceable_log_store(log_store: str) -> bool:
+    """Whether commits on S3 need not go through this log store if Hadoop can ask S3 not to replace
+    a file. One that users bring excludes writers in its own way, and all writers must use it."""
     return not log_store or log_store.rpartition(".")[2] in _DELTAS_OWN
 
 
@@ -85,7 +85,7 @@ def store_capabilities(
 def _s3(scheme: str, log_store: str, has_conditions: bool) -> StoreCapabilities:
     chosen = f"spark.delta.logStore.{scheme}.impl"
     exclusive = "a store with mutual exclusion (such as io.delta.storage.S3DynamoDBLogStore)"
-    if not is_passed_over(log_store):
+    if not is_replaceable_log_store(log_store):
         return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
     if has_conditions:
         return StoreCapabilities(

@@ -97,7 +97,7 @@ class KafkaSession(ProtocolSession):
         """The first frame: it asks which versions the broker supports."""
         return self._ask_versions(FIRST_ASKED)
 
-    def negotiated(self, response: memoryview) -> bytes | None:
+    def take_negotiation(self, response: memoryview) -> bytes | None:
         """Takes the response to the last such frame. Returns the next one, or None when the
         versions are known.
 
