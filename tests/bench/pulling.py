@@ -26,7 +26,8 @@ from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
 from rangeland.model import Slice
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.untrusted import parse_address
 from tests.bench.measuring import load_average

@@ -28,7 +28,8 @@ from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Counts, Isolation, LogState, Range, Slice, Survey
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing, cut_slices
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.testing.consumer import Consumed
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.untrusted import parse_address

@@ -47,7 +47,8 @@ from rangeland.model import Address
 from rangeland.render.error_view import error_picture
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 from rangeland.zookeeper.zookeeper_client import connect
 from tests import sample_results as made

@@ -60,6 +60,15 @@ def test_no_two_modules_share_a_name() -> None:
     assert repeated((name, path) for name, path in names if name not in FAMILY) == {}
 
 
+MOST_LINES = 400
+
+
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    lines = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in LIBRARY.rglob("*.py")}
+    longer = {str(p.relative_to(LIBRARY)): n for p, n in lines.items() if n > MOST_LINES}
+    assert longer == {}
+
+
 def test_no_two_classes_share_a_name() -> None:
     assert repeated(classes()) == {}
 

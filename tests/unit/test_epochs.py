@@ -18,7 +18,8 @@ from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.survey import survey_attempt
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
-from rangeland.survey.survey_attempt import SurveyAttempt, SurveyRequest
+from rangeland.survey.survey_attempt import SurveyAttempt
+from rangeland.survey.survey_request import SurveyRequest
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)

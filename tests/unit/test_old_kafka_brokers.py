@@ -21,7 +21,7 @@ from rangeland.dialects.kafka.requests import ask_offsets, find_leaders, read_of
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
 from rangeland.job import Job
 from rangeland.model import Address, AtTime, Isolation, Leader, Partition, Survey, VersionSupport
-from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wire.encoding import decode, encode
 from tests.unit.test_connection import (
     API_VERSIONS,

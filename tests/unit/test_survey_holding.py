@@ -29,7 +29,8 @@ from rangeland.model import (
 from rangeland.planning import policy
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.policy import Action, Policy
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)

@@ -20,8 +20,9 @@ from rangeland.job import Job
 from rangeland.model import Isolation, Slice, Survey
 from rangeland.patterns import match_topics
 from rangeland.planning.policy import Action, LossKind
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.seen_schema_ids import seen_schema_ids
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
 
 

@@ -24,7 +24,7 @@ from rangeland.job import Job
 from rangeland.landing.plan_surveys import FRESH_SECONDS, SurveyOf
 from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
 from rangeland.planning.policy import Action, LossKind
-from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from rangeland.model import Address, Partition
 from rangeland.planning.bound_resolution import groups_asked, times_asked
 from rangeland.planning.incarnation import LogMark
 from rangeland.schema_registry.registry_settings import RegistrySettings
-from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.zookeeper.connect_string import read_ensemble
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 

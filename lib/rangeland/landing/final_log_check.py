@@ -23,8 +23,9 @@ from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
+from rangeland.survey.survey_request import SurveyRequest
 
 BEHIND_SECONDS = 10
 

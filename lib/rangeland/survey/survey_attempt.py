@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from rangeland.connection.failures import ConnectionLost
@@ -24,7 +23,6 @@ from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import (
     Address,
     AtTime,
-    Bounds,
     Cluster,
     Earliest,
     Isolation,
@@ -34,12 +32,11 @@ from rangeland.model import (
     Partition,
 )
 from rangeland.patterns import match_topics, matches
-from rangeland.planning.incarnation import LogMark
-from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.survey.broker_requests import by_leader, request_offsets
 from rangeland.survey.epoch_ends import lacking_epochs, with_epochs
 from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.legacy_times import corrected_times
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.time_confirmation import confirm_no_record
 from rangeland.wording import count_noun
 
@@ -58,30 +55,6 @@ class UnknownTopic(JobFileError):
 
     def confirmed_by(self, who: str) -> JobFileError:
         return JobFileError.of(self, why=f"{self.why}; {who}")
-
-
-@dataclass(frozen=True, slots=True)
-class SurveyRequest:
-    """What to survey. Exactly one of ``topics`` and ``topic_pattern`` is given; the pattern is
-    anchored and never matches internal topics. ``partitions`` restricts by topic: numbers, or
-    ``broker-number`` where partitions are numbered per broker. ``known``: topics that were landed
-    before; if one is gone, the job file is not to blame. ``bounds``: the ends of the range, whose
-    offsets are checked where not every offset is valid, or where a transaction may hold them back;
-    ``marks``: the offsets at which landings ended; ``checkpoint``: all that is known about them.
-    ``speed``: the expected speed of reading, to find out what may expire meanwhile.
-    ``holds_unreachable``: partitions without a leader at the deadline are left out."""
-
-    topics: tuple[str, ...] = ()
-    topic_pattern: str | None = None
-    partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
-    times_ms: tuple[int, ...] = ()
-    groups: tuple[str, ...] = ()
-    known: frozenset[str] = frozenset()
-    bounds: tuple[Bounds, ...] = ()
-    marks: tuple[tuple[Partition, int], ...] = ()
-    checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
-    speed: ReadSpeed | None = None
-    holds_unreachable: bool = False
 
 
 class SurveyAttempt:

@@ -38,6 +38,7 @@ from rangeland.delta.ledger.events import (
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
 from rangeland.delta.ledger.ledger_files import LedgerFiles
+from rangeland.delta.ledger.prepared_plans import prepared_plans
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import names_in, schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -168,22 +169,9 @@ class Ledger:
     def prepared(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans that have an outcome, in the order they were entered, each with its last
         outcome. Reads the whole ledger at once."""
-        outcomes: dict[tuple[str, int], OutcomeEvent] = {}
-        plans: dict[tuple[str, int], PlanEvent] = {}
         wanted = (EventKind.PLAN, EventKind.OUTCOME)
-        paths = (k.path for k in self.events() if k.event in wanted)
-        for row in self._files.read_all(paths, wanted):
-            entry = from_row(row)
-            key = (entry.application, entry.sequence)
-            if isinstance(entry, PlanEvent):
-                plans[key] = entry
-            elif isinstance(entry, OutcomeEvent) and (
-                key not in outcomes or outcomes[key].attempt < entry.attempt
-            ):
-                outcomes[key] = entry
-        in_order = sorted(plans.values(), key=lambda plan: plan.entered)
-        found = [(plan, outcomes.get((plan.application, plan.sequence))) for plan in in_order]
-        return [(plan, outcome) for plan, outcome in found if outcome is not None]
+        paths = (key.path for key in self.events() if key.event in wanted)
+        return prepared_plans(from_row(row) for row in self._files.read_all(paths, wanted))
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """All losses in the order they were written, or those of one plan. Of the attempts at an
