@@ -59,8 +59,13 @@ def request_for_topics(
     """What a survey must ask for to know the logs of the job, whatever its range. ``known`` are
     topics that may be missing."""
     source = job.source
-    topics = source.topics, source.topic_pattern, source.partitions
-    return SurveyRequest(*topics, times_ms=tuple(times_ms), known=frozenset(known))
+    return SurveyRequest(
+        topics=source.topics,
+        topic_pattern=source.topic_pattern,
+        partitions=source.partitions,
+        times_ms=tuple(times_ms),
+        known=frozenset(known),
+    )
 
 
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:

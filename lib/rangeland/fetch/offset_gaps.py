@@ -57,9 +57,8 @@ class GapExplainer:
             "the log has nothing at these offsets and continues after them, and compaction is not "
             f"known to be the reason: {self._known[partition.topic].evidence}"
         )
-        lost = (from_offset, until_offset)
-        policy = self._settings.policy
-        loss = range_loss(policy, slice_, *lost, LossKind.MISSING, evidence)
+        policy, kind = self._settings.policy, LossKind.MISSING
+        loss = range_loss(policy, slice_, from_offset, until_offset, kind, evidence)
         self._count(slice_, loss)
         return loss
 

@@ -38,8 +38,9 @@ def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Itera
             from_quarantine=True,
             max_batch_bytes=settings.cluster.max_batch_bytes,
         )
-        bounds = (s.from_offset, s.until_offset)
-        yield FetchedPiece(s.index, *bounds, records, kept.aborted, context=context)
+        yield FetchedPiece(
+            s.index, s.from_offset, s.until_offset, records, kept.aborted, context=context
+        )
 
 
 def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[SliceChunk]:
@@ -52,10 +53,14 @@ def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterato
             settings.quarantined_bytes[slice_.index], slice_.from_offset, slice_.until_offset
         )
         batch = with_partition(rows.select(_records(schema)), slice_.partition)
-        ends = (slice_.from_offset, slice_.until_offset)
-        entry_span = slice_.width if in_bytes else None
-        landed = Counts(landed=batch.num_rows)
-        chunk = SliceChunk(slice_.index, *ends, landed, batch, entry_span=entry_span)
+        chunk = SliceChunk(
+            slice_.index,
+            from_offset=slice_.from_offset,
+            until_offset=slice_.until_offset,
+            counts=Counts(landed=batch.num_rows),
+            batch=batch,
+            entry_span=slice_.width if in_bytes else None,
+        )
         yield from [chunk] if typing is None else typing.type_rows(chunk)
 
 

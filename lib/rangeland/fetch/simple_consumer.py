@@ -211,8 +211,14 @@ class _PieceDecoder:
                     if is_quarantined and part.counts.compacted == width:
                         raise _misplaced_error(position, part.next_offset)
                     entry_span = width if self._in_bytes else None
-                    done = (position, part.next_offset, part.counts, part.batch)
-                    yield SliceChunk(piece.index, *done, entry_span=entry_span)
+                    yield SliceChunk(
+                        piece.index,
+                        from_offset=position,
+                        until_offset=part.next_offset,
+                        counts=part.counts,
+                        batch=part.batch,
+                        entry_span=entry_span,
+                    )
                 position = part.next_offset
 
     def _bytes_to_keep(
