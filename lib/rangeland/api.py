@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from rangeland import run as commands
+from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, jobs_of, run_all
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.table_jobs import load_files
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
-from rangeland.job.connection_settings import cluster_settings, with_cleanup
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.task_packing import pack_tasks
@@ -57,9 +57,8 @@ class FrozenPlan:
         parallelism = int(spark.sparkContext.defaultParallelism)
         tasks = pack_tasks(self.plan.slices, self.job.slices.target_bytes, parallelism)
         topics = {s.partition.topic for s in self.plan.slices}
-        settings = replace(cluster_settings(self.job), rows=self.preview.row_format)
-        cluster = with_cleanup(self.job, settings, topics)
-        return plan_frame(spark, tasks, cluster)
+        settings = replace(read_settings(self.job), row_format=self.preview.row_format)
+        return plan_frame(spark, tasks, with_cleanup(self.job, settings, topics))
 
     def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:
         """Lands exactly this plan. Raises Conflict if the plan no longer applies."""

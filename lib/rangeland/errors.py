@@ -2,7 +2,7 @@
 
 Each answers three questions for the person or the scheduler that sees it: is my data safe, may I
 retry, who has to act. A class has the usual answers, which the documentation repeats; where more is
-known, an error gets its own (``answering``).
+known, an error gets its own (``with_answers``).
 
 Only ``wording`` is imported here. A foreign exception never reaches the library's callers: it is
 turned into one of these. An error carries its facts by name, for display and JSON. What callers
@@ -14,7 +14,7 @@ action or into one of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -61,19 +61,27 @@ class RangelandError(Exception):
         known = error.facts | facts
         return cls(what or error.what, why=why or error.why, do=do or error.do, **known)
 
-    def answering(self, *, data: str = "", retry: str = "", acts: str = "") -> Self:
-        """This error, with other answers than its class has."""
-        for name, answer in (("data", data), ("retry", retry), ("acts", acts)):
-            if answer:
-                setattr(self, name, answer)
-        return self
+    def with_answers(self, *, data: str = "", retry: str = "", acts: str = "") -> Self:
+        """A copy with other answers than its class has."""
+        answers = {"data": data, "retry": retry, "acts": acts}
+        return self._copy({name: answer for name, answer in answers.items() if answer})
+
+    def with_facts(self, **facts: Any) -> Self:
+        """A copy with these facts among its own."""
+        return self._copy({"facts": self.facts | facts})
+
+    def _copy(self, changed: Mapping[str, Any]) -> Self:
+        other = type(self).__new__(type(self), *self.args)
+        vars(other).update({**vars(self), **changed})
+        other.__cause__ = self.__cause__
+        return other.with_traceback(self.__traceback__)
 
     def after_landing(self, plans: int) -> Self:
-        """This error, of a command that had landed other plans before."""
+        """This error, for a command that had landed other plans before."""
         if not plans:
             return self
         done = f"{count_noun(plans, 'plan')} had been landed completely"
-        return self.answering(data=f"{done}; after that, {self.data}")
+        return self.with_answers(data=f"{done}; after that, {self.data}")
 
     def __str__(self) -> str:
         """All of it, beginning without a capital letter, for use within another message."""
@@ -142,10 +150,17 @@ class JobFileError(RangelandError):
     data = "nothing was read or written"
     acts = "the author of the job file"
 
-    @property
-    def closed_at(self) -> int | None:
-        step: int | None = self.facts.get("closed_at")
-        return step
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        do: str = "",
+        closed_at: int | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(what, why=why, do=do, **_drop_none(closed_at=closed_at), **facts)
+        self.closed_at = closed_at
 
 
 class Unreachable(RangelandError):
@@ -157,9 +172,11 @@ class Unreachable(RangelandError):
     retry = "yes, later"
     acts = "the scheduler; the brokers' operator if it lasts"
 
-    @property
-    def closed(self) -> bool:
-        return "closed" in self.facts
+    def __init__(
+        self, what: str, *, why: str = "", do: str = "", closed: bool = False, **facts: Any
+    ) -> None:
+        super().__init__(what, why=why, do=do, **_drop_none(closed=closed or None), **facts)
+        self.closed = closed
 
 
 class StorageFailed(RangelandError):
@@ -190,14 +207,20 @@ class RemoteProtocolError(RangelandError):
     retry = "yes, later"
     acts = "the brokers' operator, with the facts of the message"
 
-    @property
-    def length(self) -> int | None:
-        found: int | None = self.facts.get("length")
-        return found
-
-    @property
-    def first_bytes(self) -> bytes:
-        return bytes.fromhex(self.facts.get("first_bytes", ""))
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        do: str = "",
+        length: int | None = None,
+        first_bytes: str = "",
+        **facts: Any,
+    ) -> None:
+        frame = _drop_none(length=length, first_bytes=first_bytes or None)
+        super().__init__(what, why=why, do=do, **frame, **facts)
+        self.length = length
+        self.first_bytes = bytes.fromhex(first_bytes)
 
 
 class LocalProtocolError(RangelandError):
@@ -245,17 +268,23 @@ class BadRecord(RangelandError):
         base_offset: int | None = None,
         next_offset: int | None = None,
         good_until: int | None = None,
+        topic: str | None = None,
+        partition: int | str | None = None,
+        broker: str | None = None,
+        position: int | None = None,
         **facts: Any,
     ) -> None:
         edges = _drop_none(base_offset=base_offset, next_offset=next_offset, good_until=good_until)
-        super().__init__(what, why=why, do=do, **edges, **facts)
+        where = _drop_none(topic=topic, partition=partition, broker=broker, position=position)
+        if topic is not None:
+            where["broker"] = broker
+        super().__init__(what, why=why, do=do, **edges, **where, **facts)
         self.damage: Damage | None = None
         if base_offset is not None:
             self.damage = Damage(base_offset, next_offset, good_until, why)
         self.log: DamagedLog | None = None
-        if "topic" in facts and "partition" in facts:
-            where = (facts["topic"], facts["partition"], facts.get("broker") or "")
-            self.log = DamagedLog(*where, facts.get("position"))
+        if topic is not None and isinstance(partition, int):
+            self.log = DamagedLog(topic, partition, broker or "", position)
 
 
 class UndecodablePayload(BadRecord):
@@ -281,10 +310,18 @@ class RangeLost(RangelandError):
     retry = "no, it would fail again"
     acts = "the owner of the job, who decides: skip and record the loss, or restore the log"
 
-    @property
-    def losses(self) -> tuple[Mapping[str, Any], ...]:
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        do: str = "",
+        losses: Sequence[Mapping[str, Any]] | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(what, why=why, do=do, **_drop_none(losses=losses), **facts)
+        self.losses = tuple(losses or ())
         """Each as in the JSON form of plans, so that it can leave a task."""
-        return tuple(self.facts.get("losses", ()))
 
 
 class Conflict(RangelandError):

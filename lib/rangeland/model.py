@@ -1,9 +1,8 @@
 """The values that all packages share. What they do follows from their own fields.
 
-A *Bound* is what was asked for, an *Offset* (plain ``int``) is what it resolved to: they
-never mix, and the -1 and -2 of the protocols never leave ``dialects/``. ``from_offset`` is
-inclusive and ``until_offset`` exclusive everywhere. Sizes are bytes, instants are
-milliseconds since 1970 in UTC, and both say so in their names.
+A *Bound* is what was asked for, an *Offset* (plain ``int``) is what it resolved to: they never mix,
+and the -1 and -2 of the protocols never leave ``dialects/``. ``from_offset`` is inclusive and
+``until_offset`` exclusive everywhere. Sizes are bytes, instants are milliseconds since 1970 (UTC).
 """
 
 from __future__ import annotations

@@ -331,6 +331,26 @@ class VerifyResult(JsonResult):
         return 0 if self.is_well else RangeLost.exit_code
 
 
+class FindState(StrEnum):
+    """What ``find`` knows of an offset."""
+
+    LANDED = "landed"
+    """It has a row."""
+    NO_ROW = "no-row"
+    """It was a marker, aborted or compacted, or is inside of an entry."""
+    QUARANTINED = "quarantined"
+    """A policy has put it in quarantine."""
+    LOST = "lost"
+    """A policy has left it out."""
+    HOLE = "missing"
+    """It had a row."""
+    NO_ROW_OR_HOLE = "no-row-or-missing"
+    """One of the two: the ledger does not know which."""
+    NOT_LANDED = "not-landed"
+    UNKNOWN_ROW = "stranger"
+    """It has a row that no landing brought."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding(JsonResult):
     """The result of ``find``: what became of one offset."""
@@ -342,10 +362,7 @@ class Finding(JsonResult):
 
     partition: Partition
     offset: int
-    state: str
-    """*landed* has a row; *no-row* was a marker, aborted or compacted; *quarantined* and *lost*
-    have no row because of a policy; *missing* had a row; *no-row-or-missing* is one of these, the
-    ledger does not know which; *not-landed*; *stranger* has a row that no landing brought."""
+    state: FindState
     files: tuple[str, ...] = ()
     job: str | None = None
     application: str | None = None
@@ -371,4 +388,4 @@ class Finding(JsonResult):
 
     @property
     def exit_code(self) -> int:
-        return RangeLost.exit_code if self.state == "missing" else 0
+        return RangeLost.exit_code if self.state is FindState.HOLE else 0

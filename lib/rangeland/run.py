@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings, read_settings
 from rangeland.cluster_access.job_survey import schema_ids_in, schema_ids_in_logs, survey_of
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
@@ -22,11 +23,7 @@ from rangeland.groups.lease import GroupLease, hold_lease
 from rangeland.groups.offset_mirror import positions
 from rangeland.groups.shared_plan import GroupPlanReader
 from rangeland.job import Job
-from rangeland.job.connection_settings import (
-    cluster_settings,
-    login_packages,
-    plaintext_secret_warnings,
-)
+from rangeland.job.connection_settings import login_packages, plaintext_secret_warnings
 from rangeland.job.payload_formats import SeenIds, row_format_of
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.job_history import EnteredPlan
@@ -171,7 +168,7 @@ class Runner:
         seen: SeenIds = {}
         if self.kind is PlanKind.REDRIVE:
             seen = quarantined_schema_ids(self.job, self.target)
-        if not seen and self.job.decode.registered:
+        if not seen and self.job.decode.fields_with_schema_ids:
             seen = schema_ids_in_logs(self.job, self.surveys.early())
         return row_format_of(self.job, seen)
 
@@ -241,7 +238,7 @@ class Runner:
         unfinished = self.target.history.unfinished()
         position = self.target.history.position(plan.application)
         refuse_outdated(plan, unfinished, position)
-        self.reader.log_check.refuse_other_cluster(cluster_settings(self.job), plan)
+        self.reader.log_check.refuse_other_cluster(read_settings(self.job), plan)
         self.planner.refuse_gone(plan)
         is_own = plan.application == self.job.application
         notes = plaintext_secret_warnings(self.job)
@@ -371,7 +368,7 @@ class Runner:
         # A member that waits for executors would keep its partitions from the other drivers.
         self.reader.wait_for_workers()
         survey, step = self.surveys.early(), self.progress.step
-        cluster = cluster_settings(self.job).knowing(survey)
+        cluster = cluster_settings(self.job).with_versions_of(survey)
         with hold_lease(self.job, cluster, list(survey.logs), self._warn, step) as lease:
             if lease is not None:
                 self.lease = lease

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from rangeland import run
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.spark.python_workers import MODULES, PACKAGES, import_probe
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.testing.producer import Record, create_topic, fill, produce
 from tests.bench.child import Order, measure_in_child
 from tests.bench.competitors import SIDES, Ground, Side, job, measure

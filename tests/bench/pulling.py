@@ -21,11 +21,13 @@ import pyarrow.compute as pc
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
 from rangeland.model import Slice
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.untrusted import parse_address
 from tests.bench.measuring import load_average
@@ -105,7 +107,7 @@ def read(server: str) -> Round:
     ]
     messages = size = 0
     started, used = time.perf_counter(), time.process_time()
-    for chunk in read_slices(slices, settings):
+    for chunk in read_slices(slices, ReadSettings(settings)):
         if chunk.batch is not None:
             messages += chunk.batch.num_rows
             size += pc.sum(pc.binary_length(chunk.batch.column("value"))).as_py()

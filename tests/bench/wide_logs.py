@@ -17,10 +17,11 @@ from pathlib import Path
 
 import yaml
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.producer import page_views, spread
 from tests.bench.measuring import load_average

@@ -11,6 +11,7 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job.value_parsers import parse_member
@@ -58,11 +59,15 @@ class Read:
 
 
 def read(
-    slices: Sequence[Slice], settings: ClusterSettings, patience: FetchLimits | None = None
+    slices: Sequence[Slice],
+    settings: ClusterSettings,
+    patience: FetchLimits | None = None,
+    **chosen: Any,
 ) -> Read:
+    """``chosen``: what the task's settings have beside the cluster."""
     tally = ReceiptBuilder(slices)
     rows: list[Row] = []
-    for chunk in read_slices(slices, settings, patience):
+    for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
         rows += rows_of(chunk.batch)
     return Read(sorted(rows), tally.receipts())

@@ -20,6 +20,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.groups.backend_choice import BrokerGroupIO
@@ -27,7 +28,8 @@ from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Counts, Isolation, LogState, Range, Slice, Survey
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing, cut_slices
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.testing.consumer import Consumed
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.untrusted import parse_address
@@ -78,11 +80,15 @@ class Read:
 
 
 def read(
-    slices: Sequence[Slice], settings: ClusterSettings, patience: FetchLimits | None = None
+    slices: Sequence[Slice],
+    settings: ClusterSettings,
+    patience: FetchLimits | None = None,
+    **chosen: Any,
 ) -> Read:
+    """``chosen``: what the task's settings have beside the cluster."""
     tally = ReceiptBuilder(slices)
     batches = []
-    for chunk in read_slices(slices, settings, patience):
+    for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
         if chunk.batch is not None:
             batches.append(chunk.batch)

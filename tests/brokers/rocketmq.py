@@ -16,6 +16,7 @@ from typing import Any
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path, jar_files
@@ -69,11 +70,15 @@ class Read:
 
 
 def read(
-    slices: Sequence[Slice], settings: ClusterSettings, patience: FetchLimits | None = None
+    slices: Sequence[Slice],
+    settings: ClusterSettings,
+    patience: FetchLimits | None = None,
+    **chosen: Any,
 ) -> Read:
+    """``chosen``: what the task's settings have beside the cluster."""
     tally = ReceiptBuilder(slices)
     rows: list[Row] = []
-    for chunk in read_slices(slices, settings, patience):
+    for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
         rows += chunk.batch.to_pylist() if chunk.batch is not None else []
     rows.sort(key=lambda row: (row["broker"], row["partition"], row["offset"]))

@@ -7,7 +7,8 @@ from typing import Any
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.model import LogState, Slice, Survey
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 
 
 def look(settings: ClusterSettings, **wanted: Any) -> Survey:

@@ -145,8 +145,8 @@ def test_what_a_policy_skips_is_counted_as_lost(
     kafka: KafkaCluster, settings: ClusterSettings, topic: str
 ) -> None:
     log = expired(kafka, topic, settings)
-    skipping = settings_of(kafka.bootstrap, policy=Policy(expired=Action.SKIP))
-    found = read([slice_of(log, 1)], skipping)
+    skipping = Policy(expired=Action.SKIP)
+    found = read([slice_of(log, 1)], settings_of(kafka.bootstrap), policy=skipping)
     assert found.counts == Counts(landed=5, lost=4)
     assert found.rows == consume(kafka.bootstrap, topic)
     (loss,) = found.receipts[0].losses
@@ -158,8 +158,12 @@ def test_a_slice_that_is_lost_whole_leaves_the_others_alone(
     kafka: KafkaCluster, settings: ClusterSettings, topic: str
 ) -> None:
     log = expired(kafka, topic, settings)
-    skipping = settings_of(kafka.bootstrap, policy=Policy(expired=Action.SKIP))
-    found = read([slice_of(log, 0, 3), slice_of(log, 5, 10, index=1)], skipping)
+    skipping = Policy(expired=Action.SKIP)
+    found = read(
+        [slice_of(log, 0, 3), slice_of(log, 5, 10, index=1)],
+        settings_of(kafka.bootstrap),
+        policy=skipping,
+    )
     assert [receipt.counts for receipt in found.receipts] == [Counts(lost=3), Counts(landed=5)]
 
 
@@ -204,6 +208,6 @@ def test_a_recreated_topic_that_is_skipped_gives_no_row_of_its_new_incarnation(
     kafka: KafkaCluster, settings: ClusterSettings, topic: str
 ) -> None:
     log = recreated(kafka, topic, settings)
-    skipping = settings_of(kafka.bootstrap, policy=Policy(recreated=Action.SKIP))
-    found = read([slice_of(log)], skipping)
+    skipping = Policy(recreated=Action.SKIP)
+    found = read([slice_of(log)], settings_of(kafka.bootstrap), policy=skipping)
     assert (found.rows, found.counts) == ([], Counts(lost=10))

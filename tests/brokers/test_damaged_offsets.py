@@ -3,8 +3,6 @@ broker sends them as they are."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from rangeland.errors import BadRecord
@@ -51,7 +49,7 @@ def test_a_misplaced_batch_takes_no_other_with_it(
     misplace(kafka, topic, batch, base)
     with pytest.raises(BadRecord, match=f"offset {batch * BATCH} cannot be decoded"):
         read(slices, settings)
-    found = read(slices, replace(settings, policy=Policy(corrupt=Action.SKIP)))
+    found = read(slices, settings, policy=Policy(corrupt=Action.SKIP))
     assert found.counts == Counts(landed=WIDTH - BATCH, lost=BATCH)
     (receipt,) = found.receipts
     (loss,) = receipt.losses
@@ -72,5 +70,5 @@ def test_a_last_batch_that_is_behind_its_log_ends_no_slice(kafka: KafkaCluster, 
     misplace(kafka, topic, BATCHES - 1, 1 << 40)
     with pytest.raises(BadRecord, match=f"the log ends at {WIDTH}"):
         read(slices, settings)
-    (receipt,) = read(slices, replace(settings, policy=Policy(corrupt=Action.HOLD))).receipts
+    (receipt,) = read(slices, settings, policy=Policy(corrupt=Action.HOLD)).receipts
     assert (receipt.until_offset, receipt.counts) == (WIDTH - BATCH, Counts(landed=WIDTH - BATCH))

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Counts
 from rangeland.testing.client_library import TIMEOUT_S
 from rangeland.testing.processes import PATIENCE_S

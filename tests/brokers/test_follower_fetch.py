@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch import fetch_thread
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, LogState
 from rangeland.planning.policy import Action, Policy
@@ -88,8 +89,8 @@ def test_damage_on_a_replica_s_disk_is_read_at_the_leader(racked: Racked) -> Non
     try:
         for action in Action:
             settings = racked.settings(f"rack-{racked.follower}")
-            settings = replace(settings, policy=Policy(corrupt=action))
-            found = read([slice_of(racked.log)], settings, SMALL)
+            policy = Policy(corrupt=action)
+            found = read([slice_of(racked.log)], settings, SMALL, policy=policy)
             assert found.rows == racked.judged
             assert found.receipts[0].counts == Counts(landed=COUNT)
             assert found.receipts[0].held is None
@@ -127,7 +128,7 @@ def read_and_kill(racked: Racked, settings: ClusterSettings) -> tuple[list[str],
     """Who has served, in order, and the offsets; the replica is killed once it has served."""
     served: list[str] = []
     offsets: list[int] = []
-    for chunk in read_slices([slice_of(racked.log)], settings, SMALL):
+    for chunk in read_slices([slice_of(racked.log)], ReadSettings(settings), SMALL):
         offsets += chunk.batch.column("offset").to_pylist()
         if chunk.leader not in served:
             served.append(chunk.leader)

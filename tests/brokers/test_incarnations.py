@@ -13,6 +13,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.landing.final_log_check import FinalLogCheck
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest
@@ -92,7 +93,7 @@ def log_check_of(cluster: Cluster) -> FinalLogCheck:
 
 
 def seen_before(cluster: Cluster, plan: Plan) -> dict[Partition, int]:
-    return log_check_of(cluster).fingerprint(settings_of(cluster.bootstrap), plan)
+    return log_check_of(cluster).fingerprint(ReadSettings(settings_of(cluster.bootstrap)), plan)
 
 
 def changed_since(
@@ -103,7 +104,7 @@ def changed_since(
         Receipt(s.index, s.partition, s.from_offset, s.until_offset, Counts(landed=s.width))
         for s in plan.slices
     ]
-    settings = settings_of(cluster.bootstrap)
+    settings = ReadSettings(settings_of(cluster.bootstrap))
     found = log_check_of(cluster).changes(settings, plan, receipts, seen)
     return [(loss.kind.value, loss.from_offset, loss.until_offset) for loss in found]
 

@@ -18,6 +18,7 @@ from rangeland.dialects.jafka.log_entries import next_offset
 from rangeland.dialects.jafka.requests import ask_records, read_records
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import Address, AtOffset, Bounds, Isolation, Latest, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.jafka import JafkaCluster
@@ -278,7 +279,7 @@ print(sum(receipt.counts.landed for receipt in tally.receipts()))
 def test_executors_need_no_client_of_zookeeper(jafka: JafkaCluster, topic: str) -> None:
     produce(jafka.address(), topic, values_of("v", 600), batch=20)
     settings = settings_of(jafka)
-    task = pickle.dumps((slices_of(look(settings, topics=(topic,))), settings))
+    task = pickle.dumps((slices_of(look(settings, topics=(topic,))), ReadSettings(settings)))
     command = [sys.executable, "-c", WITHOUT_KAZOO]
     done = subprocess.run(command, input=task, capture_output=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout.split()) == (0, [b"600"]), done.stderr.decode()
@@ -374,8 +375,7 @@ def test_bytes_that_retention_took_are_lost_and_said_so(harmed: JafkaCluster, to
     assert log.start_offset == int(second.stem)
     with pytest.raises(RangeLost, match=str(log.start_offset)):
         read([slice_of(before)], settings)
-    skips = settings_of(harmed, policy=Policy(expired=Action.SKIP))
-    found = read([slice_of(before)], skips)
+    found = read([slice_of(before)], settings_of(harmed), policy=Policy(expired=Action.SKIP))
     assert found.values == values[-len(found.values) :]
     assert found.counts.lost == log.start_offset
 
@@ -408,7 +408,7 @@ def test_a_damaged_entry_is_refused_or_gone_around(
     with pytest.raises(BadRecord, match="checksum") as caught:
         read([slice_of(log)], settings)
     assert (caught.value.facts["base_offset"], caught.value.facts["next_offset"]) == (bad, end)
-    found = read([slice_of(log)], settings_of(harmed, policy=Policy(corrupt=Action.SKIP)))
+    found = read([slice_of(log)], settings_of(harmed), policy=Policy(corrupt=Action.SKIP))
     assert found.values == values[:10] + values[20 if packed else 11 :]
     assert found.counts.lost == end - bad
     assert found.counts.landed == len(found.values)

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import Unreachable, UsageError
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.testing.ports import is_listening
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
@@ -64,7 +65,7 @@ def test_the_reading_goes_on_at_the_next_leader(
     tally = ReceiptBuilder([piece])
     values: list[bytes] = []
     leaders: list[str] = []
-    for chunk in read_slices([piece], settings, SMALL):
+    for chunk in read_slices([piece], ReadSettings(settings), SMALL):
         tally.add(chunk)
         if chunk.batch is not None:
             values += chunk.batch.column("value").to_pylist()

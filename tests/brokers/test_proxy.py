@@ -12,6 +12,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Unreachable
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
@@ -58,7 +59,7 @@ def values_of(count: int) -> list[bytes]:
 def read(settings: ClusterSettings, topic: str) -> tuple[list[bytes], Counts]:
     slices = slices_of(look(settings, topics=(topic,)))
     tally, values = ReceiptBuilder(slices), list[bytes]()
-    for chunk in read_slices(slices, settings, SMALL):
+    for chunk in read_slices(slices, ReadSettings(settings), SMALL):
         tally.add(chunk)
         values += [] if chunk.batch is None else chunk.batch.column("value").to_pylist()
     return sorted(values), Counts.sum(receipt.counts for receipt in tally.receipts())
@@ -114,7 +115,7 @@ def test_an_error_that_never_passes_is_reported_as_unreachable(
     kafka_proxy.make(Faults(1, failed=1.0, codes=(code,)))
     impatient = replace(SMALL, no_progress_ms=3_000)
     with pytest.raises(Unreachable, match="got no further than offset 0"):
-        list(read_slices(slices, settings, impatient))
+        list(read_slices(slices, ReadSettings(settings), impatient))
     assert kafka_proxy.done["failed"] > 2
 
 

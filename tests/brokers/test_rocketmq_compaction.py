@@ -70,6 +70,6 @@ def test_a_topic_that_its_broker_compacts_is_read_over_all_gaps(
             ((), Counts(landed=len(there), compacted=gone)),
             (("A",), Counts(landed=len(there), filtered=gone)),
         ):
-            found = read([slice_of(log, first, until)], settings_of(compacting, tags=tags))
+            found = read([slice_of(log, first, until)], settings_of(compacting), tags=tags)
             assert [row["offset"] for row in found.rows] == there
             assert found.counts == counts

@@ -11,6 +11,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import fetch_thread, simple_consumer
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.model import Counts, Partition
 from rangeland.planning.policy import Action, Policy
@@ -50,7 +51,7 @@ def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_after_it(
         fetch_bytes=20_000, smallest_fetch_bytes=20_000, no_progress_ms=30_000, backoff_ms=50
     )
     tally, seen = ReceiptBuilder([slice_of(log)]), []
-    for chunk in simple_consumer.read_slices([slice_of(log)], settings, patience):
+    for chunk in simple_consumer.read_slices([slice_of(log)], ReadSettings(settings), patience):
         tally.add(chunk)
         seen += chunk.batch.column("value").to_pylist()
         if pair.process().running:
@@ -120,8 +121,8 @@ def test_messages_that_are_deleted_are_called_expired(topic: str) -> None:
         with pytest.raises(RangeLost, match="expired") as caught:
             read([slice_of(before)], settings)
         assert str(after.start_offset) in str(caught.value)
-        skipping = settings_of(cluster, policy=Policy(expired=Action.SKIP))
-        found = read([slice_of(before)], skipping)
+        skipping = Policy(expired=Action.SKIP)
+        found = read([slice_of(before)], settings_of(cluster), policy=skipping)
         assert found.values == values[after.start_offset :]
         assert found.counts.lost == after.start_offset
         assert found.receipts[0].losses[0].kind == "expired"

@@ -204,8 +204,7 @@ def test_a_body_that_does_not_unpack_is_named_and_can_be_skipped(
     with pytest.raises(BadRecord, match="offset 3") as caught:
         read([slice_of(log)], settings)
     assert caught.value.facts["next_offset"] == 4
-    skipping = settings_of(rocketmq, policy=Policy(corrupt=Action.SKIP))
-    found = read([slice_of(log)], skipping)
+    found = read([slice_of(log)], settings_of(rocketmq), policy=Policy(corrupt=Action.SKIP))
     assert found.values == values_of("before", 3) + values_of("behind", 3)
     assert found.counts == Counts(landed=6, lost=1)
 

@@ -9,6 +9,7 @@ import pytest
 
 from rangeland.errors import Unreachable
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing.rocketmq import RocketmqCluster
@@ -40,7 +41,7 @@ def test_what_the_master_has_on_disk_only_is_read_from_the_slave_that_it_suggest
     log = log_of(settings, topic)
     assert str(log.leader.address) == pair.address()
     patience = FetchLimits(fetch_bytes=20_000, smallest_fetch_bytes=20_000)
-    chunks = list(read_slices([slice_of(log)], settings, patience))
+    chunks = list(read_slices([slice_of(log)], ReadSettings(settings), patience))
     assert [leader for leader, _ in groupby(chunk.leader for chunk in chunks)] == [
         pair.address(),
         pair.address("broker-a-slave"),

@@ -6,7 +6,6 @@ import json
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,14 +49,14 @@ def test_only_messages_of_the_tags_are_read_of_what_upstreams_producer_writes(
     log = log_of(settings_of(rocketmq), topic)
     wanted = {(ONE,): [0], (OTHER, "A"): [2, 4], ("none",): [], ("B", ONE): [0, 1]}
     for tags, places in wanted.items():
-        settings = settings_of(rocketmq, tags=tags)
+        settings = settings_of(rocketmq)
         there = [n for n in range(100) if n % 5 in places]
-        found = read([slice_of(log)], settings)
+        found = read([slice_of(log)], settings, tags=tags)
         assert found.values == [f"value-{n}".encode() for n in there]
         assert offsets_of(found.rows) == there
         assert found.counts == Counts(landed=len(there), filtered=100 - len(there))
         assert found.receipts[0].gaps is not None
-        inside = read([slice_of(log, 3, 41)], settings)
+        inside = read([slice_of(log, 3, 41)], settings, tags=tags)
         assert offsets_of(inside.rows) == [n for n in there if 3 <= n < 41]
         assert inside.counts.total == 38
     seen = run_clients(
@@ -76,8 +75,8 @@ def test_a_broker_that_lets_tags_of_one_hash_through_is_not_believed(
     with RocketmqClient(rocketmq.address()) as client:
         queue = Partition(topic, 0, "broker-a")
         assert client.ask(m.Pull(queue, 0, tags=(ONE,))).remark == "FOUND"
-    settings = settings_of(rocketmq, tags=(ONE,))
-    found = read(slices_of(look(settings, topics=(topic,))), settings)
+    settings = settings_of(rocketmq)
+    found = read(slices_of(look(settings, topics=(topic,))), settings, tags=(ONE,))
     assert (found.rows, found.counts) == ([], Counts(filtered=3))
     assert found.receipts[0].gaps == ((0, 3),)
 
@@ -93,8 +92,8 @@ def test_tags_that_are_rare_in_a_long_queue_are_found(
         produce(address, topic, [b"rare"] * 2, properties={"TAGS": "rare"})
         produce(address, topic, [b"dense"] * 1_000, properties={"TAGS": "dense"})
     for tag, count in (("rare", 4), ("dense", 2_000), ("other", 6_000)):
-        settings = settings_of(rocketmq, tags=(tag,))
-        found = read([slice_of(log_of(settings, topic))], settings)
+        settings = settings_of(rocketmq)
+        found = read([slice_of(log_of(settings, topic))], settings, tags=(tag,))
         assert found.values == [tag.encode()] * count
         assert found.counts == Counts(landed=count, filtered=8_004 - count)
 
@@ -166,7 +165,7 @@ def test_batches_that_a_broker_keeps_as_one_message_are_read_as_upstreams_consum
         told = client.ask(m.search_offset(queue, times[-1])).fields["offset"]
         assert told == "50", "the broker itself names the last batch"
     # Of tags inside of batches brokers know nothing, and give upstream's readers none.
-    by_tags = read([slice_of(log)], replace(settings, tags=("odd",)))
+    by_tags = read([slice_of(log)], settings, tags=("odd",))
     odd = [row for row in found.rows if {"key": "TAGS", "value": b"odd"} in row["headers"]]
     assert by_tags.rows == odd
     assert by_tags.counts == Counts(landed=len(odd), filtered=53 - len(odd))
@@ -235,9 +234,9 @@ def test_a_delayed_message_is_in_its_topic_only_when_it_is_due(
     """Until then it is in one of the broker's own, where its tag is no tag."""
     rocketmq.create_topic(topic, 1)
     produce(rocketmq.address(), topic, [b"late"], properties={"DELAY": "1", "TAGS": "A"})
-    settings = settings_of(rocketmq, tags=("A",))
+    settings = settings_of(rocketmq)
     assert log_of(settings, topic).end_offset == 0
     deadline = time.monotonic() + PATIENCE_S
     while log_of(settings, topic).end_offset < 1 and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert read([slice_of(log_of(settings, topic))], settings).values == [b"late"]
+    assert read([slice_of(log_of(settings, topic))], settings, tags=("A",)).values == [b"late"]

@@ -15,6 +15,7 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import Address, Counts
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import Record, create_topic, produce
@@ -126,9 +127,9 @@ def test_a_rate_makes_reading_as_slow_as_it_says(kafka: KafkaCluster, topic: str
     filled(kafka, topic, 3_000)
     log = log_of(settings_of(kafka.bootstrap), topic)
     assert log.leader.address is not None
-    settings = settings_of(kafka.bootstrap, rates=((log.leader.address, 1_500_000),))
+    rates = ((log.leader.address, 1_500_000),)
     began = time.monotonic()
-    found = read([slice_of(log)], settings)
+    found = read([slice_of(log)], settings_of(kafka.bootstrap), rates=rates)
     assert found.counts == Counts(landed=3_000)
     # Two seconds' worth, of which the last response need not be waited for. A bound from below
     # holds on a busy machine, too.
@@ -137,6 +138,6 @@ def test_a_rate_makes_reading_as_slow_as_it_says(kafka: KafkaCluster, topic: str
 
 def test_a_fetcher_asks_for_less_at_a_time_when_it_is_slowed() -> None:
     address = Address("h", 1)
-    settings = ClusterSettings("kafka", (address,), rates=((address, 100_000),))
+    settings = ReadSettings(ClusterSettings("kafka", (address,)), rates=((address, 100_000),))
     fetcher = FetchThread([], settings, FetchLimits())
     assert fetcher._options.max_bytes == 100_000

@@ -11,12 +11,12 @@ import pytest
 import yaml
 from kazoo.security import make_acl, make_digest_acl
 
+from rangeland.cluster_access.cluster_lookup import broker_registry_of
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.groups.backend import JoinRequest
 from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.job import Job
-from rangeland.job.connection_settings import registry_of
 from rangeland.model import Partition
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 from rangeland.zookeeper.zookeeper_client import connect
@@ -275,8 +275,8 @@ def test_a_job_reads_the_registry_over_tls(
         },
         "sink": {"table": "lake/a"},
     }
-    assert list(registry_of(Job.parse(yaml.safe_dump(text))).brokers) == ["1"]
+    assert list(broker_registry_of(Job.parse(yaml.safe_dump(text))).brokers) == ["1"]
     monkeypatch.setenv("ZK_PASSWORD", WRONG)
     with pytest.raises(JobFileError, match="may not") as caught:
-        registry_of(Job.parse(yaml.safe_dump(text)))
+        broker_registry_of(Job.parse(yaml.safe_dump(text)))
     assert WRONG not in str(caught.value)

@@ -15,7 +15,7 @@ from rangeland.model import Address
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import produce
 from rangeland.testing.processes import PATIENCE_S
-from rangeland.zookeeper.broker_registry import Registry, read_registry
+from rangeland.zookeeper.broker_registry import BrokerRegistry, read_registry
 from tests.servers.jafka_console import ConsoleConsumer, console_consume
 from tests.servers.zookeeper_server import ZooKeeperServer
 
@@ -53,7 +53,7 @@ def _addresses(jafka: JafkaCluster) -> dict[str, Address]:
     return {str(broker): Address("127.0.0.1", port) for broker, port in jafka.ports.items()}
 
 
-def _registry(zookeeper: str, topic: str, brokers: int) -> Registry:
+def _registry(zookeeper: str, topic: str, brokers: int) -> BrokerRegistry:
     """Once so many brokers have told of the topic; they do so a moment after its first write."""
     deadline = time.monotonic() + PATIENCE_S
     while len((seen := read_registry(zookeeper)).topics.get(topic, {})) != brokers:

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from rangeland import Job
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.groups.backend_choice import open_backend
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.processes import PATIENCE_S

@@ -26,6 +26,7 @@ import yaml
 from rich.console import Console
 
 from rangeland.cli.command_line import main
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.connection import tokens
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection.pool import ConnectionPool
@@ -37,7 +38,7 @@ from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import JobFileError, RangelandError, error_json
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
-from rangeland.job.connection_settings import cluster_settings, zookeeper_access
+from rangeland.job.connection_settings import zookeeper_access
 from rangeland.job.job_text import parse_job_text
 from rangeland.job.secret_references import look_up
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
@@ -46,7 +47,8 @@ from rangeland.model import Address
 from rangeland.render.error_view import render_error
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 from rangeland.zookeeper.zookeeper_client import connect
 from tests import sample_results as made

@@ -60,6 +60,15 @@ def test_no_two_modules_share_a_name() -> None:
     assert repeated((name, path) for name, path in names if name not in FAMILY) == {}
 
 
+MOST_LINES = 400
+
+
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    lines = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in LIBRARY.rglob("*.py")}
+    longer = {str(p.relative_to(LIBRARY)): n for p, n in lines.items() if n > MOST_LINES}
+    assert longer == {}
+
+
 def test_no_two_classes_share_a_name() -> None:
     assert repeated(classes()) == {}
 
@@ -84,6 +93,30 @@ def is_participle(name: str) -> bool:
 def test_no_function_is_a_bare_participle() -> None:
     found = {(name, str(path.relative_to(LIBRARY))) for name, path in functions()}
     assert sorted(x for x in found if is_participle(x[0]) and x[0] not in COMMANDS) == []
+
+
+NO_PARTICIPLES = {"feed", "nothing", "spawn", "warning"}
+"""They end as participles do."""
+TELLING = {"entered", "existing", "planned", "prepared", "unfinished"}
+"""Methods that tell of plans, ledgers and progress which of them they are about."""
+
+
+def methods() -> Iterator[tuple[str, str]]:
+    """Those without underscore that are no properties, with their class."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for one in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(one, ast.FunctionDef) and not one.name.startswith("_"):
+                    marks = map(ast.unparse, one.decorator_list)
+                    if not any("property" in mark for mark in marks):
+                        yield one.name, f"{path.relative_to(LIBRARY)} {node.name}"  # type: ignore[attr-defined]
+
+
+def test_no_method_is_a_bare_participle() -> None:
+    found = list(methods())
+    assert len(found) > 700
+    allowed = NO_PARTICIPLES | TELLING
+    assert sorted(x for x in found if is_participle(x[0]) and x[0] not in allowed) == []
 
 
 def test_a_bare_participle_is_found() -> None:
@@ -266,6 +299,53 @@ def error_texts() -> Iterator[tuple[str, str]]:
                 said = first.value if isinstance(first, ast.Constant) else None
                 if isinstance(said, str) and said:
                     yield f"{path.relative_to(LIBRARY)}:{node.lineno}", said
+
+
+def advice_texts() -> Iterator[tuple[str, str]]:
+    """What each error says to do, as far as it is literal: its beginning and its end."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                for keyword in node.keywords:
+                    if keyword.arg == "do":
+                        place = f"{path.relative_to(LIBRARY)}:{keyword.value.lineno}"
+                        yield from ((place, text) for text in literals(keyword.value))
+
+
+def literals(text: ast.expr) -> Iterator[str]:
+    """The texts that an expression may be, with ``{}`` for each value in them."""
+    match text:
+        case ast.Constant(value=str(said)):
+            yield said
+        case ast.JoinedStr(values=parts):
+            yield "".join(p.value if isinstance(p, ast.Constant) else "{}" for p in parts)  # type: ignore[misc]
+        case ast.IfExp(body=one, orelse=other):
+            yield from (*literals(one), *literals(other))
+        case ast.BinOp(left=left):
+            yield from literals(left)
+
+
+PROPER = ("Java", "Spark", "Kafka", "ZooKeeper")
+"""Names with which an advice may begin."""
+
+
+def is_advice(text: str) -> bool:
+    """Written as part of a sentence: no capital letter at its beginning, no full stop."""
+    first = text.split(" ")[0].rstrip(",;:")
+    is_capital = first.istitle() and first.isalpha() and first not in PROPER
+    return not is_capital and not text.endswith(".")
+
+
+def test_what_to_do_is_written_as_part_of_a_sentence() -> None:
+    """``sentence`` makes one of it; within other messages it stays as it is."""
+    found = [(at, text) for at, text in advice_texts() if text]
+    assert len(found) > 280
+    assert [one for one in found if not is_advice(one[1])] == []
+
+
+def test_advice_with_a_capital_letter_or_a_full_stop_is_found() -> None:
+    assert all(map(is_advice, ("run again", "Spark needs room", "{} is one", "ALTER it")))
+    assert not any(map(is_advice, ("Run again", "run again.", "Close: it is over")))
 
 
 NAMES = ("pip", "rangeland", "spark", "java", "kafka", "jafka", "rocketmq")

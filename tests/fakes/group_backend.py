@@ -18,6 +18,7 @@ from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import (
     Fenced,
     GroupMember,
+    GroupState,
     GroupView,
     HeartbeatStatus,
     JoinRequest,
@@ -150,10 +151,10 @@ class InMemoryGroupBackend:
             found = self.groups.group(group)
             self.groups.reap(found)
             if not found.members:
-                return GroupView("empty" if found.generation else "absent")
+                return GroupView(GroupState.EMPTY if found.generation else GroupState.ABSENT)
             held = {} if found.is_rebalancing else found.members
             return GroupView(
-                "rebalancing" if found.is_rebalancing else "stable",
+                GroupState.REBALANCING if found.is_rebalancing else GroupState.STABLE,
                 tuple(
                     GroupMember(
                         name,

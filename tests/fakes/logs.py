@@ -25,8 +25,9 @@ from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.fetch import simple_consumer
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.model import Address, Earliest, Leader, Partition, Slice
+from rangeland.model import Address, Earliest, Isolation, Leader, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.wire.framing import FrameReader
 
@@ -233,13 +234,15 @@ def read_log(
     broker = "" if dialect == "kafka" else "broker-a"
     partition = Partition("t", 0, broker)
     members = (("broker-a", LEADER),) if broker else ()
-    settings = ClusterSettings(dialect, (LEADER,), members=members, **changed)
+    isolation = changed.pop("isolation", Isolation.READ_COMMITTED)
+    cluster = ClusterSettings(dialect, (LEADER,), members=members, isolation=isolation)
+    settings = ReadSettings(cluster, **changed)
     piece = Slice(0, partition, from_offset, until_offset, leader=LEADER)
     found = load_dialect(dialect)
     chosen = found if dialect == "rocketmq" else _Direct(found, log)
 
-    def fetcher_of(slices: Sequence[Slice], settings: ClusterSettings, *_: Any, **more: Any) -> Any:
-        serving = SERVINGS[dialect](log, chosen, settings)
+    def fetcher_of(slices: Sequence[Slice], settings: ReadSettings, *_: Any, **more: Any) -> Any:
+        serving = SERVINGS[dialect](log, chosen, settings.cluster)
         if isinstance(serving, RocketmqServing):
             serving.tags = dict(tags)
         brokers = cast(ConnectionPool, serving)

@@ -64,7 +64,7 @@ class Capture:
         question: bytes | None = self.session.open()
         while question is not None:
             self.socket.sendall(question)
-            question = self.session.negotiated(self.receive())
+            question = self.session.take_negotiation(self.receive())
 
     def versions(self, request: type[Any]) -> range:
         """Those that both sides have."""

@@ -45,6 +45,7 @@ from rangeland.queries.reached_check import ReachResult
 from rangeland.results import (
     CheckResult,
     Finding,
+    FindState,
     FinishedBy,
     GroupStatus,
     PartitionStatus,
@@ -162,7 +163,7 @@ def _quarantined(why: str) -> QuarantinedRange:
 
 
 FOUND = Finding(
-    *(P0, 12, "landed", ("a.parquet", "b.parquet"), "orders", "rangeland/orders", 4, 9),
+    *(P0, 12, FindState.LANDED, ("a.parquet", "b.parquet"), "orders", "rangeland/orders", 4, 9),
     *("b1:9092", 1_700_000_000_123, R0, (("rangeland/orders/backfill/f00", 1),), "why"),
 )
 ANSWERS: dict[str, Callable[[], Any]] = {
@@ -177,7 +178,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "check-failed": lambda: CheckResult("o", (("table", False, ""),), 73, "Conflict"),
     "verify": _verified,
     "find": lambda: FOUND,
-    "find-nothing": lambda: Finding(P1, 12, "not-landed"),
+    "find-nothing": lambda: Finding(P1, 12, FindState.NOT_LANDED),
     "redrive": lambda: RedriveResult("o", "t", (_quarantined("no key"),), 1.23456, _result()),
     "redrive-dry": lambda: RedriveResult("o", "t", (_quarantined(""),), 1.23456),
     "sample": lambda: SampleResult(3, {"json": 2}, (WriterSchema(7, 1),), "id BIGINT"),

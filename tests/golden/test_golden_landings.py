@@ -11,10 +11,7 @@ import pytest
 
 from rangeland.delta.ledger.event_rows import from_row, to_row
 from rangeland.delta.ledger.events import (
-    LOSS,
-    OUTCOME,
-    PART,
-    PLAN,
+    EventKind,
     LedgerEvent,
     LossEvent,
     OutcomeEvent,
@@ -53,7 +50,7 @@ def version(request: pytest.FixtureRequest) -> Path:
 
 def test_every_row_of_a_ledger_is_read_and_says_what_it_said(version: Path) -> None:
     rows = rows_of(version)
-    assert {row["event"] for row in rows} == {PLAN, OUTCOME, PART, LOSS}
+    assert {row["event"] for row in rows} == set(EventKind)
     for row in rows:
         again = to_row(from_row(row))
         assert {name: again.get(name) for name in row} == row

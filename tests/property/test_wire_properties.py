@@ -150,6 +150,6 @@ def test_any_response_to_a_session_is_a_value_or_refused(data: bytes, matching: 
     session.open()
     response = (bytes(4) if matching else b"") + data
     try:
-        session.negotiated(memoryview(response))
+        session.take_negotiation(memoryview(response))
     except RemoteProtocolError:
         assert session.versions == {}

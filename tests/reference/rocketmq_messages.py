@@ -62,7 +62,7 @@ class RocketmqReference:
         walk = _MessageWalk(bytes(data))
         for _ in walk.messages(_MAX_INT64):
             pass
-        return walk.walked()
+        return walk.as_walk()
 
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
@@ -78,7 +78,7 @@ class RocketmqReference:
                 raise bad_stored(bad.fault, offset, walk.start) from None
             if not tags or _last(TAGS, message.properties) in tags:
                 rows.append(message)
-        walked = walk.walked()
+        walked = walk.as_walk()
         if walked.fault is not None:
             raise bad_stored(walked.fault, walked.last_offset, walked.end)
         return DecodedMessages(_batch(rows), _codecs(rows), walked)
@@ -120,7 +120,7 @@ class _MessageWalk:
             self.count += 1
             self.last_offset = offset
 
-    def walked(self) -> MessageWalk:
+    def as_walk(self) -> MessageWalk:
         return MessageWalk(self.count, self.end, self.last_offset, self.fault)
 
 

@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 
 import rangeland
 from rangeland.cli import command_line
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.results import RunResult
 from rangeland.testing.kafka import KafkaCluster

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import rangeland
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import JobFileError, UsageError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan import PlanKind

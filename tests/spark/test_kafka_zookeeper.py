@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.groups.backend_choice import open_backend
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.run import run

@@ -29,7 +29,7 @@ def test_the_tasks_of_a_run_share_the_rate_of_a_broker(
     run_tasks = spark_plan_reader.run_tasks
 
     def spy(tasks: TasksToRun) -> list[TaskResult]:
-        given.append({str(address): rate for address, rate in tasks.cluster.rates})
+        given.append({str(address): rate for address, rate in tasks.settings.rates})
         at_once = min(len(tasks.slices), int(spark.sparkContext.defaultParallelism))
         assert given[-1] == {kafka.bootstrap[0]: 1_000_000 // at_once}
         return run_tasks(tasks)

@@ -15,12 +15,12 @@ import pytest
 
 import rangeland
 from rangeland import run
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.mirror_command import push
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.job_text import parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Partition

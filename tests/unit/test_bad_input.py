@@ -106,7 +106,7 @@ def typed(known: Known, payload: bytes) -> tuple[Counts, list[str], list[Any]]:
     batch = rows({100: known.good, 101: payload, 102: known.good})
     chunk = SliceChunk(0, 100, 120, Counts(landed=3, compacted=17), batch)
     chunks = TypedChunks(RowFormat(value=known.form), Policy(undecodable=Action.SKIP), [PIECE])
-    receipts, found = ReceiptBuilder([PIECE]), list(chunks.typed(chunk))
+    receipts, found = ReceiptBuilder([PIECE]), list(chunks.type_rows(chunk))
     for one in found:
         receipts.add(one)
     (receipt,) = receipts.receipts()

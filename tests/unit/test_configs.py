@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 from rangeland.cli import command_line
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import JobFileError
 from rangeland.job import Job, reference_page
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.decode_section import PayloadSpec
 from rangeland.job.job_schema import job_schema, schema_text, size_text
 from rangeland.job.job_text import parse_job_text

@@ -26,7 +26,8 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.model import Address
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wire.encoding import encode
 from tests.certificates import Authority
 

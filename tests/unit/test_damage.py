@@ -10,6 +10,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord, ProofFailed
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
@@ -33,9 +34,8 @@ def stored(bad: int | None = 1) -> bytes:
 
 def chunks(action: Action, records: bytes, slice_: Slice | None = None) -> list[SliceChunk]:
     piece = slice_ or Slice(0, P, 0, 12)
-    settings = ClusterSettings(
-        "kafka",
-        (),
+    settings = ReadSettings(
+        ClusterSettings("kafka", ()),
         policy=Policy(corrupt=action),
         quarantined_bytes={piece.index: QuarantinedBytes(records, (), "")},
     )

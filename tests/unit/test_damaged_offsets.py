@@ -26,6 +26,7 @@ from rangeland.errors import BadRecord, RangeLost
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.simple_consumer import _PieceDecoder, read_slices
@@ -57,8 +58,8 @@ def chunks(
     committed = Isolation.READ_COMMITTED
     kept = {0: QuarantinedBytes(b"".join(stored), tuple(aborted), "")}
     policy = Policy(corrupt=action)
-    settings = ClusterSettings(
-        "kafka", (), isolation=committed, policy=policy, quarantined_bytes=kept
+    settings = ReadSettings(
+        ClusterSettings("kafka", (), isolation=committed), policy=policy, quarantined_bytes=kept
     )
     return list(read_slices([Slice(0, P, 0, until)], settings))
 
@@ -101,7 +102,7 @@ def test_the_bytes_of_a_misplaced_batch_are_kept_and_are_not_taken_for_compacted
         if c.quarantined_bytes
     ]
     assert kept.records == misplaced
-    settings = ClusterSettings("kafka", (), quarantined_bytes={0: kept})
+    settings = ReadSettings(ClusterSettings("kafka", ()), quarantined_bytes={0: kept})
     with pytest.raises(BadRecord, match="contain none of them"):
         list(read_slices([Slice(0, P, 4, 8)], settings))
 
@@ -192,9 +193,8 @@ def test_a_committed_batch_after_an_abort_is_landed_when_it_is_redriven() -> Non
     (kept,) = [chunk.quarantined_bytes for chunk in found if chunk.quarantined_bytes is not None]
     assert (kept.records, kept.aborted) == (bad, ())
     mended = {0: replace(kept, records=good)}
-    settings = ClusterSettings(
-        "kafka", (), isolation=Isolation.READ_COMMITTED, quarantined_bytes=mended
-    )
+    committed = ClusterSettings("kafka", (), isolation=Isolation.READ_COMMITTED)
+    settings = ReadSettings(committed, quarantined_bytes=mended)
     assert total(list(read_slices([Slice(0, P, 5, 9)], settings))) == Counts(landed=4)
 
 
@@ -232,7 +232,7 @@ def taken(
     isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> tuple[FetchedPiece | None, Edges, FetchThread]:
     piece = Slice(0, P, 0, 12, leader=B1)
-    settings = ClusterSettings("kafka", (B1,), isolation=isolation)
+    settings = ReadSettings(ClusterSettings("kafka", (B1,), isolation=isolation))
     edges = Edges(end)
     monkeypatch.setattr(edges, "dialect", _Dialect(edges.dialect))
     brokers = cast(ConnectionPool, edges)
@@ -360,7 +360,7 @@ class _SilentDialect(_Dialect):
 def read_through(action: Action, *responses: bytes, until: int = 12) -> list[SliceChunk]:
     """As a task reads: each response through the fetcher and the decoder."""
     piece = Slice(0, P, 0, until, leader=B1)
-    settings = ClusterSettings("kafka", (B1,), policy=Policy(corrupt=action))
+    settings = ReadSettings(ClusterSettings("kafka", (B1,)), policy=Policy(corrupt=action))
     brokers = cast(ConnectionPool, Silent())
     fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
     pieces: list[FetchedPiece] = []
@@ -390,7 +390,7 @@ def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
     found = chunks(Action.FAIL, four(0), until=4)
     assert offsets(found) == [0, 1, 2, 3]
     piece = Slice(0, P, 2, 8, leader=B1)
-    settings = ClusterSettings("kafka", (B1,))
+    settings = ReadSettings(ClusterSettings("kafka", (B1,)))
     brokers = cast(ConnectionPool, Edges(None))
     fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
     ask = fetcher._loop.next(0)

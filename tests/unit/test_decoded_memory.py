@@ -126,7 +126,7 @@ def test_pieces_are_the_same_together(
 def receipt_of(chunk: SliceChunk, row_format: RowFormat, action: Action) -> tuple[Receipt, Any]:
     receipts = ReceiptBuilder([PIECE])
     found = []
-    for one in TypedChunks(row_format, Policy(undecodable=action), [PIECE]).typed(chunk):
+    for one in TypedChunks(row_format, Policy(undecodable=action), [PIECE]).type_rows(chunk):
         receipts.add(one)
         found.append(one)
     (receipt,) = receipts.receipts()

@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, stats_of, to_row
 from rangeland.delta.ledger.events import (
-    PLAN,
+    EventKind,
     FileEntry,
     LedgerEvent,
     LossEvent,
@@ -144,7 +144,7 @@ def test_ranges_are_added_to_what_is_landed() -> None:
 
 def test_a_ledger_file_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
     files = LedgerFiles(str(tmp_path), StoreSettings(f"file:{tmp_path}"))
-    for read in (files.read, lambda path: files.read_all([path], [PLAN])):
+    for read in (files.read, lambda path: files.read_all([path], [EventKind.PLAN])):
         with pytest.raises(Conflict, match="is gone") as caught:
             read("part-ledger-plan-1.zstd.parquet")
         assert "part-ledger-plan-1.zstd.parquet" in caught.value.why

@@ -32,7 +32,8 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import prove
 from rangeland.spark.spark_errors import unexpected_error
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from tests import docs
 from tests import sample_results as made
 
@@ -78,7 +79,7 @@ def engine() -> None:
 def remote() -> None:
     session = KafkaSession("docs")
     session.open()
-    session.negotiated(b"\x00\x00\x00\x07rest")
+    session.take_negotiation(b"\x00\x00\x00\x07rest")
 
 
 def local() -> None:

@@ -25,8 +25,9 @@ from rangeland.model import (
     LogState,
     Partition,
 )
-from rangeland.survey.cluster_survey import SurveyRequest, named_offsets
+from rangeland.survey.cluster_survey import named_offsets
 from rangeland.survey.entry_lookup import PROBE_BYTES, WALK_BYTES, entries_at
+from rangeland.survey.survey_request import SurveyRequest
 from tests.jafka_entries import entry
 
 B1 = Address("b1", 9092)

@@ -16,10 +16,10 @@ from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, Parti
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition
-from rangeland.planning.policy import Action, Policy
 from rangeland.survey import survey_attempt
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
-from rangeland.survey.survey_attempt import SurveyAttempt, SurveyRequest
+from rangeland.survey.survey_attempt import SurveyAttempt
+from rangeland.survey.survey_request import SurveyRequest
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -100,13 +100,12 @@ class Lagging(Old):
         return [[(p, at) for p, at in wanted[0] if p != P0 or self.times < 0]]
 
 
-HOLDING = Policy(unreachable=Action.HOLD)
 LOGS = {p: LogState(p, Leader(B1), 0, 8) for p in (P0, P1)}
 
 
-def attempt(times: int, **settings: Any) -> SurveyAttempt:
-    known = ClusterSettings("kafka", (B1,), survey_ms=2_000, **settings)
-    found = SurveyAttempt(cast(ConnectionPool, Lagging(times, known)), SurveyRequest(("t",)))
+def attempt(times: int, **wanted: Any) -> SurveyAttempt:
+    brokers = cast(ConnectionPool, Lagging(times, ClusterSettings("kafka", (B1,), survey_ms=2_000)))
+    found = SurveyAttempt(brokers, SurveyRequest(("t",), **wanted))
     found.answered_by = B1
     return found
 
@@ -133,6 +132,6 @@ def test_a_log_whose_epoch_remains_unknown_is_not_taken_for_one_without() -> Non
 
 @pytest.mark.usefixtures("hurried")
 def test_others_go_on_without_a_log_whose_epoch_remains_unknown_where_a_policy_holds_it() -> None:
-    surveyed = attempt(1_000_000, policy=HOLDING)
+    surveyed = attempt(1_000_000, holds_unreachable=True)
     assert list(surveyed.epochs(LOGS)) == [P1]
     assert surveyed.unreachable == {P0: "its last batch could not be read"}

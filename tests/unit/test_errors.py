@@ -64,7 +64,7 @@ def test_every_class_says_if_data_is_safe_if_to_retry_and_who_acts(
 
 
 def test_an_error_has_answers_of_its_own_where_more_is_known() -> None:
-    error = errors.StorageFailed("the disk is full").answering(retry=errors.WITH_ROOM)
+    error = errors.StorageFailed("the disk is full").with_answers(retry=errors.WITH_ROOM)
     back = pickle.loads(pickle.dumps(error))
     assert (back.retry, back.acts) == (errors.WITH_ROOM, errors.StorageFailed.acts)
     assert errors.error_json(back)["retry"] == "yes, once there is room again"

@@ -8,6 +8,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.errors import BadRecord
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import Counts, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slice_receipt import Receipt
@@ -15,15 +16,16 @@ from rangeland.spark.plan_frames import frame_batches
 from tests.record_batches import Batch, Record, encode
 
 P = Partition("t", 0)
+KAFKA = ClusterSettings("kafka", ())
 PIECE = Slice(0, P, 0, 12)
 
 
-def settings(action: Action) -> ClusterSettings:
+def settings(action: Action) -> ReadSettings:
     """Three batches of four records; the checksum of one is wrong."""
     errors = {0: 0, 4: 1, 8: 0}
     stored = [encode(Batch(base, [Record(b"k")] * 4, crc_error=n)) for base, n in errors.items()]
     kept = {0: QuarantinedBytes(b"".join(stored), (), "")}
-    return ClusterSettings("kafka", (), policy=Policy(corrupt=action), quarantined_bytes=kept)
+    return ReadSettings(KAFKA, policy=Policy(corrupt=action), quarantined_bytes=kept)
 
 
 class Receipts:
@@ -55,12 +57,11 @@ def test_with_receipts_the_policy_holds(action: Action, rows: int) -> None:
 def test_a_piece_without_a_decodable_record_has_no_rows() -> None:
     """All of its records are skipped, and their slice is still read to its end."""
     stored = encode(Batch(0, [Record(b"k", b"\xff")] * 12))
-    typed = ClusterSettings(
-        "kafka",
-        (),
+    typed = ReadSettings(
+        KAFKA,
         policy=Policy(undecodable=Action.SKIP),
         quarantined_bytes={0: QuarantinedBytes(stored, (), "")},
-        rows=RowFormat(value=StringFormat()),
+        row_format=RowFormat(value=StringFormat()),
     )
     receipts = Receipts()
     assert list(frame_batches([PIECE], typed, receipts)) == []

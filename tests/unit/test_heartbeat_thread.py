@@ -71,7 +71,7 @@ def test_a_driver_that_reads_nothing_takes_part_in_a_rebalance_by_itself(drivers
 def test_a_driver_that_reads_is_told_to_stop_and_waited_for(drivers: Drivers) -> None:
     one = drivers.join("a")
     joined: list[HeartbeatThread] = []
-    with one.reading():
+    with one.hold_assignment():
         thread = threading.Thread(target=lambda: joined.append(drivers.join("b")))
         thread.start()
         until(lambda: one.must_stop)
@@ -89,7 +89,7 @@ def test_a_rebalance_is_logged_once_however_long_the_driver_reads(
     caplog.set_level(logging.INFO, "rangeland.groups")
     one = drivers.join("a")
     for name in ("b", "c"):
-        with one.reading():
+        with one.hold_assignment():
             thread = threading.Thread(target=drivers.join, args=(name,))
             thread.start()
             until(lambda: one.must_stop)
@@ -128,7 +128,7 @@ def test_a_member_whose_partitions_others_have_taken_cannot_commit_what_is_their
 ) -> None:
     one = drivers.join("a")
     late = drivers.backends["a"].memberships[0]
-    with one.reading():
+    with one.hold_assignment():
         drivers.backends["a"].is_cut = True
         other = drivers.join("b")  # waits until the session of the first is over
         assert other.owned == ALL

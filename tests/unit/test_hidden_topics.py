@@ -10,7 +10,8 @@ from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest, Partition,
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind, Policy
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 from tests.unit.test_connection import peer, settings_of
 from tests.unit.test_old_kafka_brokers import old
 

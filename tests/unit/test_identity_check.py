@@ -131,7 +131,7 @@ def test_a_plan_that_was_made_after_the_table_was_read_is_not_in_it(
         assert first.enter(made, [])
         outcome, _ = first.prepare(made, (), (), {})
         first.land(outcome, None)
-    asleep.ledger.existing().refresh()
+    asleep.ledger.require().refresh()
     assert asleep.identity.landed_sequence(APP) == 1
 
 

@@ -42,7 +42,7 @@ def test_nothing_is_said_before_the_first_request() -> None:
     session = jafka.open_session("anybody")
     assert session.open() == b""
     with pytest.raises(LocalProtocolError):
-        session.negotiated(NOTHING)
+        session.take_negotiation(NOTHING)
 
 
 def test_responses_belong_to_requests_in_their_order() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings, read_settings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.job_text import override, parse_job_text
 from rangeland.job.value_parsers import parse_bounds, parse_size, parse_time_ms
 from rangeland.model import (
@@ -133,10 +133,10 @@ def test_each_kind_of_loss_takes_each_action(kind: str, action: str) -> None:
     assert getattr(job.policies, kind) is Action(action)
 
 
-def test_tags_are_taken_once_each_and_reach_the_connections() -> None:
+def test_tags_are_taken_once_each_and_reach_the_tasks() -> None:
     job = Job.parse(LEAST.replace("topics:", "dialect: rocketmq\n  tags: [B, A|x, B]\n  topics:"))
     assert job.source.tags == ("B", "A|x")
-    assert cluster_settings(job).tags == ("B", "A|x")
+    assert read_settings(job).tags == ("B", "A|x")
 
 
 def test_a_rack_reaches_the_connections_and_a_byte_rate_is_a_size() -> None:
@@ -144,7 +144,7 @@ def test_a_rack_reaches_the_connections_and_a_byte_rate_is_a_size() -> None:
     job = Job.parse(racked + "limits: {broker_bytes_per_second: 20 MiB}\n")
     assert cluster_settings(job).rack == "zone-b"
     assert job.limits.broker_bytes_per_second == 20 << 20
-    assert (cluster_settings(Job.parse(LEAST)).rack, cluster_settings(job).rates) == ("", ())
+    assert (cluster_settings(Job.parse(LEAST)).rack, read_settings(job).rates) == ("", ())
 
 
 def test_jafka_needs_no_servers_where_it_has_zookeeper() -> None:

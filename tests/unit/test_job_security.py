@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.connection.cluster_settings import (
     KerberosSettings,
     SaslSettings,
@@ -16,7 +17,6 @@ from rangeland.connection.cluster_settings import (
 )
 from rangeland.errors import JobFileError
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 
 SECRET = "hunter2-never-to-be-seen"
 REF = "${env:RANGELAND_TEST_SECRET}"

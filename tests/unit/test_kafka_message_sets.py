@@ -16,6 +16,7 @@ from rangeland.dialects.kafka.entry_scan import cut_out, entries, next_offset
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
 from rangeland.dialects.kafka.records import decode_chunk, decode_chunks
 from rangeland.errors import BadRecord
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Policy
@@ -259,9 +260,8 @@ def test_what_is_damaged_is_quarantined_and_all_around_it_is_landed(magic: int) 
         bad_wrapper,
         *plain(30, magic=magic),
     ]
-    settings = ClusterSettings(
-        "kafka",
-        (),
+    settings = ReadSettings(
+        ClusterSettings("kafka", ()),
         policy=Policy(corrupt=Action.QUARANTINE),
         quarantined_bytes={0: QuarantinedBytes(encode_all(stored), (), "")},
     )

@@ -56,7 +56,7 @@ def sent(data: bytes | None) -> tuple[RequestHeader, Any]:
 def ready(ranges: dict[int, tuple[int, int]] | None = None) -> KafkaSession:
     session = KafkaSession("reader")
     session.open()
-    assert session.negotiated(versions_response(0, 3, ranges or FOUR_ONE)) is None
+    assert session.take_negotiation(versions_response(0, 3, ranges or FOUR_ONE)) is None
     return session
 
 
@@ -83,10 +83,10 @@ def test_flexible_messages_have_flexible_headers() -> None:
 def test_a_broker_that_refuses_version_3_is_asked_again_in_version_0() -> None:
     session = KafkaSession("reader")
     session.open()
-    again = session.negotiated(versions_response(0, 0, {}, error_code=35))
+    again = session.take_negotiation(versions_response(0, 0, {}, error_code=35))
     header, _ = sent(again)
     assert (header.api_version, header.correlation_id) == (0, 1)
-    assert session.negotiated(versions_response(1, 0, {1: (0, 5)})) is None
+    assert session.take_negotiation(versions_response(1, 0, {1: (0, 5)})) is None
     assert session.versions == {1: (0, 5)}
     assert session.unanswered == 0
 
@@ -94,25 +94,28 @@ def test_a_broker_that_refuses_version_3_is_asked_again_in_version_0() -> None:
 def test_a_broker_that_lists_what_it_has_is_asked_in_its_highest() -> None:
     session = KafkaSession("reader")
     session.open()
-    header, _ = sent(session.negotiated(versions_response(0, 0, {18: (0, 2)}, error_code=35)))
+    header, _ = sent(session.take_negotiation(versions_response(0, 0, {18: (0, 2)}, error_code=35)))
     assert header.api_version == 2
 
 
 def test_a_broker_that_refuses_every_version_is_given_up_after_three_questions() -> None:
     session = KafkaSession("reader")
     session.open()
-    again = session.negotiated(versions_response(0, 0, {18: (0, 9)}, error_code=35))
+    again = session.take_negotiation(versions_response(0, 0, {18: (0, 9)}, error_code=35))
     assert sent(again)[0].api_version == 2
-    assert sent(session.negotiated(versions_response(1, 0, {}, error_code=35)))[0].api_version == 0
+    assert (
+        sent(session.take_negotiation(versions_response(1, 0, {}, error_code=35)))[0].api_version
+        == 0
+    )
     with pytest.raises(RemoteProtocolError, match="UNSUPPORTED_VERSION"):
-        session.negotiated(versions_response(2, 0, {}, error_code=35))
+        session.take_negotiation(versions_response(2, 0, {}, error_code=35))
 
 
 def test_any_other_error_ends_the_negotiation() -> None:
     session = KafkaSession("reader")
     session.open()
     with pytest.raises(RemoteProtocolError, match=r"ILLEGAL_SASL_STATE \(34\)"):
-        session.negotiated(versions_response(0, 3, {}, error_code=34))
+        session.take_negotiation(versions_response(0, 3, {}, error_code=34))
 
 
 def test_the_lower_of_the_two_maxima_is_chosen() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.groups.backend import GroupMember, GroupView, JoinRequest
+from rangeland.groups.backend import GroupMember, GroupState, GroupView, JoinRequest
 from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.groups.lease import GroupLease
 from rangeland.model import Partition
@@ -46,7 +46,7 @@ def test_what_a_consumer_that_came_later_holds_is_read_and_it_is_named_once(
 ) -> None:
     mine, theirs = PARTITIONS
     view = GroupView(
-        "stable",
+        GroupState.STABLE,
         (
             GroupMember(seat.keeper.member_id, partitions=frozenset({mine}), is_ours=True),
             GroupMember("m-9", "billing", partitions=frozenset({theirs})),

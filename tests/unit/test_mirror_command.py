@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from rangeland.cli.command_line import main
 from rangeland.errors import Conflict, JobFileError
-from rangeland.groups.backend import GroupMember, GroupView
+from rangeland.groups.backend import GroupMember, GroupState, GroupView
 from rangeland.groups.mirror_command import (
     MirroredPartition,
     MirrorResult,
@@ -71,11 +71,11 @@ def test_the_picture_shows_both_offsets_and_the_lag() -> None:
 def test_a_group_with_members_is_left_alone_and_they_are_named() -> None:
     consumer = GroupMember("c-1", "billing", "/10.0.0.7", frozenset({P0}))
     with pytest.raises(Conflict, match=r"billing at /10\.0\.0\.7") as caught:
-        refuse_members("g", GroupView("stable", (consumer,)))
+        refuse_members("g", GroupView(GroupState.STABLE, (consumer,)))
     assert "stop it" in caught.value.do
     with pytest.raises(Conflict, match="a run of this job is under way"):
-        refuse_members("g", GroupView("stable", (GroupMember("m-1", is_ours=True),)))
-    refuse_members("g", GroupView("empty"))
+        refuse_members("g", GroupView(GroupState.STABLE, (GroupMember("m-1", is_ours=True),)))
+    refuse_members("g", GroupView(GroupState.EMPTY))
 
 
 def test_a_job_without_a_group_is_told_what_to_add() -> None:

@@ -4,7 +4,6 @@ has been read again."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from rangeland.dialects.kafka import topic_settings
 from rangeland.dialects.protocol_session import Question, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import offset_gaps, simple_consumer
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.simple_consumer import read_slices
@@ -112,8 +112,9 @@ def described(policy: str | None, error_code: int = 0) -> m.DescribeConfigsRespo
 
 
 def read(action: Action = Action.FAIL, **changed: Any) -> tuple[list[SliceChunk], Receipt]:
-    settings = ClusterSettings("kafka", (B1, B2), policy=Policy(missing=action))
-    found = list(read_slices([PIECE], replace(settings, **changed)))
+    cluster = ClusterSettings("kafka", (B1, B2))
+    settings = ReadSettings(cluster, policy=Policy(missing=action), **changed)
+    found = list(read_slices([PIECE], settings))
     tally = ReceiptBuilder([PIECE])
     for chunk in found:
         tally.add(chunk)
@@ -148,13 +149,13 @@ def test_the_registry_is_believed_where_brokers_do_not_say(
 ) -> None:
     old = UnsupportedRequest("no version of DescribeConfigs is supported by both sides")
     monkeypatch.setattr(Asked, "response", old)
-    told = {"asks_registry": True, "registered_cleanup": (("t", "compact"),)}
+    told = {"asks_zookeeper": True, "zookeeper_cleanup": (("t", "compact"),)}
     assert read(**told)[1].counts == Counts(landed=11, compacted=19)
     with pytest.raises(RangeLost, match="too old to report"):
         read()
     for registered, words in (((), "is not set"), ((("t", "delete"),), "is delete")):
         with pytest.raises(RangeLost, match=f"cleanup.policy in ZooKeeper {words}"):
-            read(asks_registry=True, registered_cleanup=registered)
+            read(asks_zookeeper=True, zookeeper_cleanup=registered)
     monkeypatch.setattr(Asked, "response", "delete")
     with pytest.raises(RangeLost, match=r"its cleanup\.policy is delete"):
         read(**told)
@@ -175,7 +176,7 @@ def test_that_nobody_can_be_asked_now_is_tried_again_later(
     old = UnsupportedRequest("no version of DescribeConfigs is supported by both sides")
     monkeypatch.setattr(Asked, "response", old)
     with pytest.raises(Unreachable, match="ZooKeeper could not be asked"):
-        read(Action.SKIP, asks_registry=True)
+        read(Action.SKIP, asks_zookeeper=True)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from rangeland.dialects.kafka.requests import ask_offsets, find_leaders, read_of
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
 from rangeland.job import Job
 from rangeland.model import Address, AtTime, Isolation, Leader, Partition, Survey, VersionSupport
-from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wire.encoding import decode, encode
 from tests.unit.test_connection import (
     API_VERSIONS,
@@ -248,7 +248,9 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
         survey = job_survey.survey_of(job, SurveyRequest(("orders",)), settings=settings)
         assert survey.version_support == {address: age}
         asked.clear()
-        with ConnectionPool(pickle.loads(pickle.dumps(settings.knowing(survey)))) as brokers:
+        with ConnectionPool(
+            pickle.loads(pickle.dumps(settings.with_versions_of(survey)))
+        ) as brokers:
             brokers.call(address, question)
             assert brokers.version_support == survey.version_support
     assert asked == ([1, 3, 3] if age is VersionSupport.SILENT else [1, API_VERSIONS, 3])
@@ -277,7 +279,9 @@ def test_an_address_that_was_youngs_and_says_nothing_now_is_asked_for_its_age() 
     asked: list[int] = []
     with peer(mute(asked)) as address:
         known = Survey(0, {}, version_support={address: VersionSupport.REPORTED})
-        with ConnectionPool(settings_of(address, request_ms=1_000).knowing(known)) as brokers:
+        with ConnectionPool(
+            settings_of(address, request_ms=1_000).with_versions_of(known)
+        ) as brokers:
             with pytest.raises(NoResponse):
                 brokers.connect(address)
             assert asked == [API_VERSIONS]

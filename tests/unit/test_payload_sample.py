@@ -16,6 +16,7 @@ from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.errors import UsageError
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
@@ -63,7 +64,7 @@ def test_logs_are_read_together_unless_their_newest_records_cannot_be_found(
 ) -> None:
     asked: list[list[tuple[int, int]]] = []
 
-    def read(slices: list[Slice], settings: ClusterSettings) -> Iterator[SliceChunk]:
+    def read(slices: list[Slice], settings: ReadSettings) -> Iterator[SliceChunk]:
         asked.append([(one.from_offset, one.until_offset) for one in slices])
         for one in slices:
             values = [b"%d" % n for n in range(one.from_offset, min(one.until_offset, 20))]
@@ -74,7 +75,7 @@ def test_logs_are_read_together_unless_their_newest_records_cannot_be_found(
     leader = Leader(Address("b", 1))
     whole = [LogState(Partition("t", n), leader, n, 10 * n) for n in range(3)]
     cut = [replace(log, borders=(log.start_offset,)) for log in whole]
-    settings = ClusterSettings("kafka", (Address("b", 1),))
+    settings = ReadSettings(ClusterSettings("kafka", (Address("b", 1),)))
     assert values_of(newest_records(whole, settings, 4)) == [
         *(b"6", b"7", b"8", b"9"),
         *(b"16", b"17", b"18", b"19"),

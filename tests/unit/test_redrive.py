@@ -20,6 +20,7 @@ from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, Qu
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing import redrive
@@ -185,13 +186,13 @@ def test_kept_bytes_are_decoded_as_their_plan_and_the_memory_budget_of_the_job_s
     wanted = replace(plan(ten(0)), tags=("A",), isolation=Isolation.READ_UNCOMMITTED)
     settings = redrive.settings_of(cast(Job, JOB), wanted, cast(LandingTarget, target), None)
     assert (settings.tags, settings.isolation) == (("A",), Isolation.READ_UNCOMMITTED)
-    assert settings.max_batch_bytes == 300 * MIB
+    assert settings.cluster.max_batch_bytes == 300 * MIB
 
 
 # --- from the log ------------------------------------------------------------------------------
 
 
-LOG = ClusterSettings("kafka", ())
+LOG = ReadSettings(ClusterSettings("kafka", ()))
 
 
 def in_quarantine(*firsts: int) -> list[redrive.QuarantinedRange]:
@@ -212,7 +213,7 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
     left = [of_all, replace(second, tags=("A",)), third, replace(fourth, tags=("A",))]
     asked: list[tuple[int, redrive.Kind]] = []
 
-    def read(slices: tuple[Slice, ...], settings: ClusterSettings) -> Iterator[Any]:
+    def read(slices: tuple[Slice, ...], settings: ReadSettings) -> Iterator[Any]:
         for s in slices:
             asked.append((s.from_offset, (settings.isolation, settings.tags)))
             bad = Loss(P0, s.from_offset, s.until_offset, LossKind.CORRUPT, "bad")
@@ -238,7 +239,7 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
 ) -> None:
     asked: list[tuple[int, Policy]] = []
 
-    def read(slices: tuple[Slice, ...], settings: ClusterSettings) -> Iterator[Any]:
+    def read(slices: tuple[Slice, ...], settings: ReadSettings) -> Iterator[Any]:
         for s in slices:
             asked.append((s.from_offset, settings.policy))
             bad = Loss(P0, s.from_offset + 4, s.until_offset, LossKind.CORRUPT, "bad")

@@ -15,8 +15,8 @@ from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.connection_settings import (
     plaintext_secret_warnings,
-    registry_exposed,
-    registry_settings,
+    schema_registry_settings,
+    schema_registry_warnings,
     tls_files,
 )
 from rangeland.job.registry_section import SchemaRegistry
@@ -103,7 +103,7 @@ def test_the_settings_have_the_secrets_and_the_timeouts_of_the_source() -> None:
         subject_name_strategy="RecordNameStrategy",
     )
     assert made.subject_name_strategy is SubjectNameStrategy.RECORD
-    assert registry_settings(Job.parse(JOB), made) == RegistrySettings(
+    assert schema_registry_settings(Job.parse(JOB), made) == RegistrySettings(
         ("https://registry",),
         "me",
         SECRET,
@@ -115,20 +115,22 @@ def test_the_settings_have_the_secrets_and_the_timeouts_of_the_source() -> None:
 
 
 def test_a_bearer_token() -> None:
-    assert registry_settings(Job.parse(JOB), section(token=REF)).token == SECRET
+    assert schema_registry_settings(Job.parse(JOB), section(token=REF)).token == SECRET
 
 
 def test_a_secret_that_is_not_set_is_named() -> None:
     with pytest.raises(JobFileError, match="NOWHERE_TO_BE_FOUND"):
-        registry_settings(Job.parse(JOB), section(token="${env:NOWHERE_TO_BE_FOUND}"))
+        schema_registry_settings(Job.parse(JOB), section(token="${env:NOWHERE_TO_BE_FOUND}"))
 
 
 def test_a_secret_in_the_clear_is_a_warning() -> None:
-    assert registry_exposed(section()) == ()
-    assert registry_exposed(section(url="http://127.0.0.1:1", token=REF)) == ()
-    assert registry_exposed(section(url="http://localhost:1", token=REF)) == ()
-    assert registry_exposed(section(url="https://registry", token=REF)) == ()
-    (warned,) = registry_exposed(section(url=["https://x", URL], username="me", password=REF))
+    assert schema_registry_warnings(section()) == ()
+    assert schema_registry_warnings(section(url="http://127.0.0.1:1", token=REF)) == ()
+    assert schema_registry_warnings(section(url="http://localhost:1", token=REF)) == ()
+    assert schema_registry_warnings(section(url="https://registry", token=REF)) == ()
+    (warned,) = schema_registry_warnings(
+        section(url=["https://x", URL], username="me", password=REF)
+    )
     assert warned == (
         "the password of decode.registry is sent to registry:8081 in the clear: use https"
     )

@@ -12,7 +12,7 @@ from rangeland.model import Partition, Range
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
 from rangeland.render.result_view import render_result
 from rangeland.render.verify_view import render_find, render_verify
-from rangeland.results import Finding, VerifyResult
+from rangeland.results import Finding, FindState, VerifyResult
 from tests import sample_results as made
 from tests.unit.test_render import drawn, lines_with
 
@@ -56,7 +56,7 @@ def test_a_found_offset_shows_its_landing_its_leader_and_its_file() -> None:
     finding = Finding(
         P0,
         150,
-        "landed",
+        FindState.LANDED,
         ("file:/lake/orders/part-1.parquet",),
         job="orders",
         application="rangeland/orders",
@@ -82,23 +82,26 @@ def test_a_found_offset_shows_its_landing_its_leader_and_its_file() -> None:
 
 
 def test_an_offset_that_was_never_landed_is_said_in_one_line() -> None:
-    beyond = Finding(P0, 900, "not-landed", why="it has offsets 0 to 249 of orders/0")
+    beyond = Finding(P0, 900, FindState.NOT_LANDED, why="it has offsets 0 to 249 of orders/0")
     text = drawn(render_find(beyond))
     assert "not landed in this table: it has offsets 0 to 249 of orders/0" in text
     assert beyond.to_json()["why"] == "it has offsets 0 to 249 of orders/0"
-    text = drawn(render_find(Finding(P0, 150, "not-landed")))
+    text = drawn(render_find(Finding(P0, 150, FindState.NOT_LANDED)))
     assert text.strip() == "orders/0 offset 150: not landed in this table"
 
 
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("quarantined", "in quarantine; `rangeland redrive JOB.yaml` lands it once it can be"),
-        ("lost", "left out by a policy: undecodable, the value at offset 150"),
+        (
+            FindState.QUARANTINED,
+            "in quarantine; `rangeland redrive JOB.yaml` lands it once it can be",
+        ),
+        (FindState.LOST, "left out by a policy: undecodable, the value at offset 150"),
     ],
 )
 def test_an_offset_that_a_policy_has_left_out_is_said_with_the_reason(
-    state: str, words: str
+    state: FindState, words: str
 ) -> None:
     why = "undecodable, the value at offset 150: it is not JSON"
     text = " ".join(drawn(render_find(Finding(P0, 150, state, why=why))).split())
@@ -109,7 +112,7 @@ def test_an_offset_that_a_policy_has_left_out_is_said_with_the_reason(
 def test_a_long_path_is_not_broken() -> None:
     path = f"file:/lake/{'orders/' * 20}part-1.parquet"
     stream = io.StringIO()
-    found = render_find(Finding(P0, 150, "stranger", (path,)))
+    found = render_find(Finding(P0, 150, FindState.UNKNOWN_ROW, (path,)))
     Console(file=stream, width=80).print(found, crop=False)
     assert f"{path}\n" in stream.getvalue()
 

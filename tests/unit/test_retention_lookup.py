@@ -12,7 +12,7 @@ from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition, Retention, Survey
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.survey.retention_lookup import MOST_ASKED, with_retention
-from rangeland.survey.survey_attempt import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 
 B1, B2, B3 = (Address(f"b{n}", 9092) for n in (1, 2, 3))
 KEPT = {"t": Retention(None, None)}

@@ -20,6 +20,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Slice
@@ -141,7 +142,8 @@ def read(
 ) -> tuple[list[int], Counts]:
     """As a task reads: offsets of rows, and what became of all offsets."""
     with served(broker) as address:
-        settings = ClusterSettings("rocketmq", (address,), request_ms=2_000, **more)  # type: ignore[arg-type]
+        cluster = ClusterSettings("rocketmq", (address,), request_ms=2_000)
+        settings = ReadSettings(cluster, **more)  # type: ignore[arg-type]
         piece = Slice(0, QUEUE, from_offset, until_offset, 0, None, address)
         tally = ReceiptBuilder([piece])
         rows: list[int] = []

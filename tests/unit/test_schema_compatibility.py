@@ -10,7 +10,11 @@ import pyarrow as pa
 import pytest
 
 from rangeland.delta.java_bridge.java_errors import NoTable, StaleTransaction, translate
-from rangeland.delta.stores.store_kinds import StoreKind, is_passed_over, store_capabilities
+from rangeland.delta.stores.store_kinds import (
+    StoreKind,
+    is_replaceable_log_store,
+    store_capabilities,
+)
 from rangeland.delta.table_metadata import Function, PartitionColumn, TableMetadata
 from rangeland.delta.table_schema.arrow_schema import arrow_type, delta_type, schema_json
 from rangeland.delta.table_schema.schema_compatibility import (
@@ -247,7 +251,7 @@ def test_stores_are_distinguished() -> None:
 def test_log_stores_of_users_are_used_and_deltas_own_are_not(
     log_store: str, passed_over: bool
 ) -> None:
-    assert is_passed_over(log_store) is passed_over
+    assert is_replaceable_log_store(log_store) is passed_over
     alone, together = (
         store_capabilities("s3a://bucket/t", log_store, has_conditions=condition)
         for condition in (False, True)

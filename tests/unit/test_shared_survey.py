@@ -25,7 +25,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.incarnation import LogMark
-from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 
 
 def job_of(topic: str, servers: str = "[k:9092]", more: str = "") -> Job:

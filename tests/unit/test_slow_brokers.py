@@ -15,6 +15,7 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import Address, Partition, Slice
 
 B1 = Address("b1", 1)
@@ -44,7 +45,7 @@ def test_half_is_requested_after_a_response_that_did_not_come_in_time(
 ) -> None:
     piece = Slice(0, Partition("t", 0), 0, 12, leader=B1)
     brokers = cast(ConnectionPool, Failing(kind("could not receive from b1:1")))
-    settings = ClusterSettings("kafka", (B1,))
+    settings = ReadSettings(ClusterSettings("kafka", (B1,)))
     fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)

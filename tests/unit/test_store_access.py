@@ -162,7 +162,7 @@ def test_an_s3_store_opens_with_its_path() -> None:
 @pytest.mark.parametrize(
     ("chain", "kind", "do"),
     [
-        ([("java.nio.file.AccessDeniedException", "no")], TableRefused, "Grant write"),
+        ([("java.nio.file.AccessDeniedException", "no")], TableRefused, "grant write"),
         (
             [
                 ("java.nio.file.AccessDeniedException", "s3a://lake"),

@@ -39,9 +39,10 @@ from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, res
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey import cluster_survey as surveys
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.survey_confirmation import settle_survey, suspicions
+from rangeland.survey.survey_request import SurveyRequest
 
 B1, B2 = Address("b1", 9092), Address("b2", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from rangeland import run
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dataframe import reader
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.landing import plan_surveys, planner, redrive
 from rangeland.landing.job_history import EnteredPlan
@@ -152,9 +152,9 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
     assert cluster.known == known
     reading = test_landing_target.reading_of(driver.target)
     (entered,) = driver.landed
-    assert reading.cluster(entered).version_support == ()
+    assert reading.read_settings(entered).cluster.version_support == ()
     reading._surveys = driver.surveys
-    assert reading.cluster(entered).version_support == known
+    assert reading.read_settings(entered).cluster.version_support == known
     # Without a group the tasks know it, too.
     alone = Grouped(drivers.another())
     alone.draft()
@@ -216,9 +216,9 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
     )
     left = redrive.QuarantinedRange(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
     monkeypatch.setattr(planner, "in_quarantine", lambda *about: [left])
-    read: list[ClusterSettings] = []
+    read: list[ReadSettings] = []
 
-    def whole(slices: object, settings: ClusterSettings) -> list[Any]:
+    def whole(slices: object, settings: ReadSettings) -> list[Any]:
         read.append(settings)
         return []
 
@@ -227,7 +227,9 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
     assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
     assert (made.plan.isolation, made.plan.tags) == left.read_filter
     assert [(s.isolation, s.tags) for s in read] == [left.read_filter]
-    assert [dict(s.version_support) for s in read] == [{Address("b", 1): VersionSupport.SILENT}]
+    assert [dict(s.cluster.version_support) for s in read] == [
+        {Address("b", 1): VersionSupport.SILENT}
+    ]
 
 
 def test_the_look_that_shows_schema_ids_makes_the_first_plan(
@@ -252,4 +254,4 @@ def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
 ) -> None:
     monkeypatch.setattr(reader, "survey_of", cluster.survey)
     _, settings = reader.freeze(drivers.job)
-    assert dict(settings.version_support) == {Address("b", 1): VersionSupport.SILENT}
+    assert dict(settings.cluster.version_support) == {Address("b", 1): VersionSupport.SILENT}

@@ -29,7 +29,8 @@ from rangeland.model import (
 from rangeland.planning import policy
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.policy import Action, Policy
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_request import SurveyRequest
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -42,13 +43,11 @@ class Cluster:
 
     capabilities = Capabilities()
 
-    def __init__(self, action: Action, silent: Silent) -> None:
+    def __init__(self, silent: Silent) -> None:
         self.dialect = self
         self.silent = silent
         self.requests = 0
-        self.settings = ClusterSettings(
-            "kafka", (B1,), survey_ms=300, policy=Policy(unreachable=action)
-        )
+        self.settings = ClusterSettings("kafka", (B1,), survey_ms=300)
 
     def find_leaders(self, *asked: object) -> Any:
         leaders = {P0: Leader(B1), P1: Leader(B1)}
@@ -82,8 +81,10 @@ class Cluster:
 
 
 def look(action: Action, silent: Silent) -> Survey:
-    cluster = cast(ConnectionPool, Cluster(action, silent))
-    return take_survey(cluster, SurveyRequest(("t",), times_ms=(5,)))
+    cluster = cast(ConnectionPool, Cluster(silent))
+    holds = Policy(unreachable=action).ever(policy.LossKind.UNREACHABLE, Action.HOLD)
+    wanted = SurveyRequest(("t",), times_ms=(5,), holds_unreachable=holds)
+    return take_survey(cluster, wanted)
 
 
 def no_times(partition: Partition, when: Any) -> bool:
@@ -130,6 +131,6 @@ class WithoutBrokers(Cluster):
 
 @pytest.mark.parametrize("wanted", [{"topics": ("t",)}, {"topic_pattern": "t.*"}])
 def test_a_topic_may_exist_while_no_broker_is_registered(wanted: Any) -> None:
-    fake = WithoutBrokers(Action.FAIL, lambda partition, question: False)
+    fake = WithoutBrokers(lambda partition, question: False)
     with pytest.raises(Unreachable, match="no broker is registered"):
         take_survey(cast(ConnectionPool, fake), SurveyRequest(**wanted))

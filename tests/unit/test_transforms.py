@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, TransformFailed
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.plan import PlanKind
 from rangeland.planning.policy import Action, LossKind, Policy
@@ -232,8 +233,8 @@ class Session:
 def blaming(
     action: Action, dialect: str = "kafka", kind: PlanKind = PlanKind.RUN
 ) -> OmittedRecords:
-    cluster = ClusterSettings(dialect, (), policy=Policy(undecodable=action))
-    return OmittedRecords("m:f", cluster, kind)
+    settings = ReadSettings(ClusterSettings(dialect, ()), policy=Policy(undecodable=action))
+    return OmittedRecords("m:f", settings, kind)
 
 
 FAILED = TransformFailed("the transform m:f failed", why="KeyError: 'x'", do="correct it")
@@ -248,9 +249,9 @@ def test_records_that_fail_are_left_out_from_then_on_with_the_reason() -> None:
     assert add(omitted, FailingOn(7, 1500)) is None
     assert add(omitted, FailingOn(8)) is None
     reason = "KeyError: 'x'"
-    assert omitted.cluster.left_out == {0: {7: reason, 8: reason}, 1: {1500: reason}}
+    assert omitted.settings.left_out == {0: {7: reason, 8: reason}, 1: {1500: reason}}
     assert omitted.trial.policy.of(LossKind.UNDECODABLE, "orders") is Action.SKIP
-    assert omitted.trial.left_out == omitted.cluster.left_out
+    assert omitted.trial.left_out == omitted.settings.left_out
 
 
 @pytest.mark.parametrize(
@@ -278,7 +279,7 @@ def test_an_error_says_why_no_record_is_left_out() -> None:
         assert error is not None
         assert "KeyError: 'x'; `policy.undecodable` only leaves out single records" in error.why
         assert why in error.why
-        assert omitted.cluster.left_out == {}
+        assert omitted.settings.left_out == {}
 
 
 def receipt(**counts: int) -> Receipt:

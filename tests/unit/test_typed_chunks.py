@@ -28,6 +28,7 @@ from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import UndecodablePayload
 from rangeland.fetch import typed_chunks
 from rangeland.fetch.quarantine_reading import decodable
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
@@ -36,6 +37,7 @@ from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 
 P = Partition("orders", 3)
+KAFKA = ClusterSettings("kafka", ())
 PIECE = Slice(0, P, 100, 120)
 TEXT = RowFormat(value=StringFormat())
 
@@ -69,7 +71,7 @@ MIXED = {100: b"a", 101: BAD, 102: BAD, 104: BAD, 105: b"b", 119: BAD}
 
 
 def typed(given: SliceChunk, action: Action, row_format: RowFormat = TEXT) -> SliceChunk:
-    [found] = TypedChunks(row_format, Policy(undecodable=action), [PIECE]).typed(given)
+    [found] = TypedChunks(row_format, Policy(undecodable=action), [PIECE]).type_rows(given)
     return found
 
 
@@ -156,10 +158,10 @@ def test_records_that_a_transform_fails_on_are_left_out_like_others(
 ) -> None:
     left_out = {0: {100: "KeyError: 'x' (m.py:5)", 107: "it has no row"}, 1: {105: "another slice"}}
     policy = Policy(undecodable=Action.QUARANTINE)
-    settings = ClusterSettings("kafka", (), policy=policy, rows=row_format, left_out=left_out)
+    settings = ReadSettings(KAFKA, policy=policy, row_format=row_format, left_out=left_out)
     typing = typing_of([PIECE], settings)
     assert typing is not None
-    [found] = typing.typed(chunk({100: b"a", 101: b"b", 105: b"c"}))
+    [found] = typing.type_rows(chunk({100: b"a", 101: b"b", 105: b"c"}))
     assert found.batch.column("offset").to_pylist() == [101, 105]
     assert found.batch.schema.equals(typed_rows("kafka", row_format))
     assert found.counts == Counts(landed=2, compacted=17, quarantined=1)
@@ -170,7 +172,7 @@ def test_records_that_a_transform_fails_on_are_left_out_like_others(
     )
     assert kept is not None
     assert kept.rows.column("value").to_pylist() == [b"a"]
-    assert typing_of([PIECE], ClusterSettings("kafka", ())) is None
+    assert typing_of([PIECE], ReadSettings(KAFKA)) is None
 
 
 def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alone() -> None:
@@ -184,7 +186,7 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
         (Action.SKIP, [100, 120, 140], None),
         (Action.QUARANTINE, [100, 140], [BAD, b"c"]),
     ):
-        [found] = TypedChunks(TEXT, Policy(undecodable=action), [piece]).typed(whole)
+        [found] = TypedChunks(TEXT, Policy(undecodable=action), [piece]).type_rows(whole)
         assert found.batch.column("offset").to_pylist() == landed
         ((loss, quarantined),) = [(one.loss, one.quarantined_bytes) for one in found.records]
         assert (loss.from_offset, loss.until_offset) == (120, 140)
@@ -239,15 +241,13 @@ def _receipts() -> Any:
 def test_kept_records_are_read_again_with_another_format(tmp_path: Path) -> None:
     kept = kept_in(tmp_path)
     piece = Slice(0, P, 101, 103)
-    bytes_only = ClusterSettings("kafka", (), quarantined_bytes={0: kept})
+    bytes_only = ReadSettings(KAFKA, quarantined_bytes={0: kept})
     (found,) = read_slices([piece], bytes_only)
     assert found.batch.equals(rows({101: BAD, 102: BAD}))
     assert found.counts == Counts(landed=2)
     with pytest.raises(UndecodablePayload):
         list(
-            read_slices(
-                [piece], ClusterSettings("kafka", (), quarantined_bytes={0: kept}, rows=TEXT)
-            )
+            read_slices([piece], ReadSettings(KAFKA, quarantined_bytes={0: kept}, row_format=TEXT))
         )
     (half,) = read_slices([Slice(0, P, 102, 103)], bytes_only)
     assert half.batch.column("offset").to_pylist() == [102]

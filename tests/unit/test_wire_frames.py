@@ -100,7 +100,7 @@ def test_a_negative_length_is_refused_by_its_number() -> None:
 def test_a_peer_that_speaks_something_else_is_recognised(first_bytes: bytes, named: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         FrameReader(64 << 20).feed(first_bytes)
-    assert named in caught.value.do
+    assert named in caught.value.why
 
 
 def test_more_bytes_than_asked_for_are_our_own_mistake() -> None:

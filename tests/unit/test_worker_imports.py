@@ -9,6 +9,7 @@ from pathlib import Path
 SCRIPT = """
 import json, sys
 import pyarrow as pa
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.json.json_format import JsonFormat
@@ -37,7 +38,7 @@ piece = Slice(0, Partition("t", 7), 0, 4)
 stored = encode(Batch(0, [Record(key, value, ((b"h", b"x"),))] * 4))
 kept = {0: QuarantinedBytes(stored, (), "")}
 for rows in (None, formats):
-    settings = ClusterSettings("kafka", (), quarantined_bytes=kept, rows=rows)
+    settings = ReadSettings(ClusterSettings("kafka", ()), quarantined_bytes=kept, row_format=rows)
     receipts = ReceiptBuilder([piece])
     layout = TableLayout(typed_rows("kafka", rows))
     names = {"compression": "zstd", "name_prefix": "x"}

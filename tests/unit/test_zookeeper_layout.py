@@ -22,7 +22,7 @@ from rangeland.groups.zookeeper.znode_layout import (
 )
 from rangeland.model import Address, Partition
 from rangeland.zookeeper.broker_registry import (
-    Registry,
+    BrokerRegistry,
     parse_broker,
     parse_kafka_topic,
     parse_partition_count,
@@ -145,7 +145,9 @@ def test_what_is_not_a_topic_of_kafkas_is_named(content: bytes) -> None:
 
 
 def test_a_registry_says_what_was_seen() -> None:
-    seen = Registry({"1": Address("h", 1)}, {"orders": {"1": 2, "2": 1}, "all": {"": 2}}, "zk")
+    seen = BrokerRegistry(
+        {"1": Address("h", 1)}, {"orders": {"1": 2, "2": 1}, "all": {"": 2}}, "zk"
+    )
     assert seen.partitions("orders") == (
         Partition("orders", 0, "1"),
         Partition("orders", 0, "2"),
@@ -155,7 +157,7 @@ def test_a_registry_says_what_was_seen() -> None:
     assert seen.partitions("none") == ()
     assert seen.absent == {"2"}
     assert str(seen) == "zk has brokers 1 at h:1, 2 topics; partitions of 2 without the broker"
-    assert str(Registry(source="zk")) == "zk has brokers none, 0 topics"
+    assert str(BrokerRegistry(source="zk")) == "zk has brokers none, 0 topics"
 
 
 # --- groups -----------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except _Mistyped as error:
             return output.fail(usage_error(error, given))
         except (KeyboardInterrupt, typer.Abort):
-            return output.interrupted()
+            return output.report_interruption()
         except BrokenPipeError:
             # The reader, such as `head`, has closed the pipe. Python would fail again on flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _dispatch(given: list[str], output: CommandOutput) -> int:
     code = app(args=given, prog_name="rangeland", standalone_mode=False, obj=output)
     if code == INTERRUPTED:  # Typer has caught the exception.
-        return output.interrupted()
+        return output.report_interruption()
     return code if isinstance(code, int) else 0
 
 
@@ -103,7 +103,7 @@ def rangeland(
     """
     if ctx.invoked_subcommand is None:
         if ctx.obj.json:
-            raise UsageError("there is no command", do="See `rangeland --help`")
+            raise UsageError("there is no command", do="see `rangeland --help`")
         print(ctx.get_help())
         raise typer.Exit(UsageError.exit_code)
 

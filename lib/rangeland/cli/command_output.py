@@ -88,7 +88,7 @@ class CommandOutput:
         interrupted is reported as the interruption: Spark's jobs are cancelled then, or its JVM
         ends first."""
         if self.signals.terminated or _caused_by_interrupt(error):
-            return self.interrupted()
+            return self.report_interruption()
         if not isinstance(error, RangelandError):
             error = unexpected_error(error)
         self._stop_progress()
@@ -106,7 +106,7 @@ class CommandOutput:
             console_for(sys.stderr).print(render_error(error))
         return error.exit_code
 
-    def interrupted(self) -> int:
+    def report_interruption(self) -> int:
         """Reports what has and has not been written, stops Spark's JVM, and returns 130, or 143
         after SIGTERM. A second signal kills the JVM without waiting for it to clean up."""
         self.signals.kill_from_now_on()
@@ -156,7 +156,7 @@ def usage_error(mistyped: Any, arguments: Sequence[str]) -> UsageError:
     option = str(getattr(mistyped, "option_name", ""))
     if (name := re.match(r"-*[\w-]*", option)) and name[0] != option:
         message = f"No such option: {name[0]}..., not repeated here"
-    return UsageError(message, do=f"See `{command} --help`")
+    return UsageError(message, do=f"see `{command} --help`")
 
 
 @contextmanager

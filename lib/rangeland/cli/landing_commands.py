@@ -65,9 +65,9 @@ def plan(
       rangeland apply plan.json                     land exactly that
     """
     if out is not None and str(out).startswith("-"):
-        raise UsageError(f"--out {out}: that is an option", do="Name the file right after --out")
+        raise UsageError(f"--out {out}: that is an option", do="name the file right after --out")
     if out is not None and not out.absolute().parent.is_dir():
-        raise UsageError(f"--out {out}: its folder does not exist", do="Create it, or name another")
+        raise UsageError(f"--out {out}: its folder does not exist", do="create it, or name another")
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound))
 
     from rangeland.planning.plan import PlanKind
@@ -145,7 +145,7 @@ def apply(
         _apply_each(output, files[0], settings or ())
         return
     if len(files) > 2:
-        raise UsageError(f"apply takes one plan file, not {len(files)} files", do="Name one")
+        raise UsageError(f"apply takes one plan file, not {len(files)} files", do="name one")
     reviewed = read_plan_file(files[-1])
     job = job_of_plan(reviewed, files[0] if len(files) == 2 else None, settings or ())
 
@@ -194,7 +194,7 @@ def backfill(
 
     if missing and (replace or from_bound is not None or until_bound is not None):
         raise UsageError(
-            "--missing finds its ranges itself", do="Leave out --replace, --from and --until"
+            "--missing finds its ranges itself", do="leave out --replace, --from and --until"
         )
     load = load_with_schemas(settings, from_bound, until_bound, is_closed=not missing)
     jobs = load_jobs(job_files, load, parallel)
@@ -282,10 +282,10 @@ def _make_empty_folder(out: Path) -> None:
         raise UsageError(
             f"--out {out}: the plans of many tables need a folder",
             why=error.strerror or str(error),
-            do="Name a new folder",
+            do="name a new folder",
         ) from error
     if not is_empty:
-        raise UsageError(f"--out {out}: that folder is not empty", do="Name a new folder")
+        raise UsageError(f"--out {out}: that folder is not empty", do="name a new folder")
 
 
 def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) -> None:

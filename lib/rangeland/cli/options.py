@@ -118,7 +118,7 @@ def _refuse_mistyped(given: Mapping[str, Any]) -> None:
                 raise UsageError(
                     f"{field[0]} is given without --set",
                     why="a file is expected there",
-                    do=f"Write it as --set {field[0]}=..., after the job file",
+                    do=f"write it as --set {field[0]}=..., after the job file",
                 )
 
 
@@ -152,7 +152,7 @@ def write_out(out: Path, text: str) -> None:
         raise UsageError(
             f"--out {out}: it cannot be written",
             why=error.strerror or str(error),
-            do="Name a file in a folder that exists and can be written to",
+            do="name a file in a folder that exists and can be written to",
         ) from error
 
 

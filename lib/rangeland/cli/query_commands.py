@@ -260,6 +260,6 @@ def write_schema(result: SampleResult, out: Path) -> None:
             f"--out {out}: there is no schema to write",
             why="none of the records that were read is a JSON object with fields, and the job's "
             "values have none either",
-            do="Read more of them with --records",
+            do="read more of them with --records",
         )
     write_out(out, result.schema + "\n")

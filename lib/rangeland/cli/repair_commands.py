@@ -61,7 +61,7 @@ def redrive(
             "--dry-run does not read the log",
             why="it only tries the stored bytes; whether the log has an undamaged copy shows when "
             "it is read",
-            do="Leave out one of the two: what the log cannot provide stays in quarantine",
+            do="leave out one of the two: what the log cannot provide stays in quarantine",
         )
 
     def table_command() -> TableCommand:

@@ -172,7 +172,7 @@ def _answer(output: CommandOutput, made: Submission, package: Path, run: bool, j
 
 def _ships_jars(delta: str) -> bool:
     if delta not in ("packages", "jars"):
-        raise UsageError(f"--delta {delta} is not understood", do="Use packages or jars")
+        raise UsageError(f"--delta {delta} is not understood", do="use packages or jars")
     return delta == "jars"
 
 
@@ -198,7 +198,7 @@ def _shipped_files(
     from rangeland.submit.submission import ShippedFiles
 
     if entry is not None and not entry.is_file():
-        raise UsageError(f"--entry {entry}: there is no such file", do="Name a script, as in jobs/")
+        raise UsageError(f"--entry {entry}: there is no such file", do="name a script, as in jobs/")
     modules: list[Path] = []
     if job.sink.transform is not None:
         beside = (Path.cwd(), job_file.absolute().parent)
@@ -239,6 +239,6 @@ def _run(command: list[str], java: int) -> int:
         raise UsageError(
             "spark-submit was not found",
             why="it is not on the PATH",
-            do="Install PySpark with pip, or add the bin folder of Spark to the PATH",
+            do="install PySpark with pip, or add the bin folder of Spark to the PATH",
         )
     return subprocess.run([program, *command[1:]], env=os.environ, check=False).returncode

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, request_for_range
-from rangeland.planning.policy import Policy
+from rangeland.job.connection_settings import request_for_range
 from rangeland.survey.cluster_survey import require_brokers
 
 MOST_AT_A_TIME = 16
@@ -32,7 +32,7 @@ def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
     asked: list[tuple[ClusterSettings, Job]] = []
     for job in jobs:
         try:
-            settings = replace(cluster_settings(job), policy=Policy())
+            settings = cluster_settings(job)
             found.append((settings, None))
             if not any(settings == other for other, _ in asked):
                 asked.append((settings, job))

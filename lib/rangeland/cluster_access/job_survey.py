@@ -10,17 +10,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from rangeland.cluster_access.cluster_lookup import broker_registry_of, cluster_settings
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Slice, Survey
 from rangeland.patterns import match_topics
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.planning.policy import Action, LossKind
+from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.seen_schema_ids import seen_schema_ids
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
 
 
@@ -36,6 +38,8 @@ def survey_of(
     settings = settings or cluster_settings(job)
     if isolation is not None:
         settings = replace(settings, isolation=isolation)
+    holds = job.policies.ever(LossKind.UNREACHABLE, Action.HOLD)
+    wanted = replace(wanted, holds_unreachable=holds)
     backend = open_backend(job, settings) if wanted.groups else None
     try:
         with ConnectionPool(settings) as brokers:
@@ -55,15 +59,20 @@ def request_for_topics(
     """What a survey must ask for to know the logs of the job, whatever its range. ``known`` are
     topics that may be missing."""
     source = job.source
-    topics = source.topics, source.topic_pattern, source.partitions
-    return SurveyRequest(*topics, times_ms=tuple(times_ms), known=frozenset(known))
+    return SurveyRequest(
+        topics=source.topics,
+        topic_pattern=source.topic_pattern,
+        partitions=source.partitions,
+        times_ms=tuple(times_ms),
+        known=frozenset(known),
+    )
 
 
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:
     """Which schemas the oldest and the newest records of the job's topics name. Others may occur
     between them. Nothing for a job without a schema registry. ``survey``: one that was taken just
     now; without it there is a new one. Raises what a survey raises."""
-    if not job.decode.registered:
+    if not job.decode.fields_with_schema_ids:
         return {}
     if survey is None:
         survey = survey_of(job, request_for_topics(job, job.source.topics))
@@ -74,7 +83,9 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
         if log.start_offset < log.end_offset
     ]
     seen = schema_ids_in(job, slices, survey)
-    fields = [TopicField(topic, field) for topic in topics for field in job.decode.registered]
+    fields = [
+        TopicField(topic, field) for topic in topics for field in job.decode.fields_with_schema_ids
+    ]
     return {of: seen.get(of, Counter()) for of in fields}
 
 
@@ -82,13 +93,13 @@ def schema_ids_in(
     job: Job, slices: Iterable[Slice], survey: Survey
 ) -> dict[TopicField, Counter[int]]:
     """Which schemas the first and the last records of slices name."""
-    with ConnectionPool(cluster_settings(job).knowing(survey)) as brokers:
-        return seen_schema_ids(brokers, slices, job.decode.registered)
+    with ConnectionPool(cluster_settings(job).with_versions_of(survey)) as brokers:
+        return seen_schema_ids(brokers, slices, job.decode.fields_with_schema_ids)
 
 
 def _matching(job: Job, wanted: SurveyRequest) -> tuple[str, ...]:
     pattern = wanted.topic_pattern or ""
-    topics = {*registry_of(job).topics, *wanted.known}
+    topics = {*broker_registry_of(job).topics, *wanted.known}
     found = tuple(match_topics(pattern, sorted(topics)))
     if not found:
         raise JobFileError(

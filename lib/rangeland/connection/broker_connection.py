@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Generator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from rangeland.connection import diagnosis
 from rangeland.connection.cluster_settings import ClusterSettings
@@ -33,6 +33,8 @@ from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, 
 from rangeland.model import Address, VersionSupport
 
 __all__ = ["BrokerConnection", "ConnectionLost"]
+
+E = TypeVar("E", bound=RangelandError)
 
 OPENING_MS = 3_000
 """How long the negotiation may take before the broker is tested for being too old for one."""
@@ -135,7 +137,7 @@ class BrokerConnection:
         wait_ms = wait_ms or self._settings.request_ms
         while question:
             self._stream.send(question)
-            question = self._session.negotiated(self._stream.receive(wait_ms))
+            question = self._session.take_negotiation(self._stream.receive(wait_ms))
 
     def _negotiate_or_probe(self) -> None:
         """A broker that does not answer may be busy, or too old for the negotiation."""
@@ -236,11 +238,10 @@ class BrokerConnection:
         no token is available now."""
         exchange = self._dialect.login(authentication.credentials())
         try:
-            authentication.accepted(self._converse(exchange))
+            authentication.on_accepted(self._converse(exchange))
         except RangelandError as error:
             authentication.forget()
-            error.facts.setdefault("broker", str(self.address))
-            raise
+            raise self._at_broker(error) from error.__cause__
 
     def _renew(self, authentication: Authentication) -> None:
         """While the last login is valid, a token that is unavailable can wait."""
@@ -304,18 +305,20 @@ class BrokerConnection:
                 raise self._invalid(error) from error
             if isinstance(error, ConnectionClosed) and not self._has_answered:
                 raise self._closed_at_once(error) from error
-            error.facts.setdefault("broker", str(self.address))
-            raise
+            raise self._at_broker(error) from error.__cause__
         self._is_known = self._has_answered = True
         return self._early.pop(wanted)
 
+    def _at_broker(self, error: E) -> E:
+        """The error with the broker that it concerns, unless it names one."""
+        return error.with_facts(**{"broker": str(self.address), **error.facts})
+
     def _invalid(self, error: RemoteProtocolError) -> RangelandError:
-        error.facts.setdefault("broker", str(self.address))
         length = error.length
         if not self._is_known:
             return self._not_a_broker(error)
         if length is None or length < 0:
-            return error
+            return self._at_broker(error)
         limit = self._settings.max_answer_bytes
         return JobFileError(
             f"{self.address} announced a response of {length} bytes",

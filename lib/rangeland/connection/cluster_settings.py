@@ -6,13 +6,9 @@ every ``repr``. A settings object is never written to a plan, a ledger or a log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
-from rangeland.decode.payload.row_format import RowFormat
-from rangeland.model import Address, Isolation, QuarantinedBytes, Survey, VersionSupport
-from rangeland.planning.policy import Policy
+from rangeland.model import Address, Isolation, Survey, VersionSupport
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 
@@ -68,16 +64,14 @@ class SaslSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """``seeds`` are asked first; ``members`` are the brokers by name, where the cluster does not
-    list them itself. ``rack``: the rack of this client. ``rates``: the bytes per second that one
-    task may read from a broker, if limited. ``tags``: only messages with one of these are read,
-    all if empty. ``version_support``: what is known of
-    it by broker, which saves asking again."""
+    """The addresses of a cluster, the login, and what connections to it wait for and accept."""
 
     dialect: str
     seeds: tuple[Address, ...]
+    """These are asked first."""
     client_id: str = "rangeland"
     isolation: Isolation = Isolation.READ_COMMITTED
+    """Which offsets brokers report as the end of a log, and which records they send."""
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
     connect_ms: int = 5_000
@@ -86,31 +80,13 @@ class ClusterSettings:
     no_progress_ms: int = 120_000
     max_answer_bytes: int = 256 << 20
     max_batch_bytes: int = MAX_BATCH_BYTES
-    policy: Policy = field(default_factory=Policy)
     members: tuple[tuple[str, Address], ...] = ()
+    """The brokers by name, where the cluster does not list them itself."""
     rack: str = ""
-    rates: tuple[tuple[Address, int], ...] = ()
-    quarantined_bytes: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)
-    """Quarantined batches to read instead of a log, by slice; then no broker is asked."""
-    tags: tuple[str, ...] = ()
+    """The rack of this client."""
     version_support: tuple[tuple[Address, VersionSupport], ...] = ()
-    compacted: tuple[str, ...] = ()
-    """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers report."""
-    asks_registry: bool = False
-    """Whether ZooKeeper may know the cleanup policy of topics, where brokers do not report it."""
-    rows: RowFormat | None = None
-    """How keys and values become typed columns; None leaves them as bytes."""
-    left_out: Mapping[int, Mapping[int, str]] = field(default_factory=dict, repr=False)
-    """Records without a row because the transform fails on them, by slice and offset, with the
-    reason."""
-    registered_cleanup: tuple[tuple[str, str], ...] | None = None
-    """What ZooKeeper reported, by topic; None if it could not be asked."""
+    """What is known of it by broker, which saves asking again."""
 
-    @property
-    def columns(self) -> LogColumns:
-        """What the log's own columns are called in rows that are read."""
-        return PLAIN_COLUMNS if self.rows is None else self.rows.columns
-
-    def knowing(self, survey: Survey) -> ClusterSettings:
+    def with_versions_of(self, survey: Survey) -> ClusterSettings:
         """The same, with what a survey has found out about the brokers."""
         return replace(self, version_support=tuple(survey.version_support.items()))

@@ -191,7 +191,7 @@ def no_host(address: Address) -> JobFileError:
 
 
 SILENT_CLOSE = (
-    "The port may require TLS (source.security.tls) or SASL (source.security.sasl), belong to "
+    "the port may require TLS (source.security.tls) or SASL (source.security.sasl), belong to "
     "another service, or to a broker that is shutting down: check host and port in "
     "source.servers, then run again"
 )

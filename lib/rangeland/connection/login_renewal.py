@@ -61,7 +61,7 @@ class Authentication:
             None if sasl.kerberos is None else KerberosLogin(sasl.kerberos, self._host),
         )
 
-    def accepted(self, lifetime_ms: int | None) -> None:
+    def on_accepted(self, lifetime_ms: int | None) -> None:
         """The login is valid for that time; None or 0: for good."""
         if lifetime_ms is not None and lifetime_ms > 0:
             now = time.monotonic()

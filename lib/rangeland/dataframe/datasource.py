@@ -24,9 +24,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import UsageError
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
@@ -41,7 +41,7 @@ except ImportError as error:
     raise UsageError(
         'format("rangeland") needs Spark 4.0 or later',
         why="Spark 3.5 has no data sources in Python",
-        do="Read a plan instead: rangeland.plan(job, spark).read(spark)",
+        do="read a plan instead: rangeland.plan(job, spark).read(spark)",
     ) from error
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -70,7 +70,7 @@ class RangelandSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._frozen: tuple[Plan, ClusterSettings, int] | None = None
+        self._frozen: tuple[Plan, ReadSettings, int] | None = None
         self._logging = _log_settings({k.lower(): v for k, v in options.items()})
 
     @classmethod
@@ -78,14 +78,14 @@ class RangelandSource(DataSource):
         return "rangeland"
 
     def schema(self) -> StructType:
-        plan, cluster, _ = self._freeze()
-        return from_arrow_schema(typed_rows(plan.dialect, cluster.rows))
+        plan, settings, _ = self._freeze()
+        return from_arrow_schema(typed_rows(plan.dialect, settings.row_format))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        plan, cluster, min_tasks = self._freeze()
-        return _Reader(plan, cluster, min_tasks, self._logging)
+        plan, settings, min_tasks = self._freeze()
+        return _Reader(plan, settings, min_tasks, self._logging)
 
-    def _freeze(self) -> tuple[Plan, ClusterSettings, int]:
+    def _freeze(self) -> tuple[Plan, ReadSettings, int]:
         if self._frozen is None:
             if self._logging != current_settings():
                 configure(self._logging)
@@ -106,10 +106,10 @@ class _Task(InputPartition):
 
 class _Reader(DataSourceReader):
     def __init__(
-        self, plan: Plan, cluster: ClusterSettings, min_tasks: int, logging: LogSettings
+        self, plan: Plan, settings: ReadSettings, min_tasks: int, logging: LogSettings
     ) -> None:
         self._plan = plan
-        self._cluster = cluster
+        self._settings = settings
         self._min_tasks = min_tasks
         self._logging = logging
 
@@ -121,10 +121,10 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
         configure_task(self._logging)
-        return frame_batches(partition.slices, self._cluster)
+        return frame_batches(partition.slices, self._settings)
 
 
-def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ClusterSettings, int]:
+def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
     from rangeland.dataframe.reader import freeze, job_of_options
 
     unknown = sorted(set(options) - KNOWN)

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import UsageError
 from rangeland.fetch.pacing import shared_rates
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, request_for_range, with_cleanup
+from rangeland.job.connection_settings import request_for_range
 from rangeland.job.payload_formats import row_format_of
 from rangeland.model import Survey
 from rangeland.planning.coverage import Coverage
@@ -104,11 +105,11 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Plan, ClusterSettings]:
+def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Plan, ReadSettings]:
     """A new plan of the job's range, or the given one, and the settings to read it."""
     if plan is not None:
         settings = _settings(job, None)
-        settings = replace(settings, isolation=plan.isolation, tags=plan.tags)
+        settings = settings.with_filter(plan.isolation, plan.tags)
         settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))
         return plan, _with_rates(job, settings, plan, min_slices)
     survey = survey_of(job, request_for_range(job))
@@ -124,15 +125,16 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
     )
     found = draft_new(terms, survey, JobPosition({}, Coverage(), 1))
-    settings = with_cleanup(job, settings.knowing(survey), {p.topic for p in survey.logs})
+    settings = with_cleanup(job, settings.with_versions_of(survey), {p.topic for p in survey.logs})
     return found.plan, _with_rates(job, settings, found.plan, min_slices)
 
 
-def _settings(job: Job, survey: Survey | None) -> ClusterSettings:
-    return replace(cluster_settings(job), rows=row_format_of(job, schema_ids_in_logs(job, survey)))
+def _settings(job: Job, survey: Survey | None) -> ReadSettings:
+    row_format = row_format_of(job, schema_ids_in_logs(job, survey))
+    return replace(read_settings(job), row_format=row_format)
 
 
-def _with_rates(job: Job, settings: ClusterSettings, plan: Plan, at_once: int) -> ClusterSettings:
+def _with_rates(job: Job, settings: ReadSettings, plan: Plan, at_once: int) -> ReadSettings:
     """The settings with the rate that the job allows, shared by slices: each may be a task of its
     own."""
     if (rate := job.limits.broker_bytes_per_second) is None:

@@ -45,29 +45,29 @@ class LogColumns:
 
     prefix: str = ""
 
-    def named(self, name: str) -> str:
+    def column_name(self, name: str) -> str:
         return self.prefix + name
 
     @property
     def topic(self) -> str:
-        return self.named(TOPIC.name)
+        return self.column_name(TOPIC.name)
 
     @property
     def partition(self) -> str:
-        return self.named(PARTITION.name)
+        return self.column_name(PARTITION.name)
 
     @property
     def broker(self) -> str:
-        return self.named(BROKER.name)
+        return self.column_name(BROKER.name)
 
     @property
     def offset(self) -> str:
-        return self.named(OFFSET.name)
+        return self.column_name(OFFSET.name)
 
     @property
     def position(self) -> str:
         """The index of a record in its entry, where offsets are bytes."""
-        return self.named("position")
+        return self.column_name("position")
 
 
 PLAIN_COLUMNS = LogColumns()

@@ -29,7 +29,7 @@ class NoReply:
     not_brokers: int = 0
 
     @staticmethod
-    def joined(silences: Collection[NoReply]) -> NoReply:
+    def join_all(silences: Collection[NoReply]) -> NoReply:
         tried = {address: why for one in silences for address, why in one.tried.items()}
         return NoReply(tried, sum(one.not_brokers for one in silences))
 

@@ -75,7 +75,7 @@ class ProtocolSession(ABC):
         """The first frame to send, before any request; empty if the protocol needs none."""
         return b""
 
-    def negotiated(self, response: memoryview) -> bytes | None:
+    def take_negotiation(self, response: memoryview) -> bytes | None:
         """Takes the response to the last opening frame. Returns the next frame, or None when the
         session is open."""
         raise LocalProtocolError("this protocol has no opening, so nothing can answer one")
@@ -102,7 +102,9 @@ class ProtocolSession(ABC):
     @abstractmethod
     def decode(self, response: memoryview) -> tuple[int, Any] | None:
         """The id and the response that this frame completes; responses may come in any order. None
-        if more frames are needed, or if this frame is not a response."""
+        if more frames are needed, or if this frame is not a response. Raises RemoteProtocolError
+        for one that belongs to no request: close the connection then, since later ones cannot be
+        matched either."""
 
     def due(self) -> bytes:
         """A frame to send before waiting any longer; empty if there is none."""

@@ -172,8 +172,9 @@ class FetchLoop:
         state = self._current(want)
         if self._asks_leader(want, error.what):
             return
-        lost = (state.position, state.slice.until_offset)
-        self._record_loss(state, slice_failures.damage_loss(error, self.policy, state.slice, *lost))
+        piece, position = state.slice, state.position
+        loss = slice_failures.damage_loss(error, self.policy, piece, position, piece.until_offset)
+        self._record_loss(state, loss)
 
     def on_replaced(self, want: FetchTarget) -> None:
         """An entry ended at this offset, and now an intact one in its place goes on after it. Only
@@ -384,8 +385,8 @@ class FetchLoop:
     def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
         """Up to ``until``, or to the slice's end if it is 0. Raises RangeLost unless the policy
         skips the offsets or holds the partition."""
-        lost = (state.position, until or state.slice.until_offset)
-        loss = slice_failures.range_loss(self.policy, state.slice, *lost, kind, evidence)
+        piece, until = state.slice, until or state.slice.until_offset
+        loss = slice_failures.range_loss(self.policy, piece, state.position, until, kind, evidence)
         self._record_loss(state, loss)
 
     def _record_loss(self, state: SliceState, loss: Loss) -> None:

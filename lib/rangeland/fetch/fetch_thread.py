@@ -25,6 +25,7 @@ from rangeland.fetch.broker_questions import MAX_WAIT_MS, AskedLeader, look_up_l
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece, ResponseReader
 from rangeland.fetch.slice_state import FetchTarget
 from rangeland.model import Address, Earliest, Latest, Slice
@@ -41,7 +42,7 @@ class FetchThread:
     def __init__(
         self,
         slices: Sequence[Slice],
-        settings: ClusterSettings,
+        settings: ReadSettings,
         limits: FetchLimits,
         *,
         leader_only: bool = False,
@@ -50,18 +51,18 @@ class FetchThread:
     ) -> None:
         """``floors``: up to where slices have been read already, by index. ``brokers``: by
         default a pool of its own; either is closed at the end."""
-        self.brokers = brokers or ConnectionPool(settings)
+        self.brokers = brokers or ConnectionPool(settings.cluster)
         self._settings = settings
         limits = limits_at_rate(limits, settings.rates)
         self._options = FetchOptions(
             settings.isolation,
             MAX_WAIT_MS,
             limits.request_bytes,
-            rack=settings.rack,
+            rack=settings.cluster.rack,
             tags=settings.tags,
         )
         self._members = (
-            _named_members(settings)
+            _named_members(settings.cluster)
             if self.brokers.dialect.capabilities.numbered_per_broker
             else {}
         )
@@ -233,9 +234,9 @@ class FetchThread:
         self._loop.on_log_range(want, start, end, written_end)
 
 
-def _named_members(settings: ClusterSettings) -> dict[str, Address]:
+def _named_members(cluster: ClusterSettings) -> dict[str, Address]:
     """The brokers by name, if they have names of their own."""
-    return {name: at for name, at in settings.members if name != str(at)}
+    return {name: at for name, at in cluster.members if name != str(at)}
 
 
 def _now_ms() -> int:

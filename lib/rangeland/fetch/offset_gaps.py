@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_failures import log_loss, range_loss
 from rangeland.model import Address, Slice
 from rangeland.patterns import matches
@@ -32,7 +32,7 @@ MAX_LOSSES = 10_000
 class GapExplainer:
     """What is known about gaps in the logs of one task. Not for several threads at once."""
 
-    def __init__(self, settings: ClusterSettings) -> None:
+    def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings
         self._known: dict[str, CleanupPolicy] = {}
         self._lost: dict[int, int] = {}
@@ -57,9 +57,8 @@ class GapExplainer:
             "the log has nothing at these offsets and continues after them, and compaction is not "
             f"known to be the reason: {self._known[partition.topic].evidence}"
         )
-        lost = (from_offset, until_offset)
-        policy = self._settings.policy
-        loss = range_loss(policy, slice_, *lost, LossKind.MISSING, evidence)
+        policy, kind = self._settings.policy, LossKind.MISSING
+        loss = range_loss(policy, slice_, from_offset, until_offset, kind, evidence)
         self._count(slice_, loss)
         return loss
 
@@ -71,7 +70,7 @@ class GapExplainer:
             raise RangeLost.of(
                 range_lost([loss]),
                 what=f"{slice_} has more than {MAX_LOSSES} gaps, the last of them {loss}",
-                do="If it is or was compacted, name the topic in `source.compacted`.",
+                do="if it is or was compacted, name the topic in `source.compacted`",
             )
 
     def _find_out(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:
@@ -80,11 +79,11 @@ class GapExplainer:
             if topic == pattern or matches(pattern, topic):
                 return CleanupPolicy(True, f"source.compacted names {pattern}")
         reported = self._ask(topic, asked)
-        if reported.compacts is not None or not settings.asks_registry:
+        if reported.compacts is not None or not settings.asks_zookeeper:
             return reported
-        if settings.registered_cleanup is None:
+        if settings.zookeeper_cleanup is None:
             raise self._unanswered_error(topic, "ZooKeeper could not be asked when reading began")
-        registered = dict(settings.registered_cleanup).get(topic, "")
+        registered = dict(settings.zookeeper_cleanup).get(topic, "")
         why = f"{reported.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
         # If it is not set, the brokers' own default applies, which ZooKeeper does not have.
         return CleanupPolicy("compact" in registered.split(",") if registered else None, why)
@@ -92,11 +91,11 @@ class GapExplainer:
     def _ask(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:
         """Any broker knows every topic's configuration."""
         silent: dict[str, str] = {}
-        with ConnectionPool(self._settings) as brokers:
+        with ConnectionPool(self._settings.cluster) as brokers:
             questions = brokers.dialect.ask_cleanup(topic)
             if not questions:
                 return brokers.dialect.read_cleanup([])
-            for address in dict.fromkeys((*asked, *self._settings.seeds)):
+            for address in dict.fromkeys((*asked, *self._settings.cluster.seeds)):
                 try:
                     responses = brokers.call_all(address, questions)
                 except ConnectionLost as error:

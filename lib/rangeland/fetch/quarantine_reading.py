@@ -13,21 +13,19 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import BROKER, OFFSET, PARTITION, RECORDS, TOPIC, with_partition
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext
 from rangeland.dialects.row_schema import rows_of
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.typed_chunks import entries_of, reason_of, typing_of
 from rangeland.model import Counts, QuarantinedBytes, Range, Slice
 
 
-def quarantined_pieces(
-    slices: Sequence[Slice], settings: ClusterSettings
-) -> Iterator[FetchedPiece]:
+def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[FetchedPiece]:
     for s in slices:
         kept = settings.quarantined_bytes[s.index]
         records = memoryview(kept.records)
@@ -38,13 +36,14 @@ def quarantined_pieces(
             has_gaps=True,
             tags=tags,
             from_quarantine=True,
-            max_batch_bytes=settings.max_batch_bytes,
+            max_batch_bytes=settings.cluster.max_batch_bytes,
         )
-        bounds = (s.from_offset, s.until_offset)
-        yield FetchedPiece(s.index, *bounds, records, kept.aborted, context=context)
+        yield FetchedPiece(
+            s.index, s.from_offset, s.until_offset, records, kept.aborted, context=context
+        )
 
 
-def quarantined_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[SliceChunk]:
+def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[SliceChunk]:
     """The chunks of slices whose records are intact in quarantine."""
     schema = rows_of(settings.dialect)
     in_bytes = load_dialect(settings.dialect).capabilities.offsets_are_bytes
@@ -54,11 +53,15 @@ def quarantined_rows(slices: Sequence[Slice], settings: ClusterSettings) -> Iter
             settings.quarantined_bytes[slice_.index], slice_.from_offset, slice_.until_offset
         )
         batch = with_partition(rows.select(_records(schema)), slice_.partition)
-        ends = (slice_.from_offset, slice_.until_offset)
-        entry_span = slice_.width if in_bytes else None
-        landed = Counts(landed=batch.num_rows)
-        chunk = SliceChunk(slice_.index, *ends, landed, batch, entry_span=entry_span)
-        yield from [chunk] if typing is None else typing.typed(chunk)
+        chunk = SliceChunk(
+            slice_.index,
+            from_offset=slice_.from_offset,
+            until_offset=slice_.until_offset,
+            counts=Counts(landed=batch.num_rows),
+            batch=batch,
+            entry_span=slice_.width if in_bytes else None,
+        )
+        yield from [chunk] if typing is None else typing.type_rows(chunk)
 
 
 def _inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.RecordBatch:

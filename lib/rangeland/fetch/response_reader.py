@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -25,6 +24,7 @@ from rangeland.dialects.fetch_values import (
 from rangeland.errors import BadRecord
 from rangeland.fetch.broker_questions import AskedLeader
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_failures import add_partition, passable_until
 from rangeland.fetch.slice_state import FetchTarget
 from rangeland.model import Address, Latest
@@ -83,7 +83,7 @@ class ResponseReader:
         self,
         brokers: ConnectionPool,
         loop: FetchLoop,
-        settings: ClusterSettings,
+        settings: ReadSettings,
         floors: Mapping[int, EntryEnd],
     ) -> None:
         self._brokers = brokers
@@ -109,7 +109,7 @@ class ResponseReader:
             part.context,
             floor=self._floor(leader),
             asked_at=want.offset,
-            max_batch_bytes=self._settings.max_batch_bytes,
+            max_batch_bytes=self._settings.cluster.max_batch_bytes,
         )
         found = self._find_readable_end(leader, part, context)
         if found is None:

@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import with_partition
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.fetch_values import Gap
@@ -19,6 +18,7 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
 from rangeland.fetch.slice_failures import add_partition, damage_loss, first_damaged, log_loss
@@ -29,7 +29,7 @@ from rangeland.untrusted import parse_address
 
 
 def read_slices(
-    slices: Sequence[Slice], settings: ClusterSettings, patience: FetchLimits | None = None
+    slices: Sequence[Slice], settings: ReadSettings, patience: FetchLimits | None = None
 ) -> Generator[SliceChunk, None, None]:
     """Chunks of all slices, those of each slice in order and without a gap, slices interleaved. A
     chunk whose loss is held is the last one of its slice.
@@ -44,7 +44,7 @@ def read_slices(
         kept = quarantined_pieces(damaged, settings)
         yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(kept, damaged)
         return
-    patience = patience or FetchLimits(no_progress_ms=settings.no_progress_ms)
+    patience = patience or FetchLimits(no_progress_ms=settings.cluster.no_progress_ms)
     fetcher = FetchThread(slices, settings, patience)
     fetcher.start()
     try:
@@ -60,7 +60,7 @@ class _UnconfirmedDamage(Exception):
 class _PieceDecoder:
     """Turns pieces of slices into chunks."""
 
-    def __init__(self, dialect: Dialect, settings: ClusterSettings) -> None:
+    def __init__(self, dialect: Dialect, settings: ReadSettings) -> None:
         self._dialect = dialect
         self._settings = settings
         self._in_bytes = dialect.capabilities.offsets_are_bytes
@@ -91,7 +91,7 @@ class _PieceDecoder:
             if batch is not None:
                 batch = with_partition(batch, slice_.partition)
             chunk = replace(chunk, batch=batch, bytes_read=size)
-            yield from [chunk] if typing is None else typing.typed(chunk)
+            yield from [chunk] if typing is None else typing.type_rows(chunk)
             size = 0
 
     def _decode_confirmed(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
@@ -121,7 +121,7 @@ class _PieceDecoder:
                 yield chunk
 
     def _at_leader(self, rest: Slice, floor: EntryEnd) -> Generator[SliceChunk, None, None]:
-        patience = FetchLimits(no_progress_ms=self._settings.no_progress_ms)
+        patience = FetchLimits(no_progress_ms=self._settings.cluster.no_progress_ms)
         floors = {rest.index: floor}
         fetcher = FetchThread([rest], self._settings, patience, leader_only=True, floors=floors)
         fetcher.start()
@@ -211,8 +211,14 @@ class _PieceDecoder:
                     if is_quarantined and part.counts.compacted == width:
                         raise _misplaced_error(position, part.next_offset)
                     entry_span = width if self._in_bytes else None
-                    done = (position, part.next_offset, part.counts, part.batch)
-                    yield SliceChunk(piece.index, *done, entry_span=entry_span)
+                    yield SliceChunk(
+                        piece.index,
+                        from_offset=position,
+                        until_offset=part.next_offset,
+                        counts=part.counts,
+                        batch=part.batch,
+                        entry_span=entry_span,
+                    )
                 position = part.next_offset
 
     def _bytes_to_keep(

@@ -89,13 +89,13 @@ def damage_loss(
     if action is Action.FAIL:
         raise error
     if action is Action.HOLD:
-        held = (first, slice_.until_offset)
-        return Loss(slice_.partition, *held, LossKind.CORRUPT, evidence, action)
+        until_offset = slice_.until_offset
+        return Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence, action)
     resumes_at = error.damage.next_offset if error.damage else None
     if resumes_at is None or resumes_at <= first:
         raise _unknown_end_error(error, action)
-    lost = (first, min(until_offset, resumes_at))
-    return Loss(slice_.partition, *lost, LossKind.CORRUPT, evidence, action)
+    until_offset = min(until_offset, resumes_at)
+    return Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence, action)
 
 
 def log_loss(loss: Loss) -> None:

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
 from rangeland.errors import UndecodablePayload
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
 from rangeland.fetch.slice_failures import log_loss
 from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
@@ -54,7 +54,7 @@ class TypedChunks:
         self._left_out = left_out or {}
         self._losses: dict[int, int] = {}
 
-    def typed(self, chunk: SliceChunk) -> Iterator[SliceChunk]:
+    def type_rows(self, chunk: SliceChunk) -> Iterator[SliceChunk]:
         """The chunk with typed rows, in several chunks if they take much memory. Where the policy
         is to hold, the last one has none: its slice ends where that chunk begins. Raises
         UndecodablePayload where the policy is to fail."""
@@ -165,39 +165,49 @@ def _join(pieces: Sequence[DecodedRows]) -> DecodedRows:
     return DecodedRows(pa.concat_batches([piece.batch for piece in pieces]), found, counts)
 
 
-def _split(chunk: SliceChunk, rows: int) -> tuple[SliceChunk, SliceChunk]:
+def _split(chunk: SliceChunk, row_count: int) -> tuple[SliceChunk, SliceChunk]:
     """The first rows of a chunk with the offsets up to the next row, and the rest."""
     batch: pa.RecordBatch = chunk.batch
-    if rows == batch.num_rows:
+    if row_count == batch.num_rows:
         rest = replace(chunk, from_offset=chunk.until_offset, counts=Counts(), batch=None)
         return chunk, rest
-    end = offset_of(batch, rows)
+    end = offset_of(batch, row_count)
     width = end - chunk.from_offset
     # Of which class an offset without a row is, only matters for the sum of all pieces.
-    others = width - rows if chunk.entry_span is None else 0
-    taken = {"landed": rows}
+    others = width - row_count if chunk.entry_span is None else 0
+    taken = {"landed": row_count}
     for name in COUNT_NAMES[1:]:
         taken[name] = min(others, getattr(chunk.counts, name))
         others -= taken[name]
     counts = Counts(**{name: getattr(chunk.counts, name) - n for name, n in taken.items()})
-    first = replace(chunk, until_offset=end, counts=Counts(**taken), batch=batch.slice(0, rows))
-    rest = replace(chunk, from_offset=end, counts=counts, batch=batch.slice(rows), bytes_read=0)
+    first = replace(
+        chunk, until_offset=end, counts=Counts(**taken), batch=batch.slice(0, row_count)
+    )
+    rest = replace(
+        chunk, from_offset=end, counts=counts, batch=batch.slice(row_count), bytes_read=0
+    )
     if chunk.entry_span is None:
         return first, rest
     return replace(first, entry_span=width), replace(rest, entry_span=chunk.entry_span - width)
 
 
-def typing_of(slices: Sequence[Slice], settings: ClusterSettings) -> TypedChunks | None:
+def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | None:
     """None where keys and values stay as they are, and no record is left out."""
-    if settings.rows is None and not settings.left_out:
+    if settings.row_format is None and not settings.left_out:
         return None
-    formats = settings.rows or RowFormat()
+    formats = settings.row_format or RowFormat()
     return TypedChunks(formats, settings.policy, slices, settings.left_out)
 
 
 def _held_chunk(chunk: SliceChunk, slice_: Slice, evidence: str) -> SliceChunk:
-    held = (chunk.from_offset, slice_.until_offset)
-    loss = Loss(slice_.partition, *held, LossKind.UNDECODABLE, evidence, Action.HOLD)
+    loss = Loss(
+        slice_.partition,
+        from_offset=chunk.from_offset,
+        until_offset=slice_.until_offset,
+        kind=LossKind.UNDECODABLE,
+        evidence=evidence,
+        action=Action.HOLD,
+    )
     log_loss(loss)
     in_bytes = chunk.entry_span is not None
     lost = lost_chunk(chunk.slice_index, loss, chunk.leader, in_bytes)
@@ -241,9 +251,15 @@ def lost_records(
     """The losses, one for entries that follow on each other. ``found`` are in order of rows."""
     for members in _runs(entries, found):
         first, last = (int(entries.of_row[one.row]) for one in (members[0], members[-1]))
-        ends = int(entries.starts[first]), int(entries.ends[last])
         evidence = evidence_of(rows, members)
-        loss = Loss(partition, *ends, LossKind.UNDECODABLE, evidence, action)
+        loss = Loss(
+            partition,
+            from_offset=int(entries.starts[first]),
+            until_offset=int(entries.ends[last]),
+            kind=LossKind.UNDECODABLE,
+            evidence=evidence,
+            action=action,
+        )
         kept = None
         if action is Action.QUARANTINE:
             at, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import Conflict, RangelandError
 from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
 from rangeland.fleet.shared_survey import SharedSurveys
 from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_positions
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.job.topic_tables import TableJob
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress

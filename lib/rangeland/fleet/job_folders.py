@@ -24,7 +24,7 @@ def job_files(paths: Iterable[Path]) -> list[Path]:
             # `--set source.security.sasl.password hunter2` leaves a password over.
             raise UsageError(
                 f"argument {place}, not repeated here, is neither a file nor a folder",
-                do="Name job files, or folders of them; write --set as --set A.B=C",
+                do="name job files, or folders of them; write --set as --set A.B=C",
             )
     return list(dict.fromkeys(found))
 
@@ -34,5 +34,5 @@ def files_in(folder: Path, suffixes: Collection[str], what: str) -> list[Path]:
     inside = sorted(p for p in folder.iterdir() if p.suffix in suffixes and p.is_file())
     if not inside:
         endings = " or ".join(f"*{suffix}" for suffix in suffixes)
-        raise UsageError(f"the folder {folder} has no {what}", do=f"Name a folder with {endings}")
+        raise UsageError(f"the folder {folder} has no {what}", do=f"name a folder with {endings}")
     return inside

@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.plan_surveys import FRESH_SECONDS, SurveyOf
 from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
-from rangeland.planning.policy import Action, LossKind, Policy
-from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.planning.policy import Action, LossKind
+from rangeland.survey.survey_request import SurveyRequest
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -64,10 +64,8 @@ class SharedSurveys:
             self._cluster_of[id(job)] = cluster
 
     def _find(self, job: Job) -> _WaitingJobs:
-        settings = cluster_settings(job)
         # Of a policy, only whether it holds partitions without a leader matters to a survey.
-        holds = settings.policy.ever(LossKind.UNREACHABLE, Action.HOLD)
-        key = (replace(settings, policy=Policy()), holds)
+        key = (cluster_settings(job), job.policies.ever(LossKind.UNREACHABLE, Action.HOLD))
         for known, cluster in self._clusters:
             if known == key:
                 return cluster

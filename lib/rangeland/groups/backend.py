@@ -14,7 +14,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
@@ -58,11 +58,21 @@ class GroupMember:
     is_ours: bool = False
 
 
+class GroupState(StrEnum):
+    """What a group is doing, as far as its backend shows."""
+
+    EMPTY = "empty"
+    STABLE = "stable"
+    REBALANCING = "rebalancing"
+    ABSENT = "absent"
+    """The backend does not know the group."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """``state``: empty, stable, rebalancing, or absent if the backend does not know the group."""
+    """A group as its backend shows it."""
 
-    state: str
+    state: GroupState
     members: tuple[GroupMember, ...] = ()
 
     @property

@@ -89,7 +89,7 @@ class HeartbeatThread:
         )
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def hold_assignment(self) -> Iterator[None]:
         """While this is open, the thread joins no rebalance; watch ``must_stop``."""
         with self._lock:
             self._reading = True

@@ -16,7 +16,7 @@ from functools import partial
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
-from rangeland.groups.backend import Fenced, GroupBackend, GroupView, JoinRequest
+from rangeland.groups.backend import Fenced, GroupBackend, GroupState, GroupView, JoinRequest
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices
@@ -25,7 +25,7 @@ from rangeland.model import Partition
 from rangeland.planning.slice_assignment import SliceOwners
 from rangeland.wording import count_noun
 
-ABSENT = GroupView("absent")
+ABSENT = GroupView(GroupState.ABSENT)
 POLL_SECONDS = 0.5
 TRIES = 3
 GRACE_SECONDS = 5
@@ -84,12 +84,12 @@ class GroupLease:
         return self._heartbeat is not None and self._heartbeat.must_stop
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """While this is open, the partitions stay assigned; see ``HeartbeatThread.reading``."""
+    def hold_assignment(self) -> Iterator[None]:
+        """While this is open, the partitions stay assigned, as in ``HeartbeatThread``."""
         if self._heartbeat is None:
             yield
             return
-        with self._heartbeat.reading():
+        with self._heartbeat.hold_assignment():
             yield
 
     def settle(self) -> None:
@@ -116,7 +116,7 @@ class GroupLease:
             # Other consumers read for themselves: the first driver reads what they hold.
             {p: driver.member_id for driver in drivers for p in driver.partitions},
             members,
-            view.state == "stable" and me in members and not self.must_stop,
+            view.state is GroupState.STABLE and me in members and not self.must_stop,
         )
 
     def _note_consumers(self, view: GroupView, partitions: frozenset[Partition]) -> None:

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, JobFileError
@@ -17,7 +18,7 @@ from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
 from rangeland.job import Group, Job
-from rangeland.job.connection_settings import cluster_settings, request_for_range
+from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.row_checks import refuse_removed_rows
 from rangeland.model import LogState, Partition
@@ -81,7 +82,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     progress.step("asking for leaders and offsets")
     cluster = cluster_settings(job)
     survey = survey_of(job, request_for_range(job, position.topics), settings=cluster)
-    cluster, logs = cluster.knowing(survey), survey.logs
+    cluster, logs = cluster.with_versions_of(survey), survey.logs
     checkpoint = positions(position.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
     found, name = push_positions(job, cluster, checkpoint)

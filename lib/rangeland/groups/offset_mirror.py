@@ -56,7 +56,7 @@ class MirrorOutcome:
         """The group had offsets other than the checkpoint."""
         return any(self.before.get(p) not in (None, at) for p, at in self.checkpoint.items())
 
-    def moved(self, earlier: Collection[tuple[Partition, int]]) -> tuple[Partition, ...]:
+    def moved_partitions(self, earlier: Collection[tuple[Partition, int]]) -> tuple[Partition, ...]:
         """Partitions whose group offset did not come from any of these landings."""
         return tuple(
             p
@@ -76,7 +76,7 @@ def notices(
     group: str, found: MirrorOutcome, earlier: Collection[tuple[Partition, int]]
 ) -> Iterator[str]:
     """Warnings that another client has moved the group's offsets, or keeps moving them."""
-    if moved := found.moved(earlier):
+    if moved := found.moved_partitions(earlier):
         p = moved[0]
         yield (
             f"group {group} was at {found.before[p]} of {p}, an offset that no landing of this job "

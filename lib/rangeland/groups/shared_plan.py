@@ -89,7 +89,7 @@ class SharedRead:
         if self._lease.must_stop:  # a rebalance is due and the backend did not answer; try again
             time.sleep(POLL_SECONDS)
             return None
-        with self._lease.reading():
+        with self._lease.hold_assignment():
             slice_owners = self._lease.slice_owners(self._partitions)
             if self._is_stalled(len(parts)):
                 slice_owners = SliceOwners(

@@ -87,7 +87,7 @@ def _bad_partition(which: str, expected: str) -> UsageError:
     return UsageError(
         f"the partition {which} is not understood",
         why=f"expected {expected}",
-        do="Write its number, or broker-number such as 1-0 where brokers number their own",
+        do="write its number, or broker-number such as 1-0 where brokers number their own",
     )
 
 
@@ -95,7 +95,7 @@ def _bad_flag(flag: str, given: str, expected: str) -> UsageError:
     return UsageError(
         f"{flag} {given} is not understood",
         why=f"expected {expected.removeprefix('expected ')}",
-        do=f"Write it as {flag} 2026-01-31T06:00:00Z or "
+        do=f"write it as {flag} 2026-01-31T06:00:00Z or "
         f"""{flag} '{{"orders": {{"0": 23, "1": 40}}}}'""",
         flag=flag,
     )
@@ -115,6 +115,6 @@ def require_closed_range(text: JobText, job: Job) -> None:
             f"a backfill needs {' and '.join(missing)}",
             why="the range of the job file does not say it, and a backfill does not follow "
             "the checkpoint",
-            do=f"Give each as one of {EXPECTED_BOUND.removeprefix('checkpoint, ')}",
+            do=f"give each as one of {EXPECTED_BOUND.removeprefix('checkpoint, ')}",
             missing=missing,
         )

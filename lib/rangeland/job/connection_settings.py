@@ -1,18 +1,16 @@
 """The connection settings of a job's source; the only place where secrets are read.
 
 References are replaced by secrets here, in the driver, just before they are used; the results are
-never written anywhere. If a job names a registry instead of brokers, the registry is asked here
-each time, since its brokers may change.
+never written anywhere. Nothing is asked here: which brokers a ZooKeeper knows is up to
+``cluster_access/cluster_lookup``.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rangeland.connection.cluster_settings import (
@@ -22,46 +20,31 @@ from rangeland.connection.cluster_settings import (
     TlsSettings,
     TokenSource,
 )
-from rangeland.dialects.dialect import load_dialect
-from rangeland.errors import Unreachable
 from rangeland.job.job_file import Job
 from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.secret_references import look_up
 from rangeland.job.source_section import Source
 from rangeland.job.source_security import Kerberos, Sasl, Security, Tls, Token
-from rangeland.model import Partition
+from rangeland.model import Address, Partition
 from rangeland.planning.bound_resolution import groups_asked, times_asked
 from rangeland.planning.incarnation import LogMark
 from rangeland.schema_registry.registry_settings import RegistrySettings
-from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.zookeeper.connect_string import read_ensemble
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
-
-if TYPE_CHECKING:
-    from rangeland.zookeeper.broker_registry import Registry
-
 
 SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 """Mechanisms that prove knowledge of a password without sending it."""
 
 
-def cluster_settings(job: Job) -> ClusterSettings:
-    """Raises JobFileError for a reference to a secret that does not exist, naming the reference,
-    and Unreachable if the registry cannot be asked or has no broker."""
+def cluster_of_members(job: Job, members: Sequence[tuple[str, Address]]) -> ClusterSettings:
+    """The settings of a cluster with these brokers. Raises JobFileError for a reference to a secret
+    that does not exist, naming the reference."""
     source = job.source
-    members = source.members
-    if source.zookeeper and not source.names_brokers:
-        # A registry has the brokers' ids, which partitions and groups refer to.
-        members = tuple(sorted(registry_of(job).brokers.items()))
-        if not members:
-            raise Unreachable(
-                f"no broker is registered in {source.zookeeper}",
-                do="start the brokers, or correct source.zookeeper",
-            )
     return ClusterSettings(
         dialect=source.dialect,
         seeds=tuple(address for _, address in members),
-        members=members,
+        members=tuple(members),
         client_id=source.client_id,
         isolation=source.isolation,
         tls=_tls(source.security.tls),
@@ -72,14 +55,11 @@ def cluster_settings(job: Job) -> ClusterSettings:
         no_progress_ms=source.timeouts.no_progress_ms,
         max_answer_bytes=source.max_answer_bytes,
         max_batch_bytes=source.max_batch_bytes,
-        policy=job.policies,
         rack=source.rack,
-        tags=source.tags,
-        compacted=source.compacted,
     )
 
 
-def registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySettings:
+def schema_registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySettings:
     """How to reach the schema registry of a job, with the timeouts of its brokers. Raises
     JobFileError for a reference to a secret that does not exist."""
     timeouts = job.source.timeouts
@@ -95,7 +75,7 @@ def registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySettings:
     )
 
 
-def registry_exposed(registry: SchemaRegistry) -> tuple[str, ...]:
+def schema_registry_warnings(registry: SchemaRegistry) -> tuple[str, ...]:
     """Warnings about secrets for the schema registry that are sent without encryption."""
     plain = [urlsplit(url) for url in registry.url if not url.lower().startswith("https:")]
     away = [at for at in plain if not _is_this_host(at.hostname or "")]
@@ -103,38 +83,6 @@ def registry_exposed(registry: SchemaRegistry) -> tuple[str, ...]:
         return ()
     secret = "token" if registry.token else "password"
     return (f"the {secret} of decode.registry is sent to {away[0].netloc} in the clear: use https",)
-
-
-def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> ClusterSettings:
-    """The same, with the cleanup policies of these topics from ZooKeeper, if the job names one:
-    brokers before 0.11 do not report them. A failure to ask only matters if a log has a gap."""
-    source = job.source
-    reads_cleanup = "compacted" in load_dialect(source.dialect).capabilities.source_keys
-    if not reads_cleanup or not source.zookeeper:
-        return settings
-    from rangeland.zookeeper.broker_registry import read_cleanup_policies
-
-    try:
-        found = read_cleanup_policies(
-            source.zookeeper,
-            sorted(set(topics)),
-            zookeeper_access(job),
-            connect_ms=source.timeouts.connect_ms,
-        )
-    except Unreachable:
-        return replace(settings, asks_registry=True)
-    return replace(settings, asks_registry=True, registered_cleanup=tuple(found.items()))
-
-
-def registry_of(job: Job) -> Registry:
-    """The brokers and topics that are currently registered."""
-    from rangeland.zookeeper.broker_registry import read_registry
-
-    return read_registry(
-        job.source.zookeeper or "",
-        zookeeper_access(job),
-        connect_ms=job.source.timeouts.connect_ms,
-    )
 
 
 def zookeeper_access(job: Job) -> ZooKeeperAccess:
@@ -176,7 +124,7 @@ def request_for_range(
 def plaintext_secret_warnings(job: Job) -> tuple[str, ...]:
     """Warnings about secrets of this job that are sent without encryption."""
     registry = job.decode.registry
-    at_registry = registry_exposed(registry) if registry else ()
+    at_registry = schema_registry_warnings(registry) if registry else ()
     return (*_exposed_login(job), *_exposed_in_zookeeper(job.source), *at_registry)
 
 

@@ -120,7 +120,7 @@ class Decode(Section):
         return self.key if field == "key" else self.value
 
     @property
-    def registered(self) -> tuple[RecordField, ...]:
+    def fields_with_schema_ids(self) -> tuple[RecordField, ...]:
         """Which of keys and values name schemas in the registry."""
         fields: tuple[RecordField, ...] = ("key", "value")
         return tuple(f for f in fields if self.registry and self.payload(f).has_fields)
@@ -132,7 +132,7 @@ class Decode(Section):
             if payload.has_fields and payload.schema_ is None and self.registry is None:
                 expected = f"{payload.expected_schema}, or a section decode.registry"
                 raise MisplacedKey(expected, name, "schema")
-        if self.registry is not None and not self.registered:
+        if self.registry is not None and not self.fields_with_schema_ids:
             raise UnneededKey("neither keys nor values name schemas", "registry")
         return self
 

@@ -149,7 +149,7 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
 
 def read_assignment(given: str) -> tuple[FieldPath, Any]:
     """The path and the value of one ``a.b=c``. Raises UsageError, which does not repeat a value."""
-    form = "Write it as --set limits.max_records=1000"
+    form = "write it as --set limits.max_records=1000"
     dotted_path, equals, value = given.partition("=")
     path = tuple(dotted_path.split("."))
     if not equals or not all(path):
@@ -162,7 +162,7 @@ def read_assignment(given: str) -> tuple[FieldPath, Any]:
     if path[0] == EXTENDS:
         raise UsageError(
             f"--set {EXTENDS}: only a file can say what it extends",
-            do="Write it into the job file",
+            do="write it into the job file",
         )
     try:
         return path, load(value)[0]

@@ -32,7 +32,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
-from rangeland.job.connection_settings import registry_settings
+from rangeland.job.connection_settings import schema_registry_settings
 from rangeland.job.decode_section import PayloadSpec, names_file
 from rangeland.job.job_file import Job
 from rangeland.schema_registry.catalogue_maker import make_catalogue
@@ -90,10 +90,12 @@ def _schemas(job: Job, seen: SeenIds) -> TableFormats | None:
     registry = job.decode.registry
     if registry is None:
         return None
-    settings = registry_settings(job, registry)
+    settings = schema_registry_settings(job, registry)
     client = RegistryClient(settings, first_response_ms=FIRST_RESPONSE_MS)
     strategy = registry.subject_name_strategy
-    without_schema = [f for f in job.decode.registered if not job.decode.payload(f).schema_]
+    without_schema = [
+        f for f in job.decode.fields_with_schema_ids if not job.decode.payload(f).schema_
+    ]
     ids = {of: tuple(islice(found, MAX_SEEN_IDS)) for of, found in seen.items()}
     catalogue = make_catalogue(client, strategy, ids, without_schema)
     return TableFormats(ExecutorSchemas(catalogue, settings), strategy, ids)

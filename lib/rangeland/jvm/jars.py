@@ -51,7 +51,7 @@ def fetch_jars(name: str) -> Path:
     Java, Unreachable if the jars cannot be fetched, StorageFailed if they cannot be written."""
     if name not in JAR_SETS:
         known = ", ".join(sorted(JAR_SETS))
-        raise UsageError(f"There is no set of jars named {name}", do=f"Use one of: {known}")
+        raise UsageError(f"There is no set of jars named {name}", do=f"use one of: {known}")
     module = ivy_module(name, JAR_SETS[name])
     target = cache_directory() / "jars" / name
     if _is_current(target, module):
@@ -63,7 +63,7 @@ def fetch_jars(name: str) -> Path:
                 logger.info("Fetching the jars of %s", name)
                 _fetch_into(target, name, module)
     except OSError as error:
-        remedy = "Make room, or point RANGELAND_CACHE at another directory"
+        remedy = "make room, or point RANGELAND_CACHE at another directory"
         why = f"{target} cannot be written: {error}"
         raise StorageFailed(
             f"The jars of {name} could not be stored", why=why, do=remedy
@@ -177,7 +177,7 @@ def _run_ivy(name: str, home: Path, jars: Path) -> None:
     command += ["-confs", "default", "-types", "jar", "bundle", ARCHIVE]
     command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
     remedy = (
-        "Try again; behind a proxy set JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=... "
+        "try again; behind a proxy set JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=... "
         "-Dhttps.proxyPort=..., or set RANGELAND_MAVEN to the URL of a Maven repository"
     )
     try:
@@ -218,5 +218,5 @@ def find_ivy() -> Path:
             return jar
     why = f"no ivy-*.jar is in {folders[0]}" if folders else "PySpark is not installed"
     raise UsageError(
-        "Ivy was not found", why=why, do="Install PySpark with pip: pip install pyspark"
+        "Ivy was not found", why=why, do="install PySpark with pip: pip install pyspark"
     )

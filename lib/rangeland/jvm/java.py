@@ -41,7 +41,7 @@ def find_java(minimum: int = MINIMUM_JAVA) -> str:
 
 @functools.cache
 def _check_java(home: str, java: str | None, minimum: int) -> str:
-    remedy = f"Install a JDK or JRE {minimum} or later, or point JAVA_HOME at one"
+    remedy = f"install a JDK or JRE {minimum} or later, or point JAVA_HOME at one"
     if java is None:
         why = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
         raise UsageError("Java was not found", why=why, do=remedy, java_home=home)

@@ -94,7 +94,7 @@ class PlanCommitter:
         try:
             return self._finish(plan, unfinished, recovered=recovered)
         except (JobFileError, UsageError) as error:
-            raise error.answering(data=PLAN_STAYS) from error.__cause__
+            raise error.with_answers(data=PLAN_STAYS) from error.__cause__
         except _PERMANENT as error:
             if not recovered or not _may_be_given_up(plan, error):
                 raise

@@ -10,21 +10,22 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import Conflict, Unreachable
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.model import Cluster, Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
-from rangeland.survey.cluster_survey import SurveyRequest, take_survey
+from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
+from rangeland.survey.survey_request import SurveyRequest
 
 RESURVEY_POLL_SECONDS = 0.5
 LAGGING_SECONDS = 10
@@ -38,19 +39,19 @@ class FinalLogCheck:
         self._job = job
         self._known = known
 
-    def fingerprint(self, settings: ClusterSettings, plan: Plan) -> dict[Partition, int]:
+    def fingerprint(self, settings: ReadSettings, plan: Plan) -> dict[Partition, int]:
         """Checksums of a batch of each log before it is read, where topics have no ids."""
         nameless = {r.partition for r in plan.ranges if r.topic_id is None}
         last = {s.partition: s for s in sorted(plan.slices, key=lambda s: s.from_offset)}
         leaders = {p: Leader(s.leader) for p, s in last.items() if p in nameless and s.leader}
         if not leaders:
             return {}
-        with ConnectionPool(settings) as brokers:
+        with ConnectionPool(settings.cluster) as brokers:
             return batch_checksums(brokers, leaders, _offsets_to_compare(brokers, plan, leaders))
 
     def changes(
         self,
-        settings: ClusterSettings,
+        settings: ReadSettings,
         plan: Plan,
         receipts: Iterable[Receipt],
         fingerprints: Mapping[Partition, int],
@@ -72,10 +73,10 @@ class FinalLogCheck:
         }
         if not marks:
             return {}
-        with ConnectionPool(settings) as brokers:
+        with ConnectionPool(settings.cluster) as brokers:
             is_own = brokers.dialect.capabilities.numbered_per_broker
             try:
-                return self._changes(brokers, plan, marks, fingerprints)
+                return self._changes(brokers, settings.policy, plan, marks, fingerprints)
             except UnknownTopic as error:
                 raise _fate_unknown(error.what) from error
             except Unreachable as error:
@@ -114,13 +115,13 @@ class FinalLogCheck:
             for loss in losses
         )
 
-    def refuse_other_cluster(self, settings: ClusterSettings, plan: Plan) -> None:
+    def refuse_other_cluster(self, settings: ReadSettings, plan: Plan) -> None:
         """Raises Conflict where a plan was made for another cluster than the job's."""
         wanted = {r.partition: LogMark(r.until_offset, r.topic_id) for r in plan.ranges}
         if plan.cluster is None or not wanted:
             return
-        with ConnectionPool(settings) as brokers:
-            attempt = SurveyAttempt(brokers, _request_for_marks(wanted))
+        with ConnectionPool(settings.cluster) as brokers:
+            attempt = SurveyAttempt(brokers, _request_for_marks(wanted, settings.policy))
             try:
                 leaders = attempt.leaders()
             except UnknownTopic:
@@ -145,17 +146,18 @@ class FinalLogCheck:
     def _changes(
         self,
         brokers: ConnectionPool,
+        policy: Policy,
         plan: Plan,
         marks: Mapping[Partition, LogMark],
         fingerprints: Mapping[Partition, int],
     ) -> dict[Loss, int | None]:
-        attempt = SurveyAttempt(brokers, _request_for_marks(marks))
+        attempt = SurveyAttempt(brokers, _request_for_marks(marks, policy))
         leaders = attempt.leaders()
         self._refuse_other(plan, attempt, leaders)
         odd = {p: marks[p] for p in unconfirmed_partitions(marks, leaders)}
         if not odd:
             return {}
-        survey = self._survey_until_settled(brokers, odd)
+        survey = self._survey_until_settled(brokers, policy, odd)
         missing = [p for p in odd if p not in survey.logs]
         if missing and not brokers.dialect.capabilities.numbered_per_broker:
             raise _fate_unknown(f"{missing[0]} was read and no longer exists")
@@ -173,13 +175,13 @@ class FinalLogCheck:
         return {}
 
     def _survey_until_settled(
-        self, brokers: ConnectionPool, marks: Mapping[Partition, LogMark]
+        self, brokers: ConnectionPool, policy: Policy, marks: Mapping[Partition, LogMark]
     ) -> Survey:
         """A survey of these logs. Waits for the high watermark of a newly elected leader, which
         may lag for a moment."""
         deadline = time.monotonic() + LAGGING_SECONDS
         while True:
-            survey = take_survey(brokers, _request_for_marks(marks))
+            survey = take_survey(brokers, _request_for_marks(marks, policy))
             is_behind = any(may_be_behind(marks[p], log) for p, log in survey.logs.items())
             if not is_behind or not find_changes(marks, survey) or time.monotonic() > deadline:
                 return survey
@@ -232,9 +234,15 @@ def _fate_unknown(what: str) -> Unreachable:
     )
 
 
-def _request_for_marks(marks: Mapping[Partition, LogMark]) -> SurveyRequest:
+def _request_for_marks(marks: Mapping[Partition, LogMark], policy: Policy) -> SurveyRequest:
     topics = tuple(sorted({p.topic for p in marks}))
     only: dict[str, list[int | str]] = {topic: [] for topic in topics}
     for p in marks:
         only[p.topic].append(f"{p.broker}-{p.number}" if p.broker else p.number)
-    return SurveyRequest(topics, partitions=only, known=frozenset(topics), checkpoint=dict(marks))
+    return SurveyRequest(
+        topics,
+        partitions=only,
+        known=frozenset(topics),
+        checkpoint=dict(marks),
+        holds_unreachable=policy.ever(LossKind.UNREACHABLE, Action.HOLD),
+    )

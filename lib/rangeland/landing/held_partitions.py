@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import LossEvent
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import LogState, Partition, Survey
@@ -21,20 +21,20 @@ from rangeland.planning.policy import FOUND_BY_READING, Action, Loss
 
 
 def find_damage(
-    target: LandingTarget, cluster: ClusterSettings, position: JobPosition, survey: Survey
+    target: LandingTarget, settings: ReadSettings, position: JobPosition, survey: Survey
 ) -> list[Loss]:
     """Logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
     few records of each; raises what reading raises."""
     found = []
     for loss in _held_losses(target, position).values():
         log = survey.logs.get(loss.partition)
-        policy = cluster.policy.of(loss.kind, loss.partition.topic)
+        policy = settings.policy.of(loss.kind, loss.partition.topic)
         if log is None or policy is not Action.HOLD:
             continue
         if log.leader.topic_id not in (None, loss.topic_id or log.leader.topic_id):
             continue  # another incarnation of the topic, which a survey shows
         if log.end_offset > loss.from_offset:
-            still = _read_at(log, loss.from_offset, cluster)
+            still = _read_at(log, loss.from_offset, settings)
             found += [] if still is None else [still]
     return found
 
@@ -59,9 +59,9 @@ def _held_losses(target: LandingTarget, position: JobPosition) -> dict[Partition
     return found
 
 
-def _read_at(log: LogState, at: int, cluster: ClusterSettings) -> Loss | None:
+def _read_at(log: LogState, at: int, settings: ReadSettings) -> Loss | None:
     """The damage or gap at an offset, if it is still there."""
-    with closing(read_slices([log.to_slice(from_offset=at)], cluster)) as chunks:
+    with closing(read_slices([log.to_slice(from_offset=at)], settings)) as chunks:
         for chunk in chunks:
             if chunk.until_offset > at:
                 return None

@@ -100,15 +100,12 @@ class IdentityCheck:
         if (application, sequence) not in ledger.possibly_unfinished():
             return SeenLanding(True, False, False, False)
         seen = self._table.version or 0
-        commits = [
-            c
-            for c in self._table.kernel.commits(self._table.uri, since)
-            if since < c.version <= seen
-        ]
+        log = list(self._table.kernel.commits(self._table.uri, since))
+        commits = [c for c in log if since < c.version <= seen]
         named = any(c.transactions.get(application) == sequence for c in commits)
         first = commits[0].version if commits else seen + 1
-        # A plan may also have been made for a later version than the one that was read.
-        is_whole = first <= since + 1
+        # The plan may have been made for a version that the log has, and that was not read.
+        is_whole = first == since + 1 or any(c.version >= since > seen for c in log)
         if named or is_whole:
             return SeenLanding(False, named, is_whole, False)
         return SeenLanding(False, False, False, self._has_files_of(ledger, plan))

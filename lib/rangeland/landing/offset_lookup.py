@@ -16,9 +16,9 @@ from rangeland.landing.verification import Landings
 from rangeland.model import Partition
 from rangeland.planning.policy import Action, Loss
 from rangeland.planning.table_audit import LandedPiece
-from rangeland.results import Finding
+from rangeland.results import Finding, FindState
 
-_LEFT_OUT = {Action.QUARANTINE: "quarantined", Action.SKIP: "lost"}
+_LEFT_OUT = {Action.QUARANTINE: FindState.QUARANTINED, Action.SKIP: FindState.LOST}
 
 
 def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset: int) -> Finding:
@@ -34,23 +34,23 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
     rows = table_rows(spark, target.table)
     files = rows.files_with(partition, offset)
     if not landings:
-        state = "stranger" if files else "not-landed"
+        state = FindState.UNKNOWN_ROW if files else FindState.NOT_LANDED
         why = "" if files else _why_not(landed, partition, offset)
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
     entry = next(e for e in outcome.ranges if e.range.has(partition, offset))
     why = ""
     if files:
-        state = "landed"
+        state = FindState.LANDED
     elif (loss := _loss_of(target, plan, partition, offset)) is not None:
         state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
     elif any(start <= offset < end for start, end in entry.gaps or ()):
-        state = "no-row"
+        state = FindState.NO_ROW
     elif entry.in_bytes:
-        state = "no-row" if _is_whole(rows, entry) else "no-row-or-missing"
+        state = FindState.NO_ROW if _is_whole(rows, entry) else FindState.NO_ROW_OR_HOLE
     else:
         whole = entry.counts is not None and entry.counts.landed == entry.range.width
-        state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
+        state = FindState.HOLE if whole or entry.gaps is not None else FindState.NO_ROW_OR_HOLE
     commit = landing_commit(
         target.table.kernel,
         target.table.uri,

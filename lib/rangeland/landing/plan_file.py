@@ -100,7 +100,7 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
         raise UsageError(
             f"the plan file {path} cannot be written",
             why=error.strerror or str(error),
-            do="Name a file in a folder that exists and can be written to",
+            do="name a file in a folder that exists and can be written to",
         ) from error
 
 
@@ -113,7 +113,7 @@ def read_plan_file(path: Path) -> ReviewedPlan:
         raise Conflict(
             f"{path} is a plan file of format {number!r}",
             why=f"this version reads format {FORMAT}",
-            do="Apply it with the version that made it, or make the plan again",
+            do="apply it with the version that made it, or make the plan again",
         )
     plan = document.get("plan")
     if not isinstance(plan, dict) or _sha256(plan) != document.get("hash"):
@@ -145,7 +145,7 @@ def job_of_plan(reviewed: ReviewedPlan, job_file: Path | None, settings: Sequenc
         raise Conflict(
             f"{' with '.join(named)} is not the job that the plan was made for",
             why=f"{' and '.join(other)} differ",
-            do="Make the plan again from this job, or apply the plan file alone",
+            do="make the plan again from this job, or apply the plan file alone",
             fields=other,
         )
     return reviewed.in_place(job)
@@ -201,7 +201,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"the plan file {path} cannot be read",
             why=error.strerror or str(error),
-            do="Name a file that `rangeland plan JOB.yaml --out FILE` has written",
+            do="name a file that `rangeland plan JOB.yaml --out FILE` has written",
         ) from error
     try:
         document = parse_json(text, max_bytes=MAX_BYTES, unique_keys=True)
@@ -216,7 +216,7 @@ def _not_a_plan_file(path: Path, why: str) -> JobFileError:
     return JobFileError(
         f"{path} is not a plan file",
         why=why,
-        do="Make one with `rangeland plan JOB.yaml --out FILE`",
+        do="make one with `rangeland plan JOB.yaml --out FILE`",
         file=str(path),
     )
 
@@ -233,7 +233,7 @@ def _to_make_again(path: Path, what: str, why: str) -> Conflict:
     return Conflict(
         f"{path} {what}",
         why=why,
-        do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
+        do="make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
         file=str(path),
     )
 
@@ -254,7 +254,7 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
         raise JobFileError(
             f"{job_text.name} has a value that cannot be written to a plan file",
             why=str(error),
-            do="Write it as text or as a plain number",
+            do="write it as text or as a plain number",
         ) from error
     return values
 

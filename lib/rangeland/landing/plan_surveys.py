@@ -19,7 +19,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.retention_risk import speed_of
 from rangeland.progress_events import Progress
-from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 
 FRESH_SECONDS = 10
 """How long an early survey may be used for a plan."""

@@ -12,15 +12,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
-from rangeland.job.connection_settings import (
-    cluster_settings,
-    plaintext_secret_warnings,
-    with_cleanup,
-)
+from rangeland.fetch.read_settings import ReadSettings
+from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.landing.final_log_check import LAGGING_SECONDS, RESURVEY_POLL_SECONDS
 from rangeland.landing.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
@@ -160,18 +157,18 @@ class Planner:
 
         if wanted:
             self.progress.step("reading from the log what is in quarantine")
-        return draft_from_log(wanted, self._cluster(survey), draft_ranges)
+        return draft_from_log(wanted, self._settings(survey), draft_ranges)
 
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[Loss]:
         if self.kind is not PlanKind.RUN:
             return []
-        return find_damage(self.target, self._cluster(survey), position, survey)
+        return find_damage(self.target, self._settings(survey), position, survey)
 
-    def _cluster(self, survey: Survey) -> ClusterSettings:
+    def _settings(self, survey: Survey) -> ReadSettings:
         # What is held or in quarantine was judged before.
-        rows = self._row_format and replace(self._row_format, written=LONG_AGO)
-        cluster = replace(cluster_settings(self.job), rows=rows).knowing(survey)
-        return with_cleanup(self.job, cluster, {partition.topic for partition in survey.logs})
+        row_format = self._row_format and replace(self._row_format, written=LONG_AGO)
+        settings = replace(read_settings(self.job), row_format=row_format).with_versions_of(survey)
+        return with_cleanup(self.job, settings, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:
         slicing = self.job.slicing

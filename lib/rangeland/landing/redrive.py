@@ -21,6 +21,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, Topic
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, Conflict
 from rangeland.fetch.quarantine_reading import decodable
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
@@ -107,13 +108,13 @@ def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, 
     """The schema ids of intact records in quarantine, by topic and field. Nothing for
     a job without a schema registry."""
     found: dict[TopicField, set[int]] = {}
-    if not job.decode.registered:
+    if not job.decode.fields_with_schema_ids:
         return found
     wanted = _ranges_in_force(job, target)
     for batch in target.table.quarantined_batches(lambda *key: key in wanted):
         if batch.quarantined_bytes.rows is None:
             continue
-        for field in job.decode.registered:
+        for field in job.decode.fields_with_schema_ids:
             seen = found.setdefault(TopicField(batch.range.partition.topic, field), set())
             seen |= set(count_schema_ids(batch.quarantined_bytes.rows.column(field)).schema_ids)
     return found
@@ -218,7 +219,7 @@ def _slice(index: int, r: Range) -> Slice:
 
 def draft_from_log(
     quarantined: Sequence[QuarantinedRange],
-    settings: ClusterSettings,
+    settings: ReadSettings,
     draft_ranges: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> PlanDraft:
     """A plan of the quarantined ranges that the log has undamaged now, of one read filter. The log
@@ -240,12 +241,11 @@ def draft_from_log(
 def _draft_with(
     ranges: list[Range],
     read_filter: ReadFilter,
-    settings: ClusterSettings,
+    settings: ReadSettings,
     draft_ranges: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> PlanDraft:
     found = draft_ranges(ranges, read_filter)
-    settings = replace(settings, isolation=read_filter[0], tags=read_filter[1])
-    damaged = _still_damaged(found.plan.slices, settings)
+    damaged = _still_damaged(found.plan.slices, settings.with_filter(*read_filter))
     if damaged:
         whole = [r for r in ranges if not any(r.has(x.partition, x.from_offset) for x in damaged)]
         again = draft_ranges(whole, read_filter)
@@ -254,7 +254,7 @@ def _draft_with(
     return replace(found, held=(), notes=(*found.notes, *notes))
 
 
-def _still_damaged(slices: Sequence[Slice], settings: ClusterSettings) -> list[Loss]:
+def _still_damaged(slices: Sequence[Slice], settings: ReadSettings) -> list[Loss]:
     if not slices:
         return []
     with closing(read_slices(slices, replace(settings, policy=HOLD_ALL))) as chunks:
@@ -263,7 +263,7 @@ def _still_damaged(slices: Sequence[Slice], settings: ClusterSettings) -> list[L
 
 def settings_of(
     job: Job, plan: Plan, target: LandingTarget, row_format: RowFormat | None
-) -> ClusterSettings:
+) -> ReadSettings:
     """The settings with which tasks decode kept bytes. Of offsets that were kept more than once,
     the bytes kept last."""
     slices = sorted(plan.slices, key=_place_of)
@@ -294,18 +294,18 @@ def _decode_settings(
     kept: dict[int, QuarantinedBytes],
     isolation: Isolation,
     tags: tuple[str, ...] = (),
-) -> ClusterSettings:
+) -> ReadSettings:
     """No broker is asked. The memory budget is the job's: a batch that was kept because it was
     too large can be landed once the budget is raised."""
     source = job.source
-    return ClusterSettings(
-        source.dialect,
-        (),
-        isolation=isolation,
+    cluster = ClusterSettings(
+        source.dialect, (), isolation=isolation, max_batch_bytes=source.max_batch_bytes
+    )
+    return ReadSettings(
+        cluster,
         tags=tags,
         quarantined_bytes=kept,
-        max_batch_bytes=source.max_batch_bytes,
-        rows=_of_old_records(row_format),
+        row_format=_of_old_records(row_format),
     )
 
 

@@ -135,7 +135,7 @@ def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     raise RangeLost.of(
         error,
         why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
-        do="Replace only what the log still has; the table is unchanged.",
+        do="replace only what the log still has; the table is unchanged",
     )
 
 
@@ -156,7 +156,7 @@ def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> Non
                 f"--replace of {r} would remove rows of an earlier incarnation of its topic",
                 why=f"{others[0]} was landed before the topic was deleted and created again, and "
                 "its rows have the same offsets",
-                do="Replace a range that the earlier topic did not have, or delete its rows first",
+                do="replace a range that the earlier topic did not have, or delete its rows first",
             )
     cut = cut_pieces(here, asked_for)
     if not cut:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
@@ -24,7 +24,8 @@ from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
 from rangeland.fetch.pacing import shared_rates
-from rangeland.job.connection_settings import cluster_settings, login_packages, with_cleanup
+from rangeland.fetch.read_settings import ReadSettings
+from rangeland.job.connection_settings import login_packages
 from rangeland.landing.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
@@ -112,7 +113,7 @@ class SparkPlanReader:
         have none."""
         if plan.kind is PlanKind.REDRIVE:
             return {}
-        return self.log_check.fingerprint(self.cluster(plan), plan)
+        return self.log_check.fingerprint(self.read_settings(plan), plan)
 
     def _refuse_changed_logs(
         self,
@@ -123,7 +124,9 @@ class SparkPlanReader:
     ) -> None:
         if plan.kind is not PlanKind.REDRIVE:
             read = receipts.values()
-            losses = self.log_check.changes(self.cluster(plan), plan, read, fingerprints, after)
+            losses = self.log_check.changes(
+                self.read_settings(plan), plan, read, fingerprints, after
+            )
             self.log_check.refuse_changes(plan, losses, after)
 
     def _read_slices(
@@ -180,30 +183,27 @@ class SparkPlanReader:
             quarantine=self.target.table.quarantine_settings(plan),
             columns=self.target.table.columns,
         )
-        tasks, cluster = self.tasks(slices), self.cluster(plan)
+        tasks, settings = self.tasks(slices), self.read_settings(plan)
         if rate := self.job.limits.broker_bytes_per_second:
-            cluster = replace(cluster, rates=shared_rates(tasks, parallelism_of(self.spark), rate))
+            rates = shared_rates(tasks, parallelism_of(self.spark), rate)
+            settings = replace(settings, rates=rates)
         if not is_new and plan.kind is not PlanKind.REDRIVE:
             tasks = [[replace(piece, leader=None) for piece in task] for task in tasks]
         on_read = self._reporter(plan, read_widths)
-        return TasksToRun(self.spark, tasks, cluster, writer, on_read, stop)
+        return TasksToRun(self.spark, tasks, settings, writer, on_read, stop)
 
-    def cluster(self, plan: Plan) -> ClusterSettings:
+    def read_settings(self, plan: Plan) -> ReadSettings:
         """Where a plan is read from: the log, or the bytes kept in quarantine."""
         if plan.kind is PlanKind.REDRIVE:
             kept = settings_of(self.job, plan, self.target, self._row_format)
             return kept if self.transform is None else replace(kept, policy=KEEP)
-        cluster = replace(
-            cluster_settings(self.job),
-            isolation=plan.isolation,
-            tags=plan.tags,
-            rows=self._rows_of(plan),
-        )
-        cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
-        cluster = cluster.knowing(self._surveys.last)
-        return replace(cluster, policy=HOLD_ALL) if plan.kind is PlanKind.REREAD else cluster
+        settings = read_settings(self.job).with_filter(plan.isolation, plan.tags)
+        settings = replace(settings, row_format=self._row_format_of(plan))
+        settings = with_cleanup(self.job, settings, (s.partition.topic for s in plan.slices))
+        settings = settings.with_versions_of(self._surveys.last)
+        return replace(settings, policy=HOLD_ALL) if plan.kind is PlanKind.REREAD else settings
 
-    def _rows_of(self, plan: Plan) -> RowFormat | None:
+    def _row_format_of(self, plan: Plan) -> RowFormat | None:
         """All records of a plan were in the log when it was made."""
         now_ms = time.time_ns() // 1_000_000
         written = WrittenBefore(plan.made_at_ms, now_ms)

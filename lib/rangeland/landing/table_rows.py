@@ -83,7 +83,7 @@ def _read_here(table: TargetTable) -> pa.Table | None:
     if table.snapshot is None:
         return None
     types = {f["name"].lower(): f["type"] for f in fields_of(table.snapshot.schema_json)}
-    named = {name: table.columns.named(name) for name in _TYPES}
+    named = {name: table.columns.column_name(name) for name in _TYPES}
     fit = [name for name, (kinds, _) in _TYPES.items() if types.get(named[name].lower()) in kinds]
     if not set(_ALWAYS) <= set(fit):
         return None

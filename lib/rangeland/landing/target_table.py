@@ -51,7 +51,7 @@ class TargetTable:
         if job.sink.is_per_topic:
             raise UsageError(
                 f"{job.sink.table} stands for one table for each topic of the job {job.job}",
-                do="Use a command that takes all of them, such as `rangeland run`, or "
+                do="use a command that takes all of them, such as `rangeland run`, or "
                 "`rangeland.run_jobs` in Python; or name one table, with --set sink.table=TABLE "
                 "and --set source.topics=[TOPIC]",
             )
@@ -140,7 +140,7 @@ class TargetTable:
         return constraints_of(self.snapshot.metadata)
 
     def _row_layout(self, metadata: TableMetadata, rows: pa.Schema) -> RowLayout:
-        fixed = [self.columns.named(f.name) for f in rows_of(self._job.source.dialect)]
+        fixed = [self.columns.column_name(f.name) for f in rows_of(self._job.source.dialect)]
         found, written = follow(metadata, rows, self._job.evolution, fixed)
         return row_layout(found, written, self._job.sink.partition_by)
 

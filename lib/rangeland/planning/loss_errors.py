@@ -6,25 +6,25 @@ from rangeland.errors import RangeLost, Unreachable
 from rangeland.planning.grouping import group_by
 from rangeland.planning.plan import PLAN_JSON
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
-from rangeland.wording import count_noun
+from rangeland.wording import capitalise, count_noun
 
 REMEDY = {
-    LossKind.EXPIRED: "Land what is left with `policy: {expired: skip}`, which records the gap, "
-    "or with `--from earliest`; or restore the topic.",
-    LossKind.RECREATED: "Land the new topic from its beginning with `policy: {recreated: skip}`, "
-    "or into another table.",
-    LossKind.TRUNCATED: "Ask for an end that the log has reached, or wait until it has; after an "
-    "unclean leader election use `policy: {truncated: skip}`.",
-    LossKind.CORRUPT: "Restore the log from a good replica, or go on without the batch with "
-    "`policy: {corrupt: skip}`, which records what is lost.",
-    LossKind.UNDECODABLE: "Correct the schema under `decode`, or go on without these records with "
-    "`policy: {undecodable: quarantine}`, which keeps their bytes.",
-    LossKind.MISSING: "Restore the log from a good replica. If compaction made the gap, name the "
+    LossKind.EXPIRED: "land what is left with `policy: {expired: skip}`, which records the gap, "
+    "or with `--from earliest`; or restore the topic",
+    LossKind.RECREATED: "land the new topic from its beginning with `policy: {recreated: skip}`, "
+    "or into another table",
+    LossKind.TRUNCATED: "ask for an end that the log has reached, or wait until it has; after an "
+    "unclean leader election use `policy: {truncated: skip}`",
+    LossKind.CORRUPT: "restore the log from a good replica, or go on without the batch with "
+    "`policy: {corrupt: skip}`, which records what is lost",
+    LossKind.UNDECODABLE: "correct the schema under `decode`, or go on without these records with "
+    "`policy: {undecodable: quarantine}`, which keeps their bytes",
+    LossKind.MISSING: "restore the log from a good replica. If compaction made the gap, name the "
     "topic in `source.compacted`; to go on without the offsets use `policy: {missing: skip}`, "
-    "which records them as lost.",
-    LossKind.UNREACHABLE: "Start the broker, or wait until the transaction ends; then run again.",
-    LossKind.VANISHED: "Take the topic or partition out of the job, or use "
-    "`policy: {vanished: skip}`.",
+    "which records them as lost",
+    LossKind.UNREACHABLE: "start the broker, or wait until the transaction ends; then run again",
+    LossKind.VANISHED: "take the topic or partition out of the job, or use "
+    "`policy: {vanished: skip}`",
 }
 
 
@@ -48,7 +48,7 @@ def range_lost(losses: list[Loss]) -> RangeLost:
     return RangeLost(
         "; ".join(_named(found) for found in kinds.values()),
         why="; ".join(_cause(found) for found in kinds.values()),
-        do=" ".join(_remedy(kind, len(kinds)) for kind in kinds),
+        do=_remedies(list(kinds)),
         losses=[PLAN_JSON.write(loss) for loss in losses],
     )
 
@@ -66,8 +66,11 @@ def _cause(losses: list[Loss]) -> str:
     return f"{seen}; {count_noun(width, 'offset')} cannot be read" if width else seen
 
 
-def _remedy(kind: LossKind, kinds: int) -> str:
-    return f"If {kind}: {REMEDY[kind]}" if kinds > 1 else REMEDY[kind]
+def _remedies(kinds: list[LossKind]) -> str:
+    if len(kinds) == 1:
+        return REMEDY[kinds[0]]
+    first, *more = (f"if {kind}: {REMEDY[kind]}" for kind in kinds)
+    return ". ".join((first, *map(capitalise, more)))
 
 
 def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
@@ -80,5 +83,5 @@ def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
         error,
         why=f"{error.why}; {reason}, so the offsets of the new topic cannot be distinguished "
         "from those that have landed",
-        do="Land the new topic into another table.",
+        do="land the new topic into another table",
     )

@@ -133,7 +133,7 @@ class Plan:
             raise Conflict(
                 "the plan in the ledger cannot be read",
                 why=str(error),
-                do="Restore the folder _rangeland of the table from a backup",
+                do="restore the folder _rangeland of the table from a backup",
             ) from error
         return Plan.from_json(document)
 
@@ -156,7 +156,7 @@ class Plan:
             raise Conflict(
                 "the plan cannot be read",
                 why=str(error),
-                do="Make it again with `rangeland plan JOB.yaml --out FILE`",
+                do="make it again with `rangeland plan JOB.yaml --out FILE`",
             ) from error
 
 

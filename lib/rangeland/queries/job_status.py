@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.cluster_access.job_survey import request_for_topics, survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
@@ -13,7 +14,6 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings
 from rangeland.landing.held_partitions import find_hold
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.unfinished_plans import plans_to_finish
@@ -42,7 +42,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = cluster_settings(job)
     survey = survey_of(job, request_for_topics(job, position.topics), settings=cluster)
-    cluster = cluster.knowing(survey)
+    cluster = cluster.with_versions_of(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
     losses = [loss for loss in target.history.losses() if loss.job == job.job]

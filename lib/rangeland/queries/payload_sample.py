@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from rangeland.cluster_access.cluster_lookup import read_settings
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import TOPIC, VALUE
 from rangeland.decode.payload.json.json_inference import InferredField, infer_json_schema
 from rangeland.decode.payload.row_format import RowFormat
@@ -20,9 +20,10 @@ from rangeland.decode.payload.schema_ddl import print_ddl
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, TopicField
 from rangeland.decode.payload.schema_ids.subject_formats import registered_as
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_settings, request_for_range
+from rangeland.job.connection_settings import request_for_range
 from rangeland.job.payload_formats import row_format_of
 from rangeland.model import LogState, Slice
 from rangeland.progress_events import Progress
@@ -62,10 +63,10 @@ class SampleResult:
 def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     """The newest ``records`` of each partition. Raises whatever a survey and reading raise."""
     progress.step(f"asking {job.source.where} for the ends of the logs")
-    settings = cluster_settings(job)
+    settings = read_settings(job)
     survey = survey_of(job, request_for_range(job))
     progress.step("reading the newest records")
-    rows = newest_records(survey.logs.values(), settings.knowing(survey), records)
+    rows = newest_records(survey.logs.values(), settings.with_versions_of(survey), records)
     topics = {partition.topic for partition in survey.logs}
     return describe_rows(rows, row_format_of(job, schema_ids_of(job, topics, rows)))
 
@@ -74,7 +75,7 @@ def schema_ids_of(
     job: Job, topics: Iterable[str], rows: Iterable[pa.RecordBatch]
 ) -> dict[TopicField, Counter[int]]:
     """Which schemas the keys and values of these rows name; of all topics."""
-    fields = job.decode.registered
+    fields = job.decode.fields_with_schema_ids
     found = {TopicField(topic, field): Counter[int]() for topic in topics for field in fields}
     for batch in rows:
         for field in fields:
@@ -84,7 +85,7 @@ def schema_ids_of(
 
 
 def newest_records(
-    logs: Iterable[LogState], settings: ClusterSettings, records: int
+    logs: Iterable[LogState], settings: ReadSettings, records: int
 ) -> list[pa.RecordBatch]:
     """The newest records of each log; the oldest where offsets are bytes."""
     together: list[Slice] = []
@@ -102,7 +103,7 @@ def newest_records(
     return [batch for slices in groups for batch in _rows(slices, settings, records)]
 
 
-def _rows(slices: list[Slice], settings: ClusterSettings, records: int) -> Iterator[pa.RecordBatch]:
+def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator[pa.RecordBatch]:
     """The rows of at most ``records`` of each slice, in order."""
     found: dict[int, list[pa.RecordBatch]] = {piece.index: [] for piece in slices}
     left = dict.fromkeys(found, records)
@@ -196,7 +197,7 @@ def _decoded_values(
 
 def _values_of(rows: pa.RecordBatch, row_format: RowFormat) -> pa.Array:
     if not row_format.is_flat or row_format.value is None:
-        return rows.column(row_format.columns.named(VALUE.name))
+        return rows.column(row_format.columns.column_name(VALUE.name))
     return rows.select(row_format.value.arrow_type.names).to_struct_array()
 
 

@@ -18,7 +18,7 @@ from rangeland.model import Isolation, Partition, Survey
 from rangeland.planning.log_reach import PartitionReach, can_be_awaited, reach, times_awaited
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
-from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from rangeland.landing.verification import Verification, examine
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.progress_events import Progress
-from rangeland.results import Finding, VerifyResult
+from rangeland.results import Finding, FindState, VerifyResult
 
 
 def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
@@ -60,5 +60,5 @@ def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Prog
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
     if target.history.is_untouched:
-        return Finding(partition, offset, "not-landed", why="nothing has landed in it yet")
+        return Finding(partition, offset, FindState.NOT_LANDED, why="nothing has landed in it yet")
     return find_offset(spark, target, partition, offset)

@@ -19,7 +19,7 @@ from rangeland.render.text_drawing import (
     shorten_name,
     table_of,
 )
-from rangeland.results import Finding, VerifyResult
+from rangeland.results import Finding, FindState, VerifyResult
 from rangeland.wording import count_noun, duration, number
 
 _WORDS = {
@@ -105,21 +105,23 @@ def _lines(ranges: Sequence[Range]) -> list[str]:
 
 
 _STATES = {
-    "landed": "landed",
-    "no-row": "accounted for without a row: a marker, an aborted or compacted record, or inside "
-    "an entry that begins before it",
-    "quarantined": "in quarantine; `rangeland redrive JOB.yaml` lands it once it can be decoded",
-    "lost": "left out by a policy",
-    "missing": "landed, but its row is missing from the table",
-    "no-row-or-missing": "landed without a row, or its row is missing: the ledger only has counts",
-    "not-landed": "not landed in this table",
-    "stranger": "in the table, but not landed by this library",
+    FindState.LANDED: "landed",
+    FindState.NO_ROW: "accounted for without a row: a marker, an aborted or compacted record, "
+    "or inside an entry that begins before it",
+    FindState.QUARANTINED: "in quarantine; `rangeland redrive JOB.yaml` lands it once it can be "
+    "decoded",
+    FindState.LOST: "left out by a policy",
+    FindState.HOLE: "landed, but its row is missing from the table",
+    FindState.NO_ROW_OR_HOLE: "landed without a row, or its row is missing: the ledger only has "
+    "counts",
+    FindState.NOT_LANDED: "not landed in this table",
+    FindState.UNKNOWN_ROW: "in the table, but not landed by this library",
 }
 
 
 def render_find(finding: Finding) -> RenderableType:
     """One offset: which landing brought it, when, from where, and where it is."""
-    good = finding.state in ("landed", "no-row")
+    good = finding.state in (FindState.LANDED, FindState.NO_ROW)
     title = safe_text(f"{finding.partition} offset {finding.offset}: ", "bold")
     title.append(_STATES[finding.state], "bold green" if good else "bold yellow")
     if finding.why:

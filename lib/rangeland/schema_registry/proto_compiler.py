@@ -35,7 +35,7 @@ def compile_proto(main: str, files: Mapping[str, str]) -> bytes:
         raise UsageError(
             f"{main} cannot be compiled",
             why="the package grpcio-tools is not installed on the driver",
-            do="Install rangeland[typed], or name a descriptor set (protoc --include_imports "
+            do="install rangeland[typed], or name a descriptor set (protoc --include_imports "
             "--descriptor_set_out=FILE.desc) as the schema",
             package="grpcio-tools",
         )

@@ -45,7 +45,7 @@ def first_violation(
         raise TableRefused(
             "the table's constraints cannot be evaluated",
             why=f"{texts}: {first_line(error)}",
-            do="Correct or drop the constraint, or give the session the functions that it calls",
+            do="correct or drop the constraint, or give the session the functions that it calls",
         ) from error
     except (
         errors.ArithmeticException,
@@ -56,7 +56,7 @@ def first_violation(
         raise TableRefused(
             "the table's constraints fail on new rows",
             why=f"{texts}: {first_line(error)}; nothing was committed",
-            do="Leave such records out or correct them in a transform, or change the table's "
+            do="leave such records out or correct them in a transform, or change the table's "
             "constraint, then run again",
         ) from error
     except errors.PySparkException as error:

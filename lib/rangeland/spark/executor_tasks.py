@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.parquet_files.data_files import FileWriter
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Range, Slice
@@ -50,10 +50,10 @@ class TaskReceipts:
     def __init__(
         self,
         slices: Sequence[Slice],
-        cluster: ClusterSettings,
+        settings: ReadSettings,
         quarantine: QuarantineWriterSettings | None,
     ) -> None:
-        self._receipts = ReceiptBuilder(slices, cluster.columns)
+        self._receipts = ReceiptBuilder(slices, settings.columns)
         self._slices = {s.index: s for s in slices}
         self._quarantine = QuarantineWriter(quarantine) if quarantine is not None else None
 
@@ -81,16 +81,16 @@ class TaskReceipts:
 
 
 def read_and_write(
-    slices: Sequence[Slice], cluster: ClusterSettings, writer: WriterSettings
+    slices: Sequence[Slice], settings: ReadSettings, writer: WriterSettings
 ) -> TaskResult:
     """Reads the slices to their ends and writes their rows; nothing is visible yet.
 
     Raises what reading or writing raises, after removing its files."""
-    counted = TaskReceipts(slices, cluster, writer.quarantine)
+    counted = TaskReceipts(slices, settings, writer.quarantine)
     files = open_writer(writer)
     try:
         with logged_reading(slices):
-            for chunk in read_slices(slices, cluster):
+            for chunk in read_slices(slices, settings):
                 counted.add(chunk)
                 if chunk.batch is not None:
                     files.write(chunk.batch)

@@ -44,7 +44,7 @@ def table_frame(
     reader = spark.read.format("delta")
     frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
     types = {name.lower(): kind for name, kind in frame.dtypes}
-    needed = {columns.named(name).lower(): kinds for name, kinds in _NEEDED.items()}
+    needed = {columns.column_name(name).lower(): kinds for name, kinds in _NEEDED.items()}
     wrong = [name for name, kinds in needed.items() if types.get(name) not in kinds]
     if wrong:
         raise TableRefused(
@@ -119,7 +119,7 @@ def _plain(frame: Any, names: Sequence[str], columns: LogColumns) -> Any:
 
     found = []
     for name in names:
-        column = f.col(columns.named(name))
+        column = f.col(columns.column_name(name))
         if name in ("partition", "position"):
             column = f.when(column.between(-_HIGHEST, _HIGHEST), column).cast("int")
         found.append(column.alias(name))

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError, TransformFailed
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Slice
 from rangeland.planning.plan import PlanKind
@@ -41,19 +41,19 @@ class OmittedRecords:
     them out. So does ``trial``, which is for reading without receipts: no other record ends a
     trial."""
 
-    def __init__(self, name: str, cluster: ClusterSettings, kind: PlanKind) -> None:
-        can_cut = not load_dialect(cluster.dialect).capabilities.offsets_are_bytes
+    def __init__(self, name: str, settings: ReadSettings, kind: PlanKind) -> None:
+        can_cut = not load_dialect(settings.dialect).capabilities.offsets_are_bytes
         self._name = name
-        self._policy = cluster.policy
+        self._policy = settings.policy
         self._can_leave_out = can_cut and kind is not PlanKind.REPLACE
         # What is in quarantine already must not be put there again and again.
         self._most_alone = 0 if kind is PlanKind.REDRIVE else 1
         self._found: list[FailingRecord] = []
-        self.cluster = cluster
+        self.settings = settings
 
     @property
-    def trial(self) -> ClusterSettings:
-        return replace(self.cluster, policy=Policy.all(Action.SKIP))
+    def trial(self) -> ReadSettings:
+        return replace(self.settings, policy=Policy.all(Action.SKIP))
 
     def add(
         self, slices: Sequence[Slice], trials: Trials, error: TransformFailed
@@ -75,13 +75,13 @@ class OmittedRecords:
         if not found:
             return _not_left_out(error, "it did not fail when they were read again")
         self._found += found
-        left_out = {index: dict(reasons) for index, reasons in self.cluster.left_out.items()}
+        left_out = {index: dict(reasons) for index, reasons in self.settings.left_out.items()}
         for one in found:
             piece = one.piece
             left_out.setdefault(piece.index, {})[piece.from_offset] = str(one.raised)
             where = partition_fields(piece.partition, piece.from_offset)
             logger.warning("The transform fails on a record: %s", one.raised, extra=where)
-        self.cluster = replace(self.cluster, left_out=left_out)
+        self.settings = replace(self.settings, left_out=left_out)
         return None
 
     def refuse_all(self, receipts: Iterable[Receipt]) -> None:

@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSettings
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import Bug, RangelandError
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Slice
 from rangeland.spark.executor_tasks import TaskReceipts, logged_reading
@@ -31,7 +31,7 @@ FRAME_BATCH_BYTES = 8 << 20
 def plan_frame(
     spark: Any,
     tasks: Sequence[Sequence[Slice]],
-    cluster: ClusterSettings,
+    settings: ReadSettings,
     receipts: Any = None,
     quarantine: QuarantineWriterSettings | None = None,
 ) -> DataFrame:
@@ -44,28 +44,28 @@ def plan_frame(
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
                 with no_foreign_errors():
-                    yield from frame_batches(frozen[number], cluster, receipts, quarantine)
+                    yield from frame_batches(frozen[number], settings, receipts, quarantine)
 
     numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
-    rows = from_arrow_schema(typed_rows(cluster.dialect, cluster.rows))
+    rows = from_arrow_schema(typed_rows(settings.dialect, settings.row_format))
     frame: DataFrame = numbers.mapInArrow(with_task_logging(read), rows)
     return frame
 
 
 def frame_batches(
     slices: Sequence[Slice],
-    cluster: ClusterSettings,
+    settings: ReadSettings,
     receipts: Any = None,
     quarantine: QuarantineWriterSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task in batches that a JVM can hold. Without receipts nothing could be
     skipped unnoticed, so only policies apply that need none."""
     if receipts is None:
-        cluster = replace(cluster, policy=cluster.policy.without_receipts())
-    counted = TaskReceipts(slices, cluster, quarantine)
+        settings = replace(settings, policy=settings.policy.without_receipts())
+    counted = TaskReceipts(slices, settings, quarantine)
     try:
         with logged_reading(slices):
-            for chunk in read_slices(slices, cluster):
+            for chunk in read_slices(slices, settings):
                 counted.add(chunk)
                 if chunk.batch is not None:
                     yield from pieces_of(chunk.batch)

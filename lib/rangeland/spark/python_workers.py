@@ -144,9 +144,9 @@ def check_workers(found: Sequence[Found]) -> None:
                     f"the worker on {worker['host']} has {name} {worker[name]}, "
                     f"and the driver {ours}",
                     why="plans and receipts pass between them and must mean the same",
-                    do="Ship the driver's own package, and use a cluster of the driver's Spark",
+                    do="ship the driver's own package, and use a cluster of the driver's Spark",
                     host=worker["host"],
-                ).answering(acts=CLUSTER_OPERATOR)
+                ).with_answers(acts=CLUSTER_OPERATOR)
         if worker["kernel"]:
             raise _cannot_decode(worker["kernel"], [w["host"] for w in found if w["kernel"]])
 
@@ -156,10 +156,10 @@ def _cannot_decode(why: str, hosts: Sequence[str]) -> UsageError:
         f"the Python workers on {', '.join(sorted(set(hosts)))} have no compiled kernel, so they "
         "cannot decode records",
         why=why,
-        do="Install rangeland with pip on a machine of their platform, which compiles it, and ship "
+        do="install rangeland with pip on a machine of their platform, which compiles it, and ship "
         "that: `rangeland submit JOB.yaml --env packed`",
         hosts=sorted(set(hosts)),
-    ).answering(acts=CLUSTER_OPERATOR)
+    ).with_answers(acts=CLUSTER_OPERATOR)
 
 
 def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
@@ -181,4 +181,4 @@ def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
         hosts=sorted(set(hosts)),
         missing=names,
         python=worker["python"],
-    ).answering(acts=CLUSTER_OPERATOR)
+    ).with_answers(acts=CLUSTER_OPERATOR)

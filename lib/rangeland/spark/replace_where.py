@@ -157,4 +157,4 @@ def _translate(error: Exception, path: str) -> RangelandError:
             f"could not replace rows of {path}", why=f"another writer has changed them: {text}"
         )
     failed = StorageFailed(f"could not replace rows of {path}", why=text)
-    return failed.answering(data=ALL_OR_NOTHING)
+    return failed.with_answers(data=ALL_OR_NOTHING)

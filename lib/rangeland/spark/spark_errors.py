@@ -66,22 +66,22 @@ def worker_failure(text: str) -> RangelandError | None:
             do=f"install {absent[1].split('.')[0]} for the workers' Python on every host, ship it "
             f"with --py-files, or ship a Python: {SHIPPING}",
             module=absent[1],
-        ).answering(acts=CLUSTER_OPERATOR)
+        ).with_answers(acts=CLUSTER_OPERATOR)
     if other := re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+)", text):
         return JobFileError(
             f"the Python of the workers{where} is of another version than the driver's",
             why=other[1],
-            do="Set spark.pyspark.python to a Python of the driver's version, "
+            do="set spark.pyspark.python to a Python of the driver's version, "
             f"or ship one: {SHIPPING}",
-        ).answering(acts=CLUSTER_OPERATOR)
+        ).with_answers(acts=CLUSTER_OPERATOR)
     if program := re.search(r'Cannot run program "([^"]+)"', text):
         return JobFileError(
             f"the Python of the workers{where} cannot be started",
             why=f"there is no {program[1]} that can be run",
-            do="Set spark.pyspark.python to the Python that the executors' hosts have, "
+            do="set spark.pyspark.python to the Python that the executors' hosts have, "
             f"or ship one: {SHIPPING}",
             python=program[1],
-        ).answering(acts=CLUSTER_OPERATOR)
+        ).with_answers(acts=CLUSTER_OPERATOR)
     return None
 
 
@@ -90,7 +90,7 @@ def jvm_gone(error: BaseException) -> EngineFailed:
     gone = EngineFailed(
         "the JVM that runs Spark has gone",
         why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
-        do="Find out what ended it (the system kills processes when memory runs out), then run "
+        do="find out what ended it (the system kills processes when memory runs out), then run "
         "the same command again",
     )
     gone.__cause__ = error
@@ -112,7 +112,7 @@ def unexpected_error(error: BaseException) -> RangelandError:
     bug = Bug(
         f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
         why=f"Rangeland did not expect this{place}",
-        do="Run it again with --debug and report what it prints",
+        do="run it again with --debug and report what it prints",
     )
     bug.__cause__ = error
     return bug

@@ -18,8 +18,8 @@ from typing import Any
 
 from pyspark import AccumulatorParam, InheritableThread
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangelandError
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import Slice
 from rangeland.planning.slice_receipt import TaskResult
 from rangeland.spark.executor_tasks import WriterSettings, read_and_write
@@ -59,7 +59,7 @@ class TasksToRun:
 
     spark: Any
     slices: Sequence[Sequence[Slice]]
-    cluster: ClusterSettings
+    settings: ReadSettings
     writer: WriterSettings
     on_read: Callable[[SliceOffsets], None]
     stop: Callable[[], bool] = lambda: False
@@ -89,14 +89,14 @@ def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], Rangel
 def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], list[Any]]:
     """The Spark action that reads and writes all tasks. It returns their results, unless they
     are to return one by one, through the accumulator ``ended``."""
-    context, cluster, writer = tasks.spark.sparkContext, tasks.cluster, tasks.writer
+    context, settings, writer = tasks.spark.sparkContext, tasks.settings, tasks.writer
     attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
     local = context.master.startswith("local")
 
     def work(items: Iterator[list[Slice]]) -> Iterator[TaskResult | RangelandError]:
         for slices in items:
             try:
-                result = read_and_write(slices, cluster, writer)
+                result = read_and_write(slices, settings, writer)
             except RangelandError as error:
                 if not local and may_pass_elsewhere(error, attempts):
                     raise

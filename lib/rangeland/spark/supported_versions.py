@@ -160,13 +160,13 @@ def refuse_other_engine(found: RuntimeVersions) -> SupportedSpark:
         raise UsageError(
             f"PySpark is {found.pyspark} and the Spark it uses{place} is {found.spark}",
             why="both sides of a session must be of one version",
-            do=f"Use the spark-submit of PySpark {_minor(found.pyspark)}, or unset SPARK_HOME",
+            do=f"use the spark-submit of PySpark {_minor(found.pyspark)}, or unset SPARK_HOME",
             pyspark=found.pyspark,
             spark=found.spark,
         )
     support = _support_of(found.spark, found.scala, found.home)
     if _feature(found.java) < support.java:
-        remedy = f"Point JAVA_HOME at a JDK or JRE {support.java} or later, on every host"
+        remedy = f"point JAVA_HOME at a JDK or JRE {support.java} or later, on every host"
         raise _other("Java", found.java, f"{support.java} or later", remedy)
     return support
 
@@ -175,7 +175,7 @@ def _support_of(spark: str, scala: str, home: str) -> SupportedSpark:
     place = f" in {home}" if home else ""
     support = SUPPORTED.get(_minor(spark))
     if support is None:
-        remedy = f"Use the spark-submit of a Spark {NEWEST.spark} ({NEWEST.install}) and a cluster"
+        remedy = f"use the spark-submit of a Spark {NEWEST.spark} ({NEWEST.install}) and a cluster"
         raise _other(f"Spark{place}", spark, SPARKS, f"{remedy} of that; see what SPARK_HOME names")
     if _minor(scala) not in support.builds:
         wanted = " or ".join(support.builds)
@@ -188,7 +188,7 @@ def refuse_other_delta(found: RuntimeVersions) -> None:
     support = _support_of(found.spark, found.scala, found.home)
     if found.delta and _minor(found.delta) not in support.deltas:
         package = support.builds[_minor(found.scala)].package
-        remedy = f"Take other Delta jars away and start it with --packages {package}"
+        remedy = f"take other Delta jars away and start it with --packages {package}"
         raise _other("Delta", found.delta, " or ".join(support.deltas), remedy)
 
 

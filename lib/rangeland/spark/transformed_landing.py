@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, RangelandError, TransformFailed
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import DataFile, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
@@ -59,18 +59,18 @@ def run_transformed(
     If the rows still have topic, partition and offset, offsets without a row are counted as
     filtered. An offset whose rows a transform spreads over several tasks is counted in each,
     so that too few offsets may be counted as filtered."""
-    omitted = OmittedRecords(transform.name, tasks.cluster, plan.kind)
+    omitted = OmittedRecords(transform.name, tasks.settings, plan.kind)
     while True:
         try:
-            found = _read_and_write(plan, replace(tasks, cluster=omitted.cluster), transform)
+            found = _read_and_write(plan, replace(tasks, settings=omitted.settings), transform)
         except _FailedTask as failed:
-            read = partial(plan_frame, tasks.spark, cluster=omitted.trial)
+            read = partial(plan_frame, tasks.spark, settings=omitted.trial)
             trials = Trials(tasks.spark, transform, read)
             slices = failed_slices(tasks.slices, failed.task)
             error = omitted.add(slices, trials, failed.error)
             if error is None:
                 continue
-            can_cut = not load_dialect(tasks.cluster.dialect).capabilities.offsets_are_bytes
+            can_cut = not load_dialect(tasks.settings.dialect).capabilities.offsets_are_bytes
             where = narrow_slices(slices, trials.try_slices, can_cut=can_cut)
             every = [piece for task in tasks.slices for piece in task]
             raise add_location(error, where, every) from failed.__cause__
@@ -92,7 +92,7 @@ def _read_and_write(
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
     frame = transform(_frame_of(tasks, tasks.slices, receipts))
-    write = _make_writer(tasks.writer, plan.slices, tasks.cluster)
+    write = _make_writer(tasks.writer, plan.slices, tasks.settings)
     written = frame.mapInArrow(with_task_logging(write), FILES_SCHEMA)
     group = job_group()
 
@@ -117,7 +117,7 @@ def _read_and_write(
 
 
 def _frame_of(tasks: TasksToRun, slices: Sequence[Sequence[Slice]], receipts: Any) -> DataFrame:
-    return plan_frame(tasks.spark, slices, tasks.cluster, receipts, tasks.writer.quarantine)
+    return plan_frame(tasks.spark, slices, tasks.settings, receipts, tasks.writer.quarantine)
 
 
 def _gather_files(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
@@ -171,12 +171,12 @@ def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) ->
 
 
 def _make_writer(
-    writer: WriterSettings, slices: Sequence[Slice], cluster: ClusterSettings
+    writer: WriterSettings, slices: Sequence[Slice], settings: ReadSettings
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = open_writer(writer)
-        capabilities = load_dialect(cluster.dialect).capabilities
-        offsets = SeenOffsets(slices, capabilities, cluster.columns)
+        capabilities = load_dialect(settings.dialect).capabilities
+        offsets = SeenOffsets(slices, capabilities, settings.columns)
         try:
             for batch in batches:
                 if batch.num_rows:

@@ -65,7 +65,7 @@ def main(
             chosen = frozenset(name for name in flags or () if getattr(parsed, name))
             result = work(ScriptEntry(parsed, settings, output, chosen))
         except KeyboardInterrupt:
-            return output.interrupted()
+            return output.report_interruption()
         except Exception as error:
             return output.fail(error)
         output.answer(result.to_json(), result_line(result))
@@ -81,7 +81,7 @@ def result_line(result: RunResult) -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, do=f"See {self.prog} --help")
+        raise UsageError(message, do=f"see {self.prog} --help")
 
 
 def _parser(doc: str, more: Mapping[str, str] | None = None) -> argparse.ArgumentParser:

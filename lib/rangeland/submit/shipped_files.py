@@ -48,7 +48,7 @@ def package_files() -> list[tuple[Path, str]]:
         raise UsageError(
             f"this installation has no compiled kernel ({library_name()})",
             why="workers cannot decode records without it",
-            do="Install the package with pip, or run lib/kernel_build.py in a checkout",
+            do="install the package with pip, or run lib/kernel_build.py in a checkout",
         )
     testing = package / "testing"
     found = [
@@ -87,7 +87,7 @@ def _package_folder() -> Path:
         raise UsageError(
             "this package is running from an archive",
             why=str(folder),
-            do="Build the command on a machine where it is installed",
+            do="build the command on a machine where it is installed",
         )
     return folder
 
@@ -156,7 +156,7 @@ def place_file(target: Path) -> Iterator[IO[bytes]]:
         os.replace(temporary, target)
     except OSError as error:
         raise StorageFailed(
-            f"{target} was not written", why=str(error), do="Name another folder with --out"
+            f"{target} was not written", why=str(error), do="name another folder with --out"
         ) from error
     finally:
         if temporary:

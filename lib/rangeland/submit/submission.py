@@ -98,27 +98,27 @@ def refuse_impossible(choices: SubmitChoices) -> None:
     """Raises UsageError for choices that cannot work."""
     if choices.deploy_mode not in ("client", "cluster"):
         raise UsageError(
-            f"--deploy-mode {choices.deploy_mode} is not understood", do="Use client or cluster"
+            f"--deploy-mode {choices.deploy_mode} is not understood", do="use client or cluster"
         )
     if choices.env not in ("zip", "packed"):
-        raise UsageError(f"--env {choices.env} is not understood", do="Use zip or packed")
+        raise UsageError(f"--env {choices.env} is not understood", do="use zip or packed")
     if choices.deploy_mode == "cluster" and not choices.master.startswith("yarn"):
         raise UsageError(
             f"--deploy-mode cluster does not go with --master {choices.master}",
             why="Spark runs a Python driver inside the cluster on YARN; a standalone cluster "
             "takes none, and on Kubernetes it needs an image that already holds the job",
-            do="Leave it out: the driver then runs where you run the command",
+            do="leave it out: the driver then runs where you run the command",
         )
     if choices.env == "packed" and choices.master.startswith("local"):
         raise UsageError(
             f"--env packed does not go with --master {choices.master}",
             why="tasks on this machine run this Python; nothing is unpacked for them",
-            do="Leave it out, or name a cluster",
+            do="leave it out, or name a cluster",
         )
     for setting in choices.conf:
         if "=" not in setting:
             raise UsageError(
-                f"--conf {_name_in(setting)}", do="Write it as --conf spark.name=value"
+                f"--conf {_name_in(setting)}", do="write it as --conf spark.name=value"
             )
 
 
@@ -268,7 +268,7 @@ def _refuse_alike(files: Iterable[Path]) -> None:
             raise UsageError(
                 f"{other} and {file} cannot both be shipped",
                 why="executors find files by their bare names, and these have the same one",
-                do="Give one of them another name",
+                do="give one of them another name",
             )
 
 

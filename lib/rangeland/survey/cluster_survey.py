@@ -32,15 +32,14 @@ from rangeland.model import (
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends
 from rangeland.survey.retention_lookup import with_retention
-from rangeland.survey.survey_attempt import SurveyAttempt, SurveyRequest, UnknownTopic
+from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
 from rangeland.survey.survey_confirmation import settle_survey, suspicions
+from rangeland.survey.survey_request import SurveyRequest
 
 logger = logging.getLogger(__name__)
 
 AGAIN_MS = 500
 """The pause before a suspicious survey is repeated."""
-
-__all__ = ["SurveyRequest", "require_brokers", "take_survey"]
 
 
 def take_survey(

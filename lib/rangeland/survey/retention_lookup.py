@@ -17,7 +17,7 @@ from rangeland.errors import RangelandError
 from rangeland.model import Address, AtTime, Leader, LogState, Partition, Retention, Survey
 from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
 from rangeland.survey.broker_requests import request_offsets
-from rangeland.survey.survey_attempt import SurveyRequest
+from rangeland.survey.survey_request import SurveyRequest
 
 MOST_ASKED = 2
 

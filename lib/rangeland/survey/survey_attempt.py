@@ -4,7 +4,7 @@ There is one request per broker and kind; where a protocol has one per partition
 together: a thousand partitions take about as long as ten. What has no response yet (a leader being
 elected, a broker that just left) is asked again with new metadata from the next broker, until the
 deadline. Then the survey fails with every address it tried and why, or continues without those
-partitions if the job's policy holds them.
+partitions if it may (``holds_unreachable``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from rangeland.connection.failures import ConnectionLost
@@ -24,7 +23,6 @@ from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import (
     Address,
     AtTime,
-    Bounds,
     Cluster,
     Earliest,
     Isolation,
@@ -34,13 +32,11 @@ from rangeland.model import (
     Partition,
 )
 from rangeland.patterns import match_topics, matches
-from rangeland.planning.incarnation import LogMark
-from rangeland.planning.policy import Action, LossKind
-from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.survey.broker_requests import by_leader, request_offsets
 from rangeland.survey.epoch_ends import lacking_epochs, with_epochs
 from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.legacy_times import corrected_times
+from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.time_confirmation import confirm_no_record
 from rangeland.wording import count_noun
 
@@ -61,31 +57,6 @@ class UnknownTopic(JobFileError):
         return JobFileError.of(self, why=f"{self.why}; {who}")
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyRequest:
-    """What to survey. Exactly one of ``topics`` and ``topic_pattern`` is given."""
-
-    topics: tuple[str, ...] = ()
-    topic_pattern: str | None = None
-    """It matches whole names, and never internal topics."""
-    partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
-    """The partitions to survey of a topic, if not all: numbers, or ``broker-number`` where
-    partitions are numbered per broker."""
-    times_ms: tuple[int, ...] = ()
-    groups: tuple[str, ...] = ()
-    known: frozenset[str] = frozenset()
-    """Topics that were landed before: if one is gone, the job file is not to blame."""
-    bounds: tuple[Bounds, ...] = ()
-    """The ends of the range, whose offsets are checked where not every offset is valid, or where a
-    transaction may hold them back."""
-    marks: tuple[tuple[Partition, int], ...] = ()
-    """The offsets at which landings ended."""
-    checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
-    """All that is known about the logs at those offsets."""
-    speed: ReadSpeed | None = None
-    """The expected speed of reading, to find out what may expire meanwhile."""
-
-
 class SurveyAttempt:
     """The state of one survey: its deadline and the last failure."""
 
@@ -97,7 +68,7 @@ class SurveyAttempt:
         self._first_response_by = started + min(survey_ms, FIRST_RESPONSE_MS) / 1000
         self._failure: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
-        self._holds = brokers.settings.policy.ever(LossKind.UNREACHABLE, Action.HOLD)
+        self._holds = wanted.holds_unreachable
         self.excluded_partitions: set[Partition] = set()
         self.unreachable: dict[Partition, str] = {}
         self.unanswered_brokers: dict[str, str] = {}
@@ -149,7 +120,7 @@ class SurveyAttempt:
                 self._wanted_partitions(view)
 
     def leaders(self) -> dict[Partition, Leader]:
-        """All wanted partitions, each with a leader. If the policy holds partitions, those without
+        """All wanted partitions, each with a leader. If partitions may be held, those without
         a leader at the deadline are left out and listed in ``unreachable``."""
         while True:
             try:

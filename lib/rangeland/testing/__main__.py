@@ -178,7 +178,7 @@ def _keep(cluster: LocalCluster[Any]) -> None:
     while True:
         time.sleep(1)
         if not cluster.running:
-            raise Unreachable("No broker is left", why="all of them have ended", do="Start again")
+            raise Unreachable("No broker is left", why="all of them have ended", do="start again")
 
 
 # --- words ------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def library(module: str = "confluent_kafka") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        remedy = "Install it: pip install 'rangeland[demo]'"
+        remedy = "install it: pip install 'rangeland[demo]'"
         raise UsageError("confluent-kafka is missing", why=str(error), do=remedy) from error
 
 
@@ -89,8 +89,8 @@ def client_error(what: str, error: Any) -> RangelandError:
     time is up), the others came from a broker."""
     code, name = error.code(), error.name()
     if code == library().KafkaError.TOPIC_ALREADY_EXISTS:
-        return Conflict(what, why="there is a topic of that name", do="Use another", code=code)
+        return Conflict(what, why="there is a topic of that name", do="use another", code=code)
     if code < 0 or name in _PASSING or error.retriable():
-        remedy = "Check that the brokers are up"
+        remedy = "check that the brokers are up"
         return Unreachable(what, why=f"{error.str()} ({name})", do=remedy, code=code)
     return UsageError(what, why=f"the broker refused: {error.str()} ({name})", code=code)

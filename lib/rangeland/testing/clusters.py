@@ -36,7 +36,7 @@ class LocalCluster(Startable, Generic[Name]):
     ) -> None:
         if version not in self.versions:
             known = ", ".join(self.versions)
-            raise UsageError(f"{self.kind} {version} is not available", do=f"Use one of: {known}")
+            raise UsageError(f"{self.kind} {version} is not available", do=f"use one of: {known}")
         self.version = version
         self.names: list[Name] = list(names)
         """The names of all processes."""
@@ -52,7 +52,7 @@ class LocalCluster(Startable, Generic[Name]):
         """Starts all and returns when they are ready. Raises `Unreachable` with the last lines
         of a log if one does not come up."""
         if self._directory is not None:
-            raise UsageError("The cluster is already started", do="Use restart for one broker")
+            raise UsageError("The cluster is already started", do="use restart for one broker")
         fetch_jars(self._jars)  # before anything is made: the first time takes a while
         prefix = f"rangeland-{self.kind.lower()}-"
         self._directory = self._given_directory or temporary_directory(prefix)
@@ -91,7 +91,7 @@ class LocalCluster(Startable, Generic[Name]):
         chosen = self._name_or_usual(name)
         if chosen not in self._nodes:
             known = ", ".join(map(str, self._nodes)) or "none, it is not started"
-            raise UsageError(f"There is no {chosen} in the cluster", do=f"There are: {known}")
+            raise UsageError(f"There is no {chosen} in the cluster", do=f"there are: {known}")
         return self._nodes[chosen]
 
     def kill(self, name: Name | None = None) -> None:
@@ -124,7 +124,7 @@ class LocalCluster(Startable, Generic[Name]):
     def directory(self) -> Path:
         """Where configuration, ``logs`` and ``data`` of a started cluster are."""
         if self._directory is None:
-            raise UsageError("The cluster is not started", do="Call start() or use `with`")
+            raise UsageError("The cluster is not started", do="call start() or use `with`")
         return self._directory
 
     @property
@@ -177,7 +177,7 @@ class NumberedCluster(LocalCluster[int]):
         directory: Path | None,
     ) -> None:
         if brokers < 1:
-            raise UsageError(f"a cluster cannot have {brokers} brokers", do="Ask for at least one")
+            raise UsageError(f"a cluster cannot have {brokers} brokers", do="ask for at least one")
         super().__init__(version, range(1, brokers + 1), 1, directory)
         self.heap_mb = heap_mb
         self.properties = dict(properties or {})

@@ -68,7 +68,7 @@ class Story:
             raise Bug(
                 f"the demo broke a promise: {broken[0].claim}",
                 why=f"{broken[0].seen}" + f"; {len(broken) - 1} more" * (len(broken) > 1),
-                do="Run it again with --keep --debug and report what it prints",
+                do="run it again with --keep --debug and report what it prints",
                 promises=[asdict(promise) for promise in broken],
             )
 

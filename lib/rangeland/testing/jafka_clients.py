@@ -89,6 +89,6 @@ def produce(
         raise Unreachable(
             f"{topic}/{partition} at {address} was not written",
             why=f"its log ends at {end}, not at {size}",
-            do="Check the broker's log, and that it flushes every write",
+            do="check the broker's log, and that it flushes every write",
         )
     return end

@@ -37,7 +37,7 @@ def free_ports(count: int) -> list[int]:
         if take(port):
             found.append(port)
     why = f"{len(found)} of {count} were found in {first}-{last}"
-    raise Unreachable("There are no free ports", why=why, do="Stop whatever is listening on them")
+    raise Unreachable("There are no free ports", why=why, do="stop whatever is listening on them")
 
 
 def take(port: int) -> bool:

@@ -159,7 +159,7 @@ def _wait_until(happened: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not happened():
         if time.monotonic() > deadline:
-            raise Unreachable(what, why=f"waited {TIMEOUT_S} s", do="Look at the brokers' logs")
+            raise Unreachable(what, why=f"waited {TIMEOUT_S} s", do="look at the brokers' logs")
         time.sleep(0.05)
 
 
@@ -321,7 +321,7 @@ def page_views(count: int, seed: int = 1) -> Iterator[tuple[bytes, bytes]]:
 
 def _settings(codec: str, batch_bytes: int, batch_records: int, linger_ms: int) -> dict[str, Any]:
     if codec not in CODECS:
-        raise UsageError(f"There is no codec {codec}", do=f"Use one of: {', '.join(CODECS)}")
+        raise UsageError(f"There is no codec {codec}", do=f"use one of: {', '.join(CODECS)}")
     return {
         "compression.type": codec,
         "batch.size": batch_bytes,

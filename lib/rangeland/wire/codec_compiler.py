@@ -13,7 +13,7 @@ import dataclasses
 import struct
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
 from rangeland.wire import arrays, primitives, tagged_fields
@@ -31,6 +31,7 @@ class _PresentField:
     tag: int | None
 
 
+E = TypeVar("E", RemoteProtocolError, LocalProtocolError)
 _COMPILED: dict[tuple[type[Any], int, bool], FieldCodec] = {}
 
 
@@ -72,7 +73,7 @@ def _codec(hint: Any, spec: FieldSpec, version: int, flexible: bool) -> FieldCod
         element = _codec(get_args(inner)[0], FieldSpec(), version, flexible)
         return arrays.array(element, compact=flexible, nullable=nullable)
     if nullable and spec.tag is None:
-        raise Bug(f"{inner} has no null on the wire", do="Declare the field without None")
+        raise Bug(f"{inner} has no null on the wire", do="declare the field without None")
     return compile_codec(inner, version, flexible)
 
 
@@ -134,8 +135,7 @@ def _read_one_by_one(run: list[_PresentField], buffer: memoryview, offset: int) 
         try:
             value, offset = field.codec.read(buffer, offset)
         except RemoteProtocolError as error:
-            _add_name(error, field.name)
-            raise
+            raise _in_field(error, field.name) from error.__cause__
         values.append(value)
     return tuple(values), offset
 
@@ -160,7 +160,7 @@ def _struct_reader(
                     values.append(value)
         except RemoteProtocolError as error:
             if step is not None and step.name:
-                _add_name(error, step.name)
+                raise _in_field(error, step.name) from error.__cause__
             raise
         by_name = dict(zip(names, values, strict=True))
         if flexible:
@@ -198,15 +198,14 @@ def _write_field(field: _PresentField, value: Any, parts: list[Part]) -> None:
     try:
         field.codec.write(getattr(value, field.name), parts)
     except LocalProtocolError as error:
-        _add_name(error, field.name)
-        raise
+        raise _in_field(error, field.name) from error.__cause__
     except (struct.error, AttributeError, TypeError, ValueError) as error:
         raise LocalProtocolError(
             "the value does not fit its type", why=str(error), field=field.name
         ) from error
 
 
-def _add_name(error: RemoteProtocolError | LocalProtocolError, name: str) -> None:
-    """Prepends ``name`` to the path of the field in the error."""
+def _in_field(error: E, name: str) -> E:
+    """The error with ``name`` before the path of its field."""
     inner = error.facts.get("field")
-    error.facts["field"] = f"{name}.{inner}" if inner else name
+    return error.with_facts(field=f"{name}.{inner}" if inner else name)

@@ -83,7 +83,7 @@ def _name_remote(error: RemoteProtocolError, cls: type[Any], version: int) -> No
     raise RemoteProtocolError(
         f"{place} cannot be read",
         why=error.why or error.what,
-        do="Check that the peer is a broker of this dialect, in a supported version",
+        do="check that the peer is a broker of this dialect, in a supported version",
         **facts,
     ) from error
 

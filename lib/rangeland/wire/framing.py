@@ -20,7 +20,7 @@ LENGTH_BYTES = 4
 SHARED_BY = 4
 """The least number of frames that share memory."""
 
-_CHECK = "Check host and port"
+_CHECK = "check host and port"
 
 
 class FrameReader:
@@ -120,10 +120,10 @@ class FrameReader:
         if 0 <= length <= self._max_frame_bytes:
             return length
         why = "it is negative" if length < 0 else f"at most {self._max_frame_bytes} are taken"
-        do = "Check host and port, or raise the largest frame that is taken"
+        do = "check host and port, or raise the largest frame that is taken"
         if (other := _other_protocol(first)) is not None:
             why += f": the peer seems to speak {other}"
-            do = "Set the job's security, or use its plain port" if other == "TLS" else _CHECK
+            do = "set the job's security, or use its plain port" if other == "TLS" else _CHECK
         raise RemoteProtocolError(
             f"a frame of {length} bytes was announced",
             why=why,

@@ -65,7 +65,7 @@ class WireType:
             return self.compact if compact else self.legacy
         codec = self.nullable_compact if compact else self.nullable_legacy
         if codec is None:
-            raise Bug(f"{self.name} has no null on the wire", do="Declare the field without None")
+            raise Bug(f"{self.name} has no null on the wire", do="declare the field without None")
         return codec
 
 

@@ -35,7 +35,7 @@ ALL_BROKERS = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
+class BrokerRegistry:
     """What is registered now, which may be nothing. ``topics`` maps a topic to the number of
     its partitions by broker, or by `ALL_BROKERS` if they are the cluster's. ``source`` names
     the ZooKeeper in messages."""
@@ -71,7 +71,7 @@ def read_registry(
     access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
     *,
     connect_ms: int = 10_000,
-) -> Registry:
+) -> BrokerRegistry:
     """Raises Unreachable; JobFileError for an invalid connect string, or if no broker has ever
     registered; RemoteProtocolError for a node that is neither Jafka's nor Kafka's."""
     with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
@@ -94,14 +94,14 @@ def read_cleanup_policies(
     return {topic: policy for topic, policy in policies.items() if policy}
 
 
-def registry_seen_by(client: ZooKeeper) -> Registry:
+def registry_seen_by(client: ZooKeeper) -> BrokerRegistry:
     listed = client.children_of((IDS, TOPICS))
     ids, topics = listed[IDS], listed[TOPICS]
     if ids is None:
         raise _no_registry(client)
     nodes = client.read_all(f"{IDS}/{name}" for name in ids)
     brokers = {name: nodes[f"{IDS}/{name}"] for name in ids}
-    return Registry(
+    return BrokerRegistry(
         # Between the two reads a broker may have stopped.
         {name: parse_broker(name, node.content) for name, node in brokers.items() if node},
         _read_topics(client, topics or []),

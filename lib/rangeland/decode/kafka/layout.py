@@ -111,7 +111,7 @@ def bad_record(fault: Fault, payload: int, record: int, position: int) -> Undeco
     return UndecodableRecord(
         f"record {record} of batch {payload} cannot be decoded at byte {position}",
         why=fault.reason,
-        do="Its producer wrote bytes that the log format does not allow; "
+        do="its producer wrote bytes that the log format does not allow; "
         "set policy.corrupt to go on without them",
         payload=payload,
         record=record,

@@ -59,7 +59,7 @@ def _no_kernel(why: str) -> UsageError:
     return UsageError(
         f"the compiled decode kernel cannot be loaded on {platform.node()}",
         why=why,
-        do="Install rangeland with pip on this platform (it compiles its kernel), "
+        do="install rangeland with pip on this platform (it compiles its kernel), "
         "or add the library for this platform to the archive that is sent to the workers",
         library=library_name(),
     )
@@ -69,7 +69,7 @@ def _not_extracted(why: str) -> StorageFailed:
     return StorageFailed(
         f"the decode kernel cannot be extracted from its archive on {platform.node()}",
         why=why,
-        do="Give the workers a temporary folder in which they can write and run programs: set "
+        do="give the workers a temporary folder in which they can write and run programs: set "
         "spark.executorEnv.TMPDIR",
         host=platform.node(),
     )

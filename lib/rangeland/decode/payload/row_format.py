@@ -81,7 +81,7 @@ class RowFormat:
         typed = {KEY.name: self.key, VALUE.name: self.value}
         kept = [f for f in rows if not (self.is_flat and f.name == VALUE.name)]
         own = [
-            pa.field(self.columns.named(f.name), _type_of(typed.get(f.name)) or f.type)
+            pa.field(self.columns.column_name(f.name), _type_of(typed.get(f.name)) or f.type)
             for f in kept
         ]
         fields = self._fields()
@@ -140,7 +140,7 @@ class RowDecoder:
         values = found.get(VALUE.name)
         columns = {f.name: rows.column(f.name) for f in rows.schema}
         columns |= {name: one.values for name, one in found.items()}
-        given = {self._format.columns.named(name): column for name, column in columns.items()}
+        given = {self._format.columns.column_name(name): column for name, column in columns.items()}
         if self._format.is_flat and values is not None:
             # A null value has null in each field.
             fields = zip(values.values.type.names, values.values.flatten(), strict=True)

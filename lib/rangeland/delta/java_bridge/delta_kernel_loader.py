@@ -81,6 +81,6 @@ def _other_kernel(folder: str, found: str) -> UsageError:
     return UsageError(
         f"{folder} has no Delta Kernel {KERNEL}",
         why=f"found: {found}",
-        do=f"Let {JARS_SETTING} name a folder with the jars of {KERNEL_JARS}, as in the command "
+        do=f"let {JARS_SETTING} name a folder with the jars of {KERNEL_JARS}, as in the command "
         "that `rangeland submit` writes, or leave it out: they are fetched then",
     )

@@ -15,7 +15,7 @@ from rangeland.delta.stores.store_access import StoreSettings, store_settings
 from rangeland.delta.stores.store_kinds import (
     S3_SCHEMES,
     StoreCapabilities,
-    is_passed_over,
+    is_replaceable_log_store,
     scheme_of,
     store_capabilities,
 )
@@ -40,7 +40,9 @@ class HadoopConf:
             if name.startswith("spark.delta.logStore.") and name.endswith(".impl"):
                 self.java.set(name.replace("spark.delta.", "io.delta.kernel."), value)
         for scheme in S3_SCHEMES:
-            self.java.setBoolean(_EXCLUSIVE + scheme, is_passed_over(self._log_store(scheme)))
+            self.java.setBoolean(
+                _EXCLUSIVE + scheme, is_replaceable_log_store(self._log_store(scheme))
+            )
 
     def _copy_of(self, conf: Any) -> Any:
         return self._jvm.org.apache.hadoop.conf.Configuration(conf)
@@ -91,7 +93,7 @@ class HadoopConf:
             raise UsageError(
                 f"executors cannot be given the keys to {uri}",
                 why=f"Hadoop {version}, which this Spark has, keeps them differently",
-                do="Use a Spark with Hadoop 3.4 or later, such as Spark 4",
+                do="use a Spark with Hadoop 3.4 or later, such as Spark 4",
             )
         s3a, where = self._jvm.org.apache.hadoop.fs.s3a, self._jvm.java.net.URI(uri)
         conf = s3a.S3AUtils.propagateBucketOptions(self.java, where.getHost())

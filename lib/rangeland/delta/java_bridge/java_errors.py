@@ -114,24 +114,24 @@ def translate(what: str, chain: Chain) -> Raised:
     if refused := _refused_by_store(what, reason, chain):
         return refused
     if names & _REFUSED:
-        do = "Drop the feature from the table, or land in another table"
+        do = "drop the feature from the table, or land in another table"
         return TableRefused(what, why=reason, do=do)
     if _BY_CATALOG in reason:
         return TableRefused(
             what,
             why="it has the feature catalogManaged: commits must go through its catalog, which no "
             "path names",
-            do="Land in a table without it",
+            do="land in a table without it",
         )
     if names & _MOVED:
         why = "another writer has changed the table's schema or protocol"
-        return Conflict(what, why=why, do="Run again")
+        return Conflict(what, why=why, do="run again")
     if names & _RACED:
-        return Conflict(what, why=reason, do="Run again")
+        return Conflict(what, why=reason, do="run again")
     if "InvalidTableException" in names or _LOG_CUT in reason:
-        return TableRefused(what, why=reason, do="The table's log is damaged: restore or repair it")
+        return TableRefused(what, why=reason, do="the table's log is damaged: restore or repair it")
     if names & _IO:
-        do = "Check that the table's store is up, then run again"
+        do = "check that the table's store is up, then run again"
         return StorageFailed(what, why=reason, do=do)
     if "KernelException" in names:
         return TableRefused(what, why=reason)
@@ -148,25 +148,25 @@ def _refused_by_store(what: str, reason: str, chain: Chain) -> RangelandError | 
     names = _names(chain)
     text = " ".join(message.lower() for _, message in chain if message)
     if any(phrase in text for phrase in _FULL):
-        full = StorageFailed(what, why=reason, do="Make room in the table's store and run again")
-        return full.answering(retry=WITH_ROOM)
+        full = StorageFailed(what, why=reason, do="make room in the table's store and run again")
+        return full.with_answers(retry=WITH_ROOM)
     if names & _DENIED_CLASSES or any(phrase in text for phrase in _DENIED):
         return TableRefused(what, why=reason, do=_remedy_for_denial(chain))
     if "UnknownStoreException" in names:
-        do = "Check that the bucket exists and that fs.s3a.endpoint is its store"
+        do = "check that the bucket exists and that fs.s3a.endpoint is its store"
         return TableRefused(what, why=reason, do=do)
     if names & _UNCONDITIONAL:
         return TableRefused(
             what,
             why=reason,
-            do="Run one driver at a time and set fs.s3a.create.conditional.enabled to false, or "
+            do="run one driver at a time and set fs.s3a.create.conditional.enabled to false, or "
             "set spark.delta.logStore.s3a.impl to a store with mutual exclusion",
         )
     if "UnsupportedFileSystemException" in names or "filesystem not found" in text:
         return UsageError(
             what,
             why=reason,
-            do="Start Spark with the store's Hadoop file system: --packages with "
+            do="start Spark with the store's Hadoop file system: --packages with "
             "org.apache.hadoop:hadoop-aws for s3a, hadoop-azure for abfss or hadoop-gcp for gs, in "
             "the version of Spark's own Hadoop",
         )
@@ -175,5 +175,5 @@ def _refused_by_store(what: str, reason: str, chain: Chain) -> RangelandError | 
 
 def _remedy_for_denial(chain: Chain) -> str:
     if any(name.startswith(_AMAZON) for name, _ in chain):
-        return "Check that the keys in fs.s3a.* are right and may read and write the table's folder"
-    return "Grant write permission on the table's folder"
+        return "check that the keys in fs.s3a.* are right and may read and write the table's folder"
+    return "grant write permission on the table's folder"

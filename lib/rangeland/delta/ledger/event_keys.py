@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from rangeland.delta.ledger.events import OUTCOME, PLAN
+from rangeland.delta.ledger.events import EventKind
 from rangeland.delta.transaction_log.table_snapshot import Snapshot
 
 
@@ -15,6 +15,7 @@ class EventKey:
     plans; ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
 
     event: str
+    """An ``EventKind``, or what a later version calls a kind of its own."""
     application: str
     sequence: int
     entered: int
@@ -31,7 +32,9 @@ def key_of(row: dict[str, object], path: str) -> EventKey:
 def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
     """Plans in the order they were entered, then all others."""
     return tuple(
-        sorted(keys, key=lambda k: (k.event != PLAN, k.entered, k.application, k.sequence))
+        sorted(
+            keys, key=lambda k: (k.event != EventKind.PLAN, k.entered, k.application, k.sequence)
+        )
     )
 
 
@@ -57,6 +60,6 @@ class LedgerView:
         return [
             key
             for key in self.keys
-            if key.event == PLAN
-            and (OUTCOME, key.application, key.sequence) not in self.last_attempts
+            if key.event == EventKind.PLAN
+            and (EventKind.OUTCOME, key.application, key.sequence) not in self.last_attempts
         ]

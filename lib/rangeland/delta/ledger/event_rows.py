@@ -20,10 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta.ledger.events import (
-    LOSS,
-    OUTCOME,
-    PART,
-    PLAN,
+    EventKind,
     FileEntry,
     LedgerEvent,
     LossEvent,
@@ -48,10 +45,10 @@ from rangeland.record_codec import ColumnType, Record, RecordCodec, Shape
 from rangeland.untrusted import JsonFields, Unreadable, whole
 
 _CLASSES: dict[str, type[LedgerEvent]] = {
-    PLAN: PlanEvent,
-    OUTCOME: OutcomeEvent,
-    PART: PartEvent,
-    LOSS: LossEvent,
+    EventKind.PLAN: PlanEvent,
+    EventKind.OUTCOME: OutcomeEvent,
+    EventKind.PART: PartEvent,
+    EventKind.LOSS: LossEvent,
 }
 _EVENTS = {kind: event for event, kind in _CLASSES.items()}
 
@@ -255,7 +252,7 @@ def from_row(row: Record) -> LedgerEvent:
             f"a row of the ledger cannot be read: {row['event']} {row['sequence']} of "
             f"{row['application']}",
             why=str(error),
-            do="Restore the folder _rangeland of the table from a backup",
+            do="restore the folder _rangeland of the table from a backup",
         ) from error
 
 
@@ -291,7 +288,11 @@ def _epoch(row: Record) -> Record:
     return {"epoch": document.number_or_none("epoch")}
 
 
-_IN_DOCUMENT = {OUTCOME: _of_outcome_document, PART: _receipts, LOSS: _epoch}
+_IN_DOCUMENT = {
+    EventKind.OUTCOME: _of_outcome_document,
+    EventKind.PART: _receipts,
+    EventKind.LOSS: _epoch,
+}
 
 
 def _compact(document: Record) -> str:

@@ -11,16 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import Interval
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 
-PLAN = "plan"
-OUTCOME = "outcome"
-PART = "part"
-LOSS = "loss"
+
+class EventKind(StrEnum):
+    """What the column ``event`` says."""
+
+    PLAN = "plan"
+    OUTCOME = "outcome"
+    PART = "part"
+    LOSS = "loss"
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class LedgerFiles:
             raise Conflict(
                 f"the statistics of {path} in the ledger {self.path} cannot be read",
                 why=str(error),
-                do="Restore the folder _rangeland of the table from a backup",
+                do="restore the folder _rangeland of the table from a backup",
             ) from error
         return EventKey(event, application, sequence, entered, path, attempt)
 

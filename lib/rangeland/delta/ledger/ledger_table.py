@@ -27,10 +27,7 @@ from rangeland.delta.ledger.event_rows import (
     to_row,
 )
 from rangeland.delta.ledger.events import (
-    LOSS,
-    OUTCOME,
-    PART,
-    PLAN,
+    EventKind,
     LedgerEvent,
     LossEvent,
     OutcomeEvent,
@@ -41,6 +38,7 @@ from rangeland.delta.ledger.events import (
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
 from rangeland.delta.ledger.ledger_files import LedgerFiles
+from rangeland.delta.ledger.prepared_plans import prepared_plans
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import names_in, schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -111,16 +109,16 @@ class Ledger:
         return self._seen().keys
 
     def plan(self, application: str, sequence: int) -> PlanEvent | None:
-        key = self._key(PLAN, application, sequence)
+        key = self._key(EventKind.PLAN, application, sequence)
         return None if key is None else self._at(key, PlanEvent)
 
     def outcome(self, application: str, sequence: int) -> OutcomeEvent | None:
-        key = self._key(OUTCOME, application, sequence)
+        key = self._key(EventKind.OUTCOME, application, sequence)
         return None if key is None else self._at(key, OutcomeEvent)
 
     def parts(self, application: str, sequence: int) -> list[PartEvent]:
         """The parts of a shared plan that drivers have written, by number."""
-        wanted = (PART, application, sequence)
+        wanted = (EventKind.PART, application, sequence)
         keys = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
         found = [self._entry(key) for key in sorted(keys, key=lambda key: key.attempt)]
         parts = [entry for entry in found if isinstance(entry, PartEvent)]
@@ -133,18 +131,19 @@ class Ledger:
         return (
             self._at(key, PlanEvent)
             for key in reversed(self.events())
-            if key.event == PLAN and application in (None, key.application)
+            if key.event == EventKind.PLAN and application in (None, key.application)
         )
 
     def outcomes(self, application: str) -> Iterator[OutcomeEvent]:
         """All outcomes of one application, newest first, each read on demand."""
-        mine = [k for k in self.events() if (k.event, k.application) == (OUTCOME, application)]
+        wanted = (EventKind.OUTCOME, application)
+        mine = [k for k in self.events() if (k.event, k.application) == wanted]
         mine.sort(key=lambda key: key.sequence, reverse=True)
         return (self._at(key, OutcomeEvent) for key in mine)
 
     def newest(self) -> PlanEvent | None:
         """The plan that was entered last, of any job."""
-        plans = [key for key in self.events() if key.event == PLAN]
+        plans = [key for key in self.events() if key.event == EventKind.PLAN]
         if not plans:
             return None
         if self._newest is None or self._newest[0] != plans[-1]:
@@ -153,7 +152,8 @@ class Ledger:
 
     def last_sequence(self, application: str) -> int:
         """The sequence of the newest plan of an application, 0 if there is none. Opens no file."""
-        mine = (k for k in self.events() if (k.event, k.application) == (PLAN, application))
+        wanted = (EventKind.PLAN, application)
+        mine = (k for k in self.events() if (k.event, k.application) == wanted)
         return max((key.sequence for key in mine), default=0)
 
     def newest_of(self, job: str) -> PlanEvent | None:
@@ -162,38 +162,26 @@ class Ledger:
         mine = [
             key
             for key in self.events()
-            if key.event == PLAN and f"{key.application}/".startswith(f"{own}/")
+            if key.event == EventKind.PLAN and f"{key.application}/".startswith(f"{own}/")
         ]
         return self._at(mine[-1], PlanEvent) if mine else None
 
     def prepared(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans that have an outcome, in the order they were entered, each with its last
         outcome. Reads the whole ledger at once."""
-        outcomes: dict[tuple[str, int], OutcomeEvent] = {}
-        plans: dict[tuple[str, int], PlanEvent] = {}
-        wanted = (PLAN, OUTCOME)
-        paths = (k.path for k in self.events() if k.event in wanted)
-        for row in self._files.read_all(paths, wanted):
-            entry = from_row(row)
-            key = (entry.application, entry.sequence)
-            if isinstance(entry, PlanEvent):
-                plans[key] = entry
-            elif isinstance(entry, OutcomeEvent) and (
-                key not in outcomes or outcomes[key].attempt < entry.attempt
-            ):
-                outcomes[key] = entry
-        in_order = sorted(plans.values(), key=lambda plan: plan.entered)
-        found = [(plan, outcomes.get((plan.application, plan.sequence))) for plan in in_order]
-        return [(plan, outcome) for plan, outcome in found if outcome is not None]
+        wanted = (EventKind.PLAN, EventKind.OUTCOME)
+        paths = (key.path for key in self.events() if key.event in wanted)
+        return prepared_plans(from_row(row) for row in self._files.read_all(paths, wanted))
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """All losses in the order they were written, or those of one plan. Of the attempts at an
         outcome only the last counts."""
         plan = (application, sequence)
-        keys = [k for k in self.events() if k.event == LOSS]
+        keys = [k for k in self.events() if k.event == EventKind.LOSS]
         if application:
             keys = [k for k in keys if (k.application, k.sequence) == plan]
-        found = [from_row(r) for r in self._files.read_all((k.path for k in keys), (LOSS,))]
+        rows = self._files.read_all((key.path for key in keys), (EventKind.LOSS,))
+        found = [from_row(row) for row in rows]
         losses = [one for one in found if isinstance(one, LossEvent) and self._counts(one)]
         if application:
             losses = [one for one in losses if (one.application, one.sequence) == plan]
@@ -202,12 +190,12 @@ class Ledger:
     def _counts(self, loss: LossEvent) -> bool:
         if not loss.plan_hash:
             return True
-        outcome = self._key(OUTCOME, loss.application, loss.sequence)
+        outcome = self._key(EventKind.OUTCOME, loss.application, loss.sequence)
         return outcome is not None and outcome.attempt == loss.attempt
 
     def has_losses(self, application: str, sequence: int) -> bool:
         """Opens no file."""
-        return self._key(LOSS, application, sequence) is not None
+        return self._key(EventKind.LOSS, application, sequence) is not None
 
     def without_outcome(self) -> list[tuple[str, int]]:
         """(application, sequence) of the plans without an outcome, oldest first: still running, or
@@ -225,7 +213,7 @@ class Ledger:
             outcome = self.outcome(application, sequence)
             if outcome is not None:
                 landed = with_ranges(landed, self._landed_by(outcome))
-            elif self._key(PLAN, application, sequence) is None:
+            elif self._key(EventKind.PLAN, application, sequence) is None:
                 raise self._files.broken(f"plan {application} {sequence} is missing")
         return landed
 

@@ -270,7 +270,7 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
         raise TableRefused(
             f"column {target.name} holds {column.type} that the table's {target.type} cannot",
             why=str(error),
-            do="Convert it in the transform",
+            do="convert it in the transform",
             column=target.name,
         ) from error
 

@@ -31,7 +31,7 @@ _REFUSED = (
     "fs.azure.account.oauth2.client.assertion.provider.type",
 )
 _SUPPORTED = (
-    "Use an account key, a fixed SAS token, or OAuth with client credentials, a managed identity "
+    "use an account key, a fixed SAS token, or OAuth with client credentials, a managed identity "
     "or a workload identity"
 )
 
@@ -78,7 +78,7 @@ class AzureSettings:
             raise UsageError(
                 f"executors cannot write to {where}",
                 why=f"their pyarrow has no client of Azure that can do this ({error})",
-                do="Give them pyarrow 22 or later",
+                do="give them pyarrow 22 or later",
             ) from error
         return store, f"{container}{where.path}".rstrip("/")
 
@@ -109,7 +109,7 @@ class _Translation:
     def settings(self, account: str, domain: str, scheme: str) -> AzureSettings:
         for name in _REFUSED:
             if self._text(name):
-                raise untranslatable(self.uri, name, do=f"Unset it. {_SUPPORTED}")
+                raise untranslatable(self.uri, name, do=f"unset it. {_SUPPORTED}")
         endpoint = self._text("fs.azure.abfs.endpoint")
         secure = scheme == "abfss" or self.conf.flag("fs.azure.always.use.https", default=True)
         reached = AzureSettings(
@@ -137,7 +137,7 @@ class _Translation:
         name = "fs.azure.sas.token.provider.type"
         provider = self._text(name)
         if provider and not provider.endswith(".FixedSASTokenProvider"):
-            raise untranslatable(self.uri, name, provider, do=f"Set {_SAS} instead")
+            raise untranslatable(self.uri, name, provider, do=f"set {_SAS} instead")
         return replace(reached, sas_token=self._secret(_SAS).removeprefix("?"))
 
     def _with_oauth(self, reached: AzureSettings) -> AzureSettings:
@@ -163,7 +163,7 @@ class _Translation:
         name = f"{_OAUTH}.msi.endpoint"
         endpoint = self._text(name)
         if endpoint and endpoint.rstrip("/") != _MSI_ENDPOINT:
-            raise untranslatable(self.uri, name, endpoint, do="Unset it")
+            raise untranslatable(self.uri, name, endpoint, do="unset it")
         return replace(reached, client_id=self._secret_if_set(f"{_OAUTH}.client.id") or None)
 
     def _with_workload_identity(self, reached: AzureSettings) -> AzureSettings:
@@ -184,7 +184,7 @@ class _Translation:
             raise untranslatable(
                 self.uri,
                 name,
-                do="Write it as https://login.microsoftonline.com/TENANT/oauth2/token",
+                do="write it as https://login.microsoftonline.com/TENANT/oauth2/token",
             )
         return found[1], found[2]
 
@@ -203,6 +203,6 @@ class _Translation:
         raise TableRefused(
             f"executors have no credentials for {self.uri}",
             why=f"neither {name}.{self.host} nor {name} is set in Spark's Hadoop configuration",
-            do=f"Set spark.hadoop.{name}.{self.host}, or {_AUTH} to the kind that is meant",
+            do=f"set spark.hadoop.{name}.{self.host}, or {_AUTH} to the kind that is meant",
             setting=name,
         )

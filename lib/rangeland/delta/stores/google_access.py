@@ -37,7 +37,7 @@ _REFUSED = (
     "fs.gs.config.override.file",
 )
 _SUPPORTED = (
-    "Use fs.gs.auth.type COMPUTE_ENGINE, APPLICATION_DEFAULT, SERVICE_ACCOUNT_JSON_KEYFILE, "
+    "use fs.gs.auth.type COMPUTE_ENGINE, APPLICATION_DEFAULT, SERVICE_ACCOUNT_JSON_KEYFILE, "
     "USER_CREDENTIALS, WORKLOAD_IDENTITY_FEDERATION_CREDENTIAL_CONFIG_FILE or UNAUTHENTICATED"
 )
 
@@ -79,7 +79,7 @@ def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
     uri = str(where)
     for name in _REFUSED:
         if conf.text(name):
-            raise untranslatable(uri, name, do=f"Unset it. {_SUPPORTED}")
+            raise untranslatable(uri, name, do=f"unset it. {_SUPPORTED}")
     _refuse_others(uri, conf)
     scheme, _, endpoint = conf.text("fs.gs.storage.root.url").rstrip("/").rpartition("://")
     reached = GoogleSettings(
@@ -98,16 +98,16 @@ def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
 def _refuse_others(uri: str, conf: HadoopSettings) -> None:
     """Settings whose names or values are not known in advance."""
     for name in sorted(conf.below(f"{_IMPERSONATED}.for.")):
-        raise untranslatable(uri, name, do=f"Set {_IMPERSONATED} instead")
+        raise untranslatable(uri, name, do=f"set {_IMPERSONATED} instead")
     for name in sorted(conf.below("fs.gs.storage.http.headers.")):
-        raise untranslatable(uri, name, do="Unset it")
+        raise untranslatable(uri, name, do="unset it")
     if conf.text("fs.gs.proxy.address"):
         raise untranslatable(
-            uri, "fs.gs.proxy.address", do="Unset it, and set https_proxy where executors run"
+            uri, "fs.gs.proxy.address", do="unset it, and set https_proxy where executors run"
         )
     payer = conf.text("fs.gs.requester.pays.mode")
     if payer.upper() not in ("", "DISABLED"):
-        raise untranslatable(uri, "fs.gs.requester.pays.mode", payer, do="Unset it")
+        raise untranslatable(uri, "fs.gs.requester.pays.mode", payer, do="unset it")
 
 
 def _both(name: str) -> tuple[str, str]:
@@ -163,7 +163,7 @@ def _require(uri: str, name: str, conf: HadoopSettings) -> str:
     raise TableRefused(
         f"executors have no credentials for {uri}",
         why=f"fs.gs.{name} is not set in Spark's Hadoop configuration",
-        do=f"Set spark.hadoop.fs.gs.{name}",
+        do=f"set spark.hadoop.fs.gs.{name}",
         setting=f"fs.gs.{name}",
     )
 
@@ -185,6 +185,6 @@ def _read(uri: str, name: str, conf: HadoopSettings) -> dict[str, Any]:
     raise TableRefused(
         f"the credentials for {uri} cannot be read",
         why=f"{path}: {why}",
-        do=f"Correct fs.gs.{name}; the driver needs the file, executors get its content",
+        do=f"correct fs.gs.{name}; the driver needs the file, executors get its content",
         setting=f"fs.gs.{name}",
     )

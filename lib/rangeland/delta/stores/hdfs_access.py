@@ -46,7 +46,7 @@ class HdfsSettings:
             raise UsageError(
                 f"executors cannot write to {where}",
                 why=f"they have no client of HDFS ({error})",
-                do="Install rangeland[hdfs] where the driver and the executors run",
+                do="install rangeland[hdfs] where the driver and the executors run",
             ) from error
         kind = HdfsFileSystem if where.scheme == "hdfs" else ViewfsFileSystem
         host, _, port = where.authority.partition(":")

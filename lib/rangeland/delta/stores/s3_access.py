@@ -177,6 +177,6 @@ def _refuse_encryption(uri: str, lookup: Callable[[str], str]) -> None:
     raise TableRefused(
         f"the files of {uri} cannot be encrypted with {wanted}",
         why="executors leave encryption to the bucket's own default",
-        do="Make it the bucket's default encryption and unset fs.s3a.encryption.algorithm",
+        do="make it the bucket's default encryption and unset fs.s3a.encryption.algorithm",
         algorithm=wanted,
     )

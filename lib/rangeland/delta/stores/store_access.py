@@ -84,7 +84,7 @@ def store_settings(uri: str, conf: HadoopSettings, resolve: Callable[[], S3Keys]
     raise TableRefused(
         f"executors cannot write to {uri}",
         why=f"they have no client for {where.scheme}",
-        do="Put the table on a local or shared disk, s3a, abfss, gs or hdfs"
+        do="put the table on a local or shared disk, s3a, abfss, gs or hdfs"
         + ("; the same container has an abfss:// address" if where.scheme[:4] == "wasb" else ""),
     )
 

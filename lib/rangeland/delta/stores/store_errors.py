@@ -47,13 +47,13 @@ def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErro
     refused = (do for said, do in _REFUSED_BY_STORE.items() if re.search(said, reason))
     do = next(refused, "")
     if error.errno in _DENIED:
-        do = "Grant write permission on the table's folder"
+        do = "grant write permission on the table's folder"
     if do:
         return TableRefused(what, why=reason, do=do, **facts)
     if error.errno == errno.ENOSPC:
         why = f"no room for the next {size_bytes} bytes on the table's store"
-        full = StorageFailed(what, why=why, do="Make room and run again", **facts)
-        return full.answering(retry=WITH_ROOM)
+        full = StorageFailed(what, why=why, do="make room and run again", **facts)
+        return full.with_answers(retry=WITH_ROOM)
     return StorageFailed(
-        what, why=reason, do="Check that the table's store is up, then run again", **facts
+        what, why=reason, do="check that the table's store is up, then run again", **facts
     )

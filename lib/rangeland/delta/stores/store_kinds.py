@@ -50,7 +50,7 @@ def scheme_of(uri: str) -> str:
     return TablePath.parse(uri).scheme or "file"
 
 
-def is_passed_over(log_store: str) -> bool:
+def is_replaceable_log_store(log_store: str) -> bool:
     """Whether commits on S3 may bypass this log store, if Hadoop can ask S3 not to replace a file.
     They may bypass Delta's own ones. A log store that users bring excludes other writers in its
     own way, so all writers must use it."""
@@ -86,7 +86,7 @@ def store_capabilities(
 def _s3(scheme: str, log_store: str, has_conditions: bool) -> StoreCapabilities:
     chosen = f"spark.delta.logStore.{scheme}.impl"
     exclusive = "a store with mutual exclusion (such as io.delta.storage.S3DynamoDBLogStore)"
-    if not is_passed_over(log_store):
+    if not is_replaceable_log_store(log_store):
         return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
     if has_conditions:
         return StoreCapabilities(

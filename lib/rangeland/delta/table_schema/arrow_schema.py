@@ -70,7 +70,7 @@ def delta_type(kind: pa.DataType) -> Any:
         return {"type": "struct", "fields": [delta_field(f) for f in kind]}
     raise TableRefused(
         f"a column of type {kind} cannot be in a Delta table",
-        do="Cast it in the transform",
+        do="cast it in the transform",
         type=str(kind),
     )
 

@@ -78,7 +78,7 @@ def parse_partition_by(entries: Sequence[str], schema: pa.Schema) -> tuple[Parti
             raise JobFileError(
                 f"sink.partition_by {column.function}({column.source})",
                 why=f"the rows have a column {column.name} already",
-                do=f"Write {column.name}, or rename that column in the transform",
+                do=f"write {column.name}, or rename that column in the transform",
             )
     return columns
 
@@ -91,7 +91,7 @@ def _parse(entry: str, schema: pa.Schema) -> PartitionColumn:
         raise JobFileError(
             f"sink.partition_by {entry}",
             why=f"the rows have no column {name}",
-            do=f"Choose one of {', '.join(schema.names)}",
+            do=f"choose one of {', '.join(schema.names)}",
         )
     field = schema.field(index)
     if call is None:
@@ -183,7 +183,7 @@ def _no_column(metadata: TableMetadata, name: str, kind: Any) -> TableRefused:
     return TableRefused(
         f"Table {metadata.path} has no column {name}",
         why="the rows have one, and its values would be lost",
-        do=f"Run {statement}",
+        do=f"run {statement}",
         column=name,
         statement=statement,
     )
@@ -195,11 +195,11 @@ def _misfit(metadata: TableMetadata, found: Misfit) -> TableRefused:
         return TableRefused(
             f"column {found.field} of table {metadata.path} is NOT NULL",
             why="the rows have no such field",
-            do="Give it a value in a transform, or land in another table",
+            do="give it a value in a transform, or land in another table",
             column=found.field,
         )
     new = sql_type(found.new)
-    do = "Convert it in a transform, or land in another table"
+    do = "convert it in a transform, or land in another table"
     if found.is_widening:
         on = f"SET TBLPROPERTIES ('{WIDENING_PROPERTY}' = 'true')"
         do += (
@@ -225,7 +225,7 @@ def _filled_columns(
             raise TableRefused(
                 f"column {f['name']} of table {metadata.path} is NOT NULL",
                 why="the rows have no such column",
-                do=f"Run ALTER TABLE {_sql_name(metadata)} ALTER COLUMN {f['name']} DROP NOT NULL, "
+                do=f"run ALTER TABLE {_sql_name(metadata)} ALTER COLUMN {f['name']} DROP NOT NULL, "
                 "or make the column in a transform",
                 column=f["name"],
             )
@@ -266,9 +266,9 @@ def _no_partition(metadata: TableMetadata, name: str, theirs: Any) -> TableRefus
     hint = {"date": "date(timestamp)", "timestamp": "hour(timestamp)"}.get(
         theirs if isinstance(theirs, str) else ""
     )
-    do = f"Make column {name} in a transform"
+    do = f"make column {name} in a transform"
     if hint is not None and hint.startswith(name.lower() + "("):
-        do = f"Put {hint} under sink.partition_by in the job file"
+        do = f"put {hint} under sink.partition_by in the job file"
     return TableRefused(
         f"table {metadata.path} is partitioned by {name} {sql_type(theirs)}",
         why="the rows have no such column and the job file does not say how to compute it",

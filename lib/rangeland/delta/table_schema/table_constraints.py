@@ -72,7 +72,7 @@ def _invariant(metadata: TableMetadata, column: str, text: Any) -> TableConstrai
         raise TableRefused(
             f"column {column} of table {metadata.path} has an invariant",
             why=f"it is not in the form that Delta's protocol gives invariants: {text}",
-            do="Remove it, or land in another table and INSERT from there",
+            do="remove it, or land in another table and INSERT from there",
             feature="invariants",
             used=column,
         )
@@ -120,7 +120,7 @@ def constraint_violation(
     return TableRefused(
         f"{place} violates the constraint {constraint.name} of table {table}",
         why=f"{constraint.text} is not true for it; nothing was committed",
-        do="Leave such records out or correct them in a transform, or change the table's "
+        do="leave such records out or correct them in a transform, or change the table's "
         "constraint, then run again",
         constraint=constraint.name,
         expression=constraint.condition,
@@ -142,7 +142,7 @@ def refuse_nulls(batch: pa.RecordBatch, required: Collection[str], columns: LogC
         raise TableRefused(
             f"{column.null_count} rows have no {name}",
             why=f"the table's column is NOT NULL; the first is {place}",
-            do=f"Run ALTER TABLE ... ALTER COLUMN {name} DROP NOT NULL, "
+            do=f"run ALTER TABLE ... ALTER COLUMN {name} DROP NOT NULL, "
             "or give it a value in a transform",
             column=name,
             nulls=column.null_count,

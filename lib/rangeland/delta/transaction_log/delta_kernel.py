@@ -331,7 +331,7 @@ def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) ->
 
 def _no_table(what: str) -> TableRefused:
     return TableRefused(
-        what, why="there is no Delta table", do="Check that nobody has moved or dropped it"
+        what, why="there is no Delta table", do="check that nobody has moved or dropped it"
     )
 
 
@@ -351,6 +351,6 @@ def _refuse_moved(snapshot: Snapshot, request: CommitRequest) -> None:
         raise Conflict(
             f"could not commit to {snapshot.path}",
             why=f"the table is no longer at version {expected}",
-            do="Look at its history, then run again",
+            do="look at its history, then run again",
             expected_version=expected,
         )

@@ -137,7 +137,7 @@ def _commit(
     try:
         done = kernel.commit(snapshot, request, is_whole)
     except StorageFailed as error:
-        raise error.answering(data=ALL_OR_NOTHING) from error.__cause__
+        raise error.with_answers(data=ALL_OR_NOTHING) from error.__cause__
     return FilesGone(tuple(missing)) if isinstance(done, NotReady) else done
 
 
@@ -147,7 +147,7 @@ def _require_table(kernel: DeltaKernel, table: str | Snapshot) -> Snapshot:
         raise TableRefused(
             f"could not land in {table}",
             why="it is not a Delta table",
-            do="Check that nobody has moved or dropped it, then run again",
+            do="check that nobody has moved or dropped it, then run again",
         )
     return snapshot
 

@@ -42,7 +42,7 @@ def bad_entry(offset: int, why: str, **facts: Any) -> BadRecord:
     return BadRecord(
         f"the entry at offset {offset} cannot be decoded",
         why=why,
-        do="Offsets are byte positions in the log: if a range begins here, it may begin inside an "
+        do="offsets are byte positions in the log: if a range begins here, it may begin inside an "
         "entry. Otherwise restore the log, or go on without the entry with "
         "`policy: {corrupt: skip}`, which records what is lost",
         base_offset=offset,

@@ -183,7 +183,7 @@ def _name_errors(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[R
             error,
             what=f"{name} cannot be read",
             why=error.why or error.what,
-            do="Check that the peer is a broker of this dialect",
+            do="check that the peer is a broker of this dialect",
             message=name,
         ) from error
 

@@ -89,7 +89,7 @@ def find_leaders(
         else:
             found[name] = searches
     if not found:
-        raise NoReply.joined(silences.values()).as_error()
+        raise NoReply.join_all(silences.values()).as_error()
     unreachable = {name: "; ".join(s.tried.values()) for name, s in silences.items()}
     views = [_view(topic, found, members, unreachable) for topic in topics]
     addresses = tuple(members[name] for name in found)

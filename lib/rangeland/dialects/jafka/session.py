@@ -48,7 +48,7 @@ class JafkaSession(ProtocolSession):
             raise RemoteProtocolError(
                 "a response arrived that belongs to no request",
                 why=f"it has {len(response)} bytes",
-                do="Close the connection: later responses cannot be matched to requests either",
+                do="run again; if it happens again, check the version of the broker",
                 size=len(response),
             )
         request_id, request = self._pending[0]

@@ -48,7 +48,7 @@ def bad_batch(base_offset: int, why: str, **facts: Any) -> BadRecord:
     return BadRecord(
         f"the batch at offset {base_offset} cannot be decoded",
         why=why,
-        do="Restore the log from a good replica, or go on without the batch with "
+        do="restore the log from a good replica, or go on without the batch with "
         "`policy: {corrupt: skip}`, which records what is lost",
         base_offset=base_offset,
         **facts,

@@ -97,7 +97,7 @@ class KafkaSession(ProtocolSession):
         """The first frame: it asks which versions the broker supports."""
         return self._ask_versions(FIRST_ASKED)
 
-    def negotiated(self, response: memoryview) -> bytes | None:
+    def take_negotiation(self, response: memoryview) -> bytes | None:
         """Takes the response to the last such frame. Returns the next one, or None when the
         versions are known.
 
@@ -121,7 +121,7 @@ class KafkaSession(ProtocolSession):
             raise kind(
                 "the broker does not report which versions it supports",
                 why=f"{code.name} ({value.error_code}): {code.description}",
-                do="Check that the port is a Kafka listener for clients",
+                do="check that the port is a Kafka listener for clients",
                 code=value.error_code,
             )
         self._versions = listed
@@ -181,7 +181,7 @@ class KafkaSession(ProtocolSession):
         raise kind(
             f"no version of {spec.name} is supported by both sides",
             why=f"the broker supports {has} of it, and this library versions {low} to {top}",
-            do="Check whether this version of the broker is supported",
+            do="check whether this version of the broker is supported",
             request=spec.name,
             ours=[low, top],
             theirs=list(theirs) if theirs else None,
@@ -238,7 +238,7 @@ class KafkaSession(ProtocolSession):
             raise RemoteProtocolError(
                 "a response arrived that belongs to no request",
                 why=f"its correlation id is {header.correlation_id}",
-                do="Close the connection: later responses cannot be matched to requests either",
+                do="run again; if it happens again, check the version of the broker",
                 correlation_id=header.correlation_id,
                 waiting=sorted(self._pending),
             )

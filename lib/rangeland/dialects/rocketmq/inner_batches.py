@@ -83,7 +83,7 @@ def unfold(given: PullResult, from_offset: int, until_offset: int) -> Iterator[I
             yield part
             part = InnerMessages()
     if walk.fault is not None:
-        raise bad_message(given, walk.walked(), from_offset)
+        raise bad_message(given, walk.as_walk(), from_offset)
     part.until_offset = given.end_after(walk.last_offset)
     yield part
 

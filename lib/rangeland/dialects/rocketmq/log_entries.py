@@ -126,7 +126,7 @@ class EntryTotals:
             return None
         return entry if entry.offset < MAX_OFFSET else None
 
-    def walked(self) -> MessageWalk:
+    def as_walk(self) -> MessageWalk:
         return MessageWalk(self.count, self.end, self.last_offset, self.fault)
 
 
@@ -153,7 +153,7 @@ def walk_entries(messages: Any) -> MessageWalk:
     walk = EntryTotals(messages)
     for _ in walk.entries():
         pass
-    return walk.walked()
+    return walk.as_walk()
 
 
 def fields_of(entry: Any) -> MessageFields | None:

@@ -36,7 +36,7 @@ class MisplacedMessage(NamedTuple):
 
 class AnsweredRun(NamedTuple):
     """The messages at bytes ``[start, end)`` account for ``[from_offset, until_offset)``.
-    ``misplaced_messages``: what is wrong after them, if anything."""
+    ``misplaced``: what is wrong after them, if anything."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class AnsweredRun(NamedTuple):
     misplaced: MisplacedMessage | None
 
 
-def segments(given: PullResult) -> Iterator[AnsweredRun]:
+def answered_runs(given: PullResult) -> Iterator[AnsweredRun]:
     """All fetched bytes; the broker must have said which offsets they account for."""
     spans = given.context.spans
     start, offset = 0, spans[0].from_offset

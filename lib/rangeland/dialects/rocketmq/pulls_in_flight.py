@@ -94,7 +94,7 @@ class PullPace:
             return SentPull(last, sent[-1].end)
         return SentPull(Pull(series.about, series.offset, 1), series.offset + 1)
 
-    def following(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull | None:
+    def next_pull(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull | None:
         """The next pull of a series of batches, once the last one is answered; None if the series
         is complete."""
         last = sent[-1].response

@@ -30,7 +30,7 @@ from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchConte
 from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
-from rangeland.dialects.rocketmq.offset_checks import segments
+from rangeland.dialects.rocketmq.offset_checks import answered_runs
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.dialects.rocketmq.stored_messages import bad_decoded, bad_message_at, bad_misplaced
 from rangeland.errors import ProofFailed
@@ -59,7 +59,7 @@ def decode_chunks(
     if given.until_offset is None:
         yield from _decode(given, from_offset, until_offset)
         return
-    for part in segments(given):
+    for part in answered_runs(given):
         end = min(part.until_offset, until_offset)
         if from_offset < end:
             messages = given.messages[part.start : part.end]

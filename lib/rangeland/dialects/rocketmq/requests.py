@@ -90,7 +90,7 @@ def find_leaders(
             brokers = yield from _ask_for_brokers(seed)
             listed += [] if brokers is None else [brokers]
     if not has_answered:
-        raise NoReply.joined(silences).as_error()
+        raise NoReply.join_all(silences).as_error()
     registered = frozenset[str]().union(*listed)
     has_no_brokers = bool(listed) and not registered
     return ClusterView((), views, registered=registered, has_no_brokers=has_no_brokers)
@@ -269,7 +269,7 @@ class _JoinedPulls:
         self.bodies.append(body)
         self.position = until
 
-    def fetched(self, partition: Partition) -> FetchedPartition:
+    def as_fetched(self, partition: Partition) -> FetchedPartition:
         if not self.spans:
             return self.nothing(partition, "PULL_NOT_FOUND")
         bodies = self.bodies
@@ -309,7 +309,7 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
         joined.note(response)
         if response.code != SUCCESS or not joined.add(response):
             break
-    return joined.fetched(partition)
+    return joined.as_fetched(partition)
 
 
 def _by_tags(
@@ -329,7 +329,7 @@ def _by_tags(
             break
     if not joined.spans:
         return _nothing_by_tags(partition, series, joined)
-    return joined.fetched(partition)
+    return joined.as_fetched(partition)
 
 
 def _nothing_by_tags(

@@ -111,7 +111,7 @@ def _reading(what: str, body: Part, read: Callable[[JsonFields], T]) -> T:
         raise RemoteProtocolError(
             f"{what} cannot be read",
             why=str(error),
-            do="Check that source.servers are name servers",
+            do="check that source.servers are name servers",
             size=len(body),
         ) from None
 

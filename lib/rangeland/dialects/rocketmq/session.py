@@ -175,7 +175,7 @@ class RocketmqSession(ProtocolSession):
             raise RemoteProtocolError(
                 "a response arrived that belongs to no request",
                 why=f"its number is {read.opaque}",
-                do="Close the connection: later responses cannot be matched to requests either",
+                do="run again; if it happens again, check the version of the broker",
                 opaque=read.opaque,
                 code=read.code,
             )
@@ -217,7 +217,7 @@ class RocketmqSession(ProtocolSession):
     def _follow(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
         """Sends another pull if the series needs one, now that all others are answered."""
         pace = self._paces.get(series.about)
-        next_one = pace.following(series, asked.sent) if pace else None
+        next_one = pace.next_pull(series, asked.sent) if pace else None
         if next_one is not None:
             self._add(question_id, asked, next_one)
         return next_one is not None

@@ -12,7 +12,11 @@ from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
-from rangeland.dialects.rocketmq.offset_checks import MisplacedMessage, misplaced_messages, segments
+from rangeland.dialects.rocketmq.offset_checks import (
+    MisplacedMessage,
+    answered_runs,
+    misplaced_messages,
+)
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.errors import BadRecord
 
@@ -103,7 +107,7 @@ def cut_out(
     given = pull_result_of(records, context)
     if not context.spans:
         return _walk(given.messages, first, until)
-    for part in segments(given):
+    for part in answered_runs(given):
         if first < part.until_offset:
             return _walk(given.messages[part.start : part.end], first, until)
         one = part.misplaced

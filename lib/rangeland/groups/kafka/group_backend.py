@@ -22,6 +22,7 @@ from rangeland.groups.backend import (
     PAUSE_MS,
     GroupIO,
     GroupMember,
+    GroupState,
     GroupView,
     JoinRequest,
     Membership,
@@ -41,17 +42,15 @@ from rangeland.model import Partition
 PATIENCE_MS: Final = 30_000
 """How long a coordinator may be moving or loading before a request fails."""
 
-REBALANCING: Final = "rebalancing"
-ABSENT: Final = "absent"
 _STATES: Final = {
-    "Empty": "empty",
-    "Stable": "stable",
-    "Dead": ABSENT,
-    "PreparingRebalance": REBALANCING,
-    "CompletingRebalance": REBALANCING,
-    "AwaitingSync": REBALANCING,
-    "Assigning": REBALANCING,
-    "Reconciling": REBALANCING,
+    "Empty": GroupState.EMPTY,
+    "Stable": GroupState.STABLE,
+    "Dead": GroupState.ABSENT,
+    "PreparingRebalance": GroupState.REBALANCING,
+    "CompletingRebalance": GroupState.REBALANCING,
+    "AwaitingSync": GroupState.REBALANCING,
+    "Assigning": GroupState.REBALANCING,
+    "Reconciling": GroupState.REBALANCING,
 }
 _NO_SUCH_GROUP: Final = ("GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION")
 _HAS_MEMBERS: Final = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS")
@@ -109,7 +108,9 @@ class KafkaGroups:
             try:
                 response, code = self._ask(group, question, _code_of)
             except UnsupportedRequest:
-                return GroupView(ABSENT)  # before 0.9, coordinators kept offsets but no members
+                return GroupView(
+                    GroupState.ABSENT
+                )  # before 0.9, coordinators kept offsets but no members
             if code.name == "GROUP_ID_NOT_FOUND":
                 return self._newer_view(group)
         if code.meaning is not ErrorMeaning.OK:
@@ -117,7 +118,7 @@ class KafkaGroups:
         (found,) = response.groups
         is_consumers = found.protocol_type == m.PROTOCOL_TYPE
         members = tuple(self._member(group, x, is_consumers) for x in found.members)
-        return GroupView(_STATES.get(found.group_state, REBALANCING), members)
+        return GroupView(_STATES.get(found.group_state, GroupState.REBALANCING), members)
 
     def join(self, joining: JoinRequest) -> Membership:
         group = joining.group
@@ -146,7 +147,9 @@ class KafkaGroups:
         deadline_ms = self._io.now_ms() + joining.rebalance_ms
         while True:
             seen = self.view(joining.group)
-            may_change = seen.state == REBALANCING and not all(x.is_ours for x in seen.members)
+            may_change = seen.state is GroupState.REBALANCING and not all(
+                x.is_ours for x in seen.members
+            )
             if not may_change or self._io.now_ms() >= deadline_ms:
                 return seen
             self._io.pause(PAUSE_MS)
@@ -155,7 +158,7 @@ class KafkaGroups:
         question = Question(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
         response, code = self._ask(group, question, _code_of)
         if code.name in _NO_SUCH_GROUP:
-            return GroupView(ABSENT)
+            return GroupView(GroupState.ABSENT)
         if code.meaning is not ErrorMeaning.OK:
             raise refusal(code, group, "its members were asked for")
         (found,) = response.groups
@@ -173,7 +176,7 @@ class KafkaGroups:
             )
             for x in found.members
         )
-        return GroupView(_STATES.get(found.group_state, REBALANCING), members)
+        return GroupView(_STATES.get(found.group_state, GroupState.REBALANCING), members)
 
     def _member(self, group: str, member: m.DescribedMember, is_consumer: bool) -> GroupMember:
         held = read_assignment(member.member_assignment) if is_consumer else frozenset()

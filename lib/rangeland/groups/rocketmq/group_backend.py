@@ -14,11 +14,11 @@ import os
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from rangeland.groups.backend import (
     GroupIO,
     GroupMember,
+    GroupState,
     GroupView,
     JoinRequest,
     Membership,
@@ -41,8 +41,6 @@ from rangeland.groups.rocketmq.membership_view import (
     read_group,
 )
 from rangeland.model import Partition
-
-ABSENT: Final = "absent"
 
 
 def open_backend(io: GroupIO) -> RocketmqGroups:
@@ -87,7 +85,7 @@ class RocketmqGroups:
             has_met_brokers, brokers = self._brokers(group)
             view = read_group(self._masters, group, brokers, PATIENCE_MS)
             if not view.clients:
-                return GroupView("empty" if has_met_brokers else ABSENT)
+                return GroupView(GroupState.EMPTY if has_met_brokers else GroupState.ABSENT)
             held = shares(self._queues(group, view), view.ids)
             members = tuple(self._member(group, c, held[c.client_id]) for c in view.clients)
             return GroupView(self._state(group, view), members)
@@ -130,10 +128,10 @@ class RocketmqGroups:
         routes = {topic: self._masters.route(topic) for topic in sorted(view.topics)}
         return [q for topic, route in routes.items() if route for q in route.leaders(topic)]
 
-    def _state(self, group: str, view: RocketmqGroupView) -> str:
+    def _state(self, group: str, view: RocketmqGroupView) -> GroupState:
         _, member = self._joined.get(group, (None, None))
         is_stable = view.is_agreed if member is None else member.is_settled(view)
-        return "stable" if is_stable else "rebalancing"
+        return GroupState.STABLE if is_stable else GroupState.REBALANCING
 
     def _member(self, group: str, client: g.GroupClient, held: Iterable[Partition]) -> GroupMember:
         joining, _ = self._joined.get(group, (None, None))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rangeland.errors import Conflict
-from rangeland.groups.backend import GroupView, JoinRequest, refuse_other_than_range
+from rangeland.groups.backend import GroupState, GroupView, JoinRequest, refuse_other_than_range
 from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, group_in_use, read_group
 from rangeland.groups.zookeeper.offset_commits import (
@@ -67,7 +67,9 @@ class ZooKeeperGroups:
 
     def view(self, group: str) -> GroupView:
         view = self._read_group(group)
-        return GroupView("absent") if view is None else GroupView(view.state, view.holders())
+        return (
+            GroupView(GroupState.ABSENT) if view is None else GroupView(view.state, view.holders())
+        )
 
     def join(self, joining: JoinRequest) -> ZooKeeperMember:
         """Raises JobFileError for an assignment other than range."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rangeland.errors import Conflict
-from rangeland.groups.backend import GroupMember
+from rangeland.groups.backend import GroupMember, GroupState
 from rangeland.groups.zookeeper.znode_layout import (
     group_member,
     group_path,
@@ -67,18 +67,18 @@ class ZooKeeperGroupView:
         return [h for h in registered if reads(h.member_id) or h.partitions & set(partitions)]
 
     @property
-    def state(self) -> str:
+    def state(self) -> GroupState:
         """ZooKeeper stores no state of a group: it counts as rebalancing while an owner is not
         registered, or assignments differ by more than range assignment allows. If drivers of
         the job are members, only they and their topics count."""
         if not self.topics and not self.owners:
-            return "empty"
+            return GroupState.EMPTY
         seated = self.drivers() or self.ids
         read = {topic for member in seated for topic in self.topics[member] or ()}
         owners = {p: m for p, m in self.owners.items() if p.topic in read or not seated}
         if set(owners.values()) - self.topics.keys() or self._is_uneven(seated):
-            return "rebalancing"
-        return "stable"
+            return GroupState.REBALANCING
+        return GroupState.STABLE
 
     def _is_uneven(self, seated: Sequence[str]) -> bool:
         owned = Counter((member, p.topic) for p, member in self.owners.items())

@@ -226,7 +226,7 @@ class JsonColumns(GrowingColumns):
     def values(self) -> pa.Array:
         return self._array(0)
 
-    def rescued(self) -> pa.Array:
+    def rescued_column(self) -> pa.Array:
         return self._build(len(self._table.nodes), pa.string(), True, [])
 
     def _array(self, index: int) -> pa.Array:

@@ -132,7 +132,7 @@ class JsonKernel(PayloadDecoder):
         undecodable.sort(key=lambda fault: fault.row)
         self._last = columns.numbers
         return DecodedPayloads(
-            columns.values(), tuple(undecodable), columns.rescued() if self._keeps else None
+            columns.values(), tuple(undecodable), columns.rescued_column() if self._keeps else None
         )
 
     def _run(self, given: _Input, columns: JsonColumns) -> list[list[int]]:

@@ -1,0 +1,76 @@
+"""The settings of a job's cluster: what the job file says, and what its ZooKeeper knows.
+
+If a job names a ZooKeeper instead of brokers, it is asked each time, since its brokers may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.dialects.dialect import load_dialect
+from rangeland.errors import Unreachable
+from rangeland.fetch.read_settings import ReadSettings
+from rangeland.job import Job
+from rangeland.job.connection_settings import cluster_of_members, zookeeper_access
+
+if TYPE_CHECKING:
+    from rangeland.zookeeper.broker_registry import BrokerRegistry
+
+
+def cluster_settings(job: Job) -> ClusterSettings:
+    """Raises JobFileError for a reference to a secret that does not exist, naming the reference,
+    and Unreachable if ZooKeeper cannot be asked or knows no broker."""
+    source = job.source
+    if not source.zookeeper or source.names_brokers:
+        return cluster_of_members(job, source.members)
+    # ZooKeeper has the brokers' ids, which partitions and groups refer to.
+    members = sorted(broker_registry_of(job).brokers.items())
+    if not members:
+        raise Unreachable(
+            f"no broker is registered in {source.zookeeper}",
+            do="start the brokers, or correct source.zookeeper",
+        )
+    return cluster_of_members(job, members)
+
+
+def read_settings(job: Job) -> ReadSettings:
+    """How the job's logs are read. Raises what ``cluster_settings`` raises."""
+    source = job.source
+    return ReadSettings(
+        cluster_settings(job), policy=job.policies, tags=source.tags, compacted=source.compacted
+    )
+
+
+def with_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:
+    """The same, with the cleanup policies of these topics from ZooKeeper, if the job names one:
+    brokers before 0.11 do not report them. A failure to ask only matters if a log has a gap."""
+    source = job.source
+    reads_cleanup = "compacted" in load_dialect(source.dialect).capabilities.source_keys
+    if not reads_cleanup or not source.zookeeper:
+        return settings
+    from rangeland.zookeeper.broker_registry import read_cleanup_policies
+
+    try:
+        found = read_cleanup_policies(
+            source.zookeeper,
+            sorted(set(topics)),
+            zookeeper_access(job),
+            connect_ms=source.timeouts.connect_ms,
+        )
+    except Unreachable:
+        return replace(settings, asks_zookeeper=True)
+    return replace(settings, asks_zookeeper=True, zookeeper_cleanup=tuple(found.items()))
+
+
+def broker_registry_of(job: Job) -> BrokerRegistry:
+    """The brokers and topics that are currently registered in ZooKeeper."""
+    from rangeland.zookeeper.broker_registry import read_registry
+
+    return read_registry(
+        job.source.zookeeper or "",
+        zookeeper_access(job),
+        connect_ms=job.source.timeouts.connect_ms,
+    )

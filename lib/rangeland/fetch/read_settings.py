@@ -1,0 +1,62 @@
+"""What a task needs to read slices, as picklable values: the cluster, and what becomes of records.
+
+The connection knows none of the rest: which records a job leaves out, how their payloads become
+columns, and what a policy does about those that cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
+from rangeland.decode.payload.row_format import RowFormat
+from rangeland.model import Address, Isolation, QuarantinedBytes, Survey
+from rangeland.planning.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """How the slices of one plan are read."""
+
+    cluster: ClusterSettings
+    policy: Policy = field(default_factory=Policy)
+    tags: tuple[str, ...] = ()
+    """Only messages with one of these are read, all if empty."""
+    rates: tuple[tuple[Address, int], ...] = ()
+    """The bytes per second that one task may read from a broker, if limited."""
+    row_format: RowFormat | None = None
+    """How keys and values become typed columns; None leaves them as bytes."""
+    left_out: Mapping[int, Mapping[int, str]] = field(default_factory=dict, repr=False)
+    """Records without a row because the transform fails on them, by slice and offset, with the
+    reason."""
+    quarantined_bytes: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)
+    """Quarantined batches to read instead of a log, by slice; then no broker is asked."""
+    compacted: tuple[str, ...] = ()
+    """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers report."""
+    asks_zookeeper: bool = False
+    """Whether ZooKeeper may know the cleanup policy of topics, where brokers do not report it."""
+    zookeeper_cleanup: tuple[tuple[str, str], ...] | None = None
+    """What ZooKeeper reported, by topic; None if it could not be asked."""
+
+    @property
+    def dialect(self) -> str:
+        return self.cluster.dialect
+
+    @property
+    def isolation(self) -> Isolation:
+        return self.cluster.isolation
+
+    @property
+    def columns(self) -> LogColumns:
+        """What the log's own columns are called in rows that are read."""
+        return PLAIN_COLUMNS if self.row_format is None else self.row_format.columns
+
+    def with_filter(self, isolation: Isolation, tags: tuple[str, ...]) -> ReadSettings:
+        """The same for other messages of the logs."""
+        return replace(self, cluster=replace(self.cluster, isolation=isolation), tags=tags)
+
+    def with_versions_of(self, survey: Survey) -> ReadSettings:
+        """The same, with what a survey has found out about the brokers."""
+        return replace(self, cluster=self.cluster.with_versions_of(survey))

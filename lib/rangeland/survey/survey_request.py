@@ -1,0 +1,37 @@
+"""What a survey is asked for, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rangeland.model import Bounds, Partition
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.retention_risk import ReadSpeed
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyRequest:
+    """What to survey. Exactly one of ``topics`` and ``topic_pattern`` is given."""
+
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    """Anchored; it never matches internal topics."""
+    partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
+    """The only ones of a topic: numbers, or ``broker-number`` where partitions are numbered per
+    broker."""
+    times_ms: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
+    """Topics that were landed before; if one is gone, the job file is not to blame."""
+    bounds: tuple[Bounds, ...] = ()
+    """The ends of the range, whose offsets are checked where not every offset is valid, or where
+    a transaction may hold them back."""
+    marks: tuple[tuple[Partition, int], ...] = ()
+    """The offsets at which landings ended."""
+    checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
+    """All that is known about these."""
+    speed: ReadSpeed | None = None
+    """The expected speed of reading, to find out what may expire meanwhile."""
+    holds_unreachable: bool = False
+    """Whether partitions without a leader at the deadline are left out."""
