@@ -174,7 +174,7 @@ class KafkaHistory(BrokerHistory):
         self.said.append(f"{one.name} ends, aborted: {abort}: {log.number} ends at {log.end}")
         with our_errors(f"The transaction on {self.topic} was not ended"):
             (one.client.abort_transaction if abort else one.client.commit_transaction)(TIMEOUT_S)
-        self._wait_for_end(log)
+        self.wait_for_end(log)
         self._take_real_bytes(log, entries)
 
     def _send(self, client: Any, log: Log, first: int, entries: int) -> None:
@@ -194,13 +194,6 @@ class KafkaHistory(BrokerHistory):
             data = data[size:]
         assert log.entries[-1].until == log.end, self.said
 
-    def _wait_for_end(self, log: Log) -> None:
-        """A transaction's end is acknowledged before its marker is there."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self._real.end_of(self.topic, log.number) < log.end:
-            assert time.monotonic() < deadline, [*self.said, "it does not end there"]
-            time.sleep(0.01)
-
     def _abandon(self) -> None:
         """A producer never ends its transaction, and the coordinator aborts it."""
         if len(self._open) == len(PRODUCERS):
@@ -209,7 +202,7 @@ class KafkaHistory(BrokerHistory):
         log, entries = one.log, len(one.log.entries)
         log.end_transaction(one.in_model, self.model.world.now_ms, True)
         self.said.append(f"{one.name} is gone: {log.number} ends at {log.end}")
-        self._wait_for_end(log)
+        self.wait_for_end(log)
         self._take_real_bytes(log, entries)
 
     # --- the broker ---------------------------------------------------------------------------
@@ -454,7 +447,7 @@ class TruncatedKafkaHistory(KafkaHistory):
         self._truncations += 1
         self._take_epochs()
         for one in self.logs:
-            self._wait_for_end(one)
+            self.wait_for_end(one)
         self.said.append(f"truncated: {log.number} ends at {log.end}, open: {log.opened}")
 
     def _mend(self) -> None:
@@ -464,7 +457,7 @@ class TruncatedKafkaHistory(KafkaHistory):
 
     def write(self, log: Log, before: int) -> None:
         super().write(log, before)
-        self._wait_for_end(log)
+        self.wait_for_end(log)
 
     def _replicas(self, log: Log) -> tuple[int, int]:
         """The leader's id, and the follower's."""

@@ -376,6 +376,13 @@ class BrokerHistory:
         """What the model's log has from this entry on, to the real one."""
         raise NotImplementedError
 
+    def wait_for_end(self, log: Log) -> None:
+        """What a broker has acknowledged may be readable a moment later."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._real.end_of(self.topic, log.number) < log.end:
+            assert time.monotonic() < deadline, [*self.said, "it does not end there"]
+            time.sleep(0.01)
+
     # --- steps ----------------------------------------------------------------------------
 
     def _append(self) -> None:

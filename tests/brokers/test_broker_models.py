@@ -213,6 +213,7 @@ class RocketmqHistory(BrokerHistory):
                 properties={"TAGS": "b" if entry.is_aborted else "a", "KEYS": "k"},
                 sys_flag=PACKED | ZLIB << 8 if packed else 0,
             )
+        self.wait_for_end(log)  # a message is in its queue a moment after it is stored
 
     def _others(self) -> None:
         """Messages with another tag."""

@@ -33,6 +33,8 @@ class SimulatedCluster:
     """Whether its responses say which leader's records they are."""
     forgets_producers: bool = False
     """Whether a producer is unknown once all of its records are deleted."""
+    has_segments = False
+    """Whether segments begin after so many entries."""
     cleans_records = False
     """Whether compaction may take some records of an entry and leave others."""
     shows_rewriting = False

@@ -64,7 +64,7 @@ class History:
         self.store = stage.store = MemoryStore(self.world, self.tables.logs)
         self.cluster = stage.cluster = cluster_of(setup, self.world)
         self.cluster.shows_aborted = setup.reads_uncommitted
-        self.cluster.per_segment = PER_SEGMENT
+        self.cluster.per_segment = PER_SEGMENT if self.cluster.has_segments else 0
         self.world.act = self.act
         self.cluster.create(TOPIC, setup.partitions, compacts=setup.compacts)
         self.operations = Operations()

@@ -39,7 +39,7 @@ class Cluster(SimulatedCluster):
 
     dialect = "kafka"
     servers = "b1:9092, b2:9092"
-    cleans_records = True
+    has_segments = cleans_records = True
     shows_rewriting = True
 
     def __init__(self, world: World, age: str, *, per_response: int) -> None:
@@ -377,14 +377,16 @@ def _limited(records: memoryview, size: int, is_first: bool) -> memoryview:
 
 def _aborted(log: Log, first: int, until: int) -> tuple[m.AbortedTransaction, ...]:
     """Those that overlap what is sent, by where they began: a cleaner may have taken their first
-    records since."""
+    records since. Without any of their records they do not matter."""
     if not log.ended:
         return ()
     markers = {entry.base for entry in log.entries if entry.is_marker and entry.until > first}
+    aborted = [(entry.producer_id, entry.base) for entry in log.entries if entry.is_aborted]
     return tuple(
         m.AbortedTransaction(producer_id=one.producer, first_offset=one.first)
         for marker, one in log.ended.items()
         if one.aborts and one.first < until and marker in markers
+        if any(of == one.producer and one.first <= base < marker for of, base in aborted)
     )
 
 

@@ -255,7 +255,7 @@ class Log:
         self.because(range(self.entries[-count].base, self.end), "truncated")
         self.entries = self.entries[: len(self.entries) - count]
         self.end = self.entries[-1].until if self.entries else self.start
-        self.segments = [0, *(at for at in self.segments[1:] if at < self.end)]
+        self.segments = [at for at in self.segments if at < self.end] or self.segments[:1]
         self.epochs = [(e, at) for e, at in self.epochs if at < self.end] or [self.epochs[0]]
         lost = [marker for marker in self.ended if marker >= self.end]
         again = [*self.opened, *(self.ended.pop(marker) for marker in sorted(lost))]

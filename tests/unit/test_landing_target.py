@@ -304,6 +304,28 @@ def test_files_are_counted_as_people_do(drivers: Drivers, count: int, said: str)
     assert said in steps.said
 
 
+def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_read_again(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    target, other = drivers.another(), drivers.another()
+    assert target.enter(plan(), [])
+    reading = whole_reading(drivers, target, "rows.parquet")
+    prepare = target.prepare
+
+    def prepared(*about: Any, **more: Any) -> Any:
+        found = prepare(*about, **more)
+        other.refresh()
+        other.land(found[0], None)
+        (Path(drivers.path) / "rows.parquet").unlink()
+        return found
+
+    monkeypatch.setattr(target, "prepare", prepared)
+    done = finisher_of(reading).finish(plan(), None, recovered=False)
+    assert (done.landed.is_new, done.outcome.attempt) == (False, 0)
+    assert other.ledger.require().outcome(APP, 1) == done.outcome
+
+
 @pytest.fixture
 def refused_rows(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The files with a row that the table's constraint does not allow."""

@@ -121,6 +121,10 @@ class PlanCommitter:
         refuse_other_plan(plan, outcome)
         landed = self._land(plan, outcome, since)
         if not isinstance(landed, CommittedOutcome):
+            # Another driver may have landed the files while they were there.
+            self.target.table.refresh_same_table()
+            landed = self._found_landed(plan, since) or landed
+        if not isinstance(landed, CommittedOutcome):
             outcome = self._read_again(plan, outcome, landed)
             landed = self._land(plan, outcome, since)
         if not isinstance(landed, CommittedOutcome):
@@ -136,10 +140,8 @@ class PlanCommitter:
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | NotCommitted:
         """Commits an outcome as its kind of plan requires. Does nothing if it has landed."""
-        if self.target.identity.landed_sequence(plan.application) >= plan.sequence:
-            kernel, path = self.target.table.kernel, self.target.table.uri
-            version = landed_at(kernel, path, plan.application, plan.sequence, since or 0)
-            return CommittedOutcome(version, is_new=False)
+        if (landed := self._found_landed(plan, since)) is not None:
+            return landed
         if outcome.quarantine_files or outcome.attempt:
             if outcome.quarantine_files:
                 self.progress.step(
@@ -161,6 +163,14 @@ class PlanCommitter:
             # The missing rows are back by other means: replace them with these.
             return self.replacement.land(plan, outcome, since)
         return self.target.land(outcome, since, self.target.table.gone_files())
+
+    def _found_landed(self, plan: Plan, since: int | None) -> CommittedOutcome | None:
+        """The landing of a plan that the table had when it was read."""
+        if self.target.identity.landed_sequence(plan.application) < plan.sequence:
+            return None
+        kernel, path = self.target.table.kernel, self.target.table.uri
+        version = landed_at(kernel, path, plan.application, plan.sequence, since or 0)
+        return CommittedOutcome(version, is_new=False)
 
     def _replace(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
