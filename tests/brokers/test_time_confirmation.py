@@ -18,6 +18,7 @@ from tests.brokers.reading import log_of, look, settings_of
 
 pytestmark = pytest.mark.brokers
 SEGMENT_BYTES = 1 << 20
+LAZY = {"log.retention.check.interval.ms": 3_600_000, "log.initial.task.delay.ms": 3_600_000}
 LARGE = b"v" * (SEGMENT_BYTES * 6 // 10)
 """Two of them are in two segments."""
 
@@ -25,7 +26,7 @@ LARGE = b"v" * (SEGMENT_BYTES * 6 // 10)
 @pytest.fixture(scope="module")
 def lazy() -> Iterator[KafkaCluster]:
     """It removes no segment for an hour."""
-    with KafkaCluster(properties={"log.retention.check.interval.ms": 3_600_000}) as cluster:
+    with KafkaCluster(properties=LAZY) as cluster:
         yield cluster
 
 

@@ -11,6 +11,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
 from rangeland.dialects.protocol_session import Question
@@ -85,6 +86,24 @@ def test_an_epoch_before_the_first_that_an_old_log_has_ends_where_its_first_batc
 def test_of_a_log_whose_leader_reports_epochs_nothing_is_concluded_from_its_silence() -> None:
     logs = {P0: LogState(P0, Leader(B1, epoch=8), 5, 9)}
     assert epoch_ends(cast(ConnectionPool, Old()), logs, {P0: 4}) == {}
+
+
+class Expiring(Old):
+    """Its log begins at 6 now: what was before is gone."""
+
+    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[Question]:
+        return [Question(tuple((p, 6) for p in leaders))]
+
+    def read_offsets(self, responses: list[Any]) -> dict[Partition, OffsetResult]:
+        return {p: OffsetResult(ErrorMeaning.OK, "", at) for p, at in responses[0]}
+
+    def read_records(self, responses: list[Any], asked: Any, isolation: Any) -> FetchResult:
+        return super().read_records([[(p, at) for p, at in responses[0] if at >= 6]], asked, None)
+
+
+def test_a_log_that_begins_later_meanwhile_still_shows_where_an_earlier_epoch_ended() -> None:
+    old = LogState(P0, Leader(B1, epoch=7), 3, 9, epoch_is_read=True)
+    assert epoch_ends(cast(ConnectionPool, Expiring()), {P0: old}, {P0: 4}) == {P0: 7}
 
 
 class Lagging(Old):

@@ -13,9 +13,11 @@ from dataclasses import replace
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import RangelandError
-from rangeland.model import LogState, Partition
+from rangeland.model import Earliest, LogState, Partition
 from rangeland.survey.batch_fetch import sample_batches
-from rangeland.survey.broker_requests import by_leader
+from rangeland.survey.broker_requests import by_leader, request_offsets
+
+TRIES = 3
 
 
 def with_epochs(
@@ -80,7 +82,21 @@ def _ends_before_all(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int]:
     """Brokers before 2.0 report nothing for an epoch older than all that their log has. Its records
-    end where the log has its first batch, if that is of a later one."""
+    end where the log has its first batch, if that is of a later one. Retention may take that batch
+    while it is asked for: then the log begins elsewhere."""
+    found: dict[Partition, int | None] = {}
+    left = dict(logs)
+    for _ in range(TRIES):
+        found |= _ends_before_first(brokers, left, epochs)
+        left = _with_start(brokers, {p: log for p, log in left.items() if p not in found})
+    return {partition: at for partition, at in found.items() if at is not None}
+
+
+def _ends_before_first(
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
+) -> dict[Partition, int | None]:
+    """The offset of the first batch of each log; None if that is of the epoch or an earlier one.
+    Logs that send none are left out."""
 
     def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, log.start_offset, size)
@@ -94,8 +110,26 @@ def _ends_before_all(
         start = logs[part.partition].start_offset
         return {part.partition: brokers.dialect.first_offset(part.records, start)}
 
-    found = sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
-    return {partition: at for partition, at in found.items() if at is not None}
+    return sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
+
+
+def _with_start(
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState]
+) -> dict[Partition, LogState]:
+    """The logs with the offset at which they begin now, as far as their leaders say."""
+    moved = dict(logs)
+    for address, group in by_leader(logs, lambda log: log.leader).items():
+        leaders = {p: log.leader for p, log in group.items()}
+        try:
+            results = request_offsets(
+                brokers, address, leaders, Earliest(), brokers.settings.isolation
+            )
+        except RangelandError:
+            continue
+        for p, result in results.items():
+            if p in group and result.offset is not None:
+                moved[p] = replace(logs[p], start_offset=result.offset)
+    return moved
 
 
 def _is_older(epoch: int, log: LogState) -> bool:
