@@ -19,7 +19,7 @@ from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import READ_AGAIN, Action, Loss, LossKind, Policy
 from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
@@ -103,15 +103,10 @@ class FinalLogCheck:
         )
 
     def _goes_on_without(self, losses: Iterable[Loss]) -> bool:
-        """True if readers that see these losses from the beginning can apply the policy. Where a
-        log was truncated and written again, there is nothing to hold: what it has now is read."""
-        allowed = {
-            LossKind.RECREATED: (Action.SKIP, Action.HOLD),
-            LossKind.TRUNCATED: (Action.SKIP,),
-        }
+        """True if readers that see these losses from the beginning can apply the policy."""
         policies = self._job.policies
         return all(
-            policies.of(loss.kind, loss.partition.topic) in allowed.get(loss.kind, ())
+            policies.of(loss.kind, loss.partition.topic) in READ_AGAIN.get(loss.kind, ())
             for loss in losses
         )
 

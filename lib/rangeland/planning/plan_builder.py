@@ -33,7 +33,7 @@ from rangeland.planning.passed_over_ranges import (
     ranges_passed_over,
 )
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import GONE_FOR_GOOD, Action, Loss, LossKind, Policy
 from rangeland.planning.retention_risk import RetentionRisk, at_risk
 from rangeland.planning.run_limits import Limits, apply_limits
 from rangeland.planning.slices import Slicing, cut_slices, share_of
@@ -205,9 +205,6 @@ def _with_later_epoch(ranges: Sequence[Range], survey: Survey) -> set[Partition]
     return {p for p, log in logs.items() if log.epoch_is_read and ends[p] < log.end_offset}
 
 
-_FOR_GOOD = (LossKind.EXPIRED, LossKind.RECREATED)
-
-
 def draft_exact_ranges(
     terms: PlanTerms,
     survey: Survey,
@@ -225,13 +222,13 @@ def draft_exact_ranges(
     resolved = apply_policy(terms.request.policy, here, [*losses, *others])
     skipped = [loss for loss in resolved.losses if loss in others]
     # What may still appear is not recorded as gone: it stays missing.
-    coming = [loss for loss in resolved.losses if loss.kind not in _FOR_GOOD]
+    coming = [loss for loss in resolved.losses if loss.kind not in GONE_FOR_GOOD]
     coming = [loss for loss in coming if loss not in skipped]
     ranges = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
         for r in _leave_out_losses(list(resolved.ranges), coming)
     ]
-    gone = _losses_inside(ranges, resolved.losses, _FOR_GOOD)
+    gone = _losses_inside(ranges, resolved.losses, GONE_FOR_GOOD)
     slices = cut_slices(_leave_out_losses(ranges, gone), terms.slicing, survey.logs)
     # A plan that is finished later must find these logs as they are now.
     now = [r for r in ranges if _is_in_log(r, survey.logs.get(r.partition))]
@@ -341,7 +338,7 @@ def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None
     failing = [
         loss
         for loss in gone
-        if loss.kind in (*_FOR_GOOD, LossKind.VANISHED)
+        if loss.kind in (*GONE_FOR_GOOD, LossKind.VANISHED)
         and policy.of(loss.kind, loss.partition.topic) is Action.FAIL
     ]
     if failing:

@@ -41,6 +41,9 @@ WHOLE_LOG = (LossKind.RECREATED, LossKind.VANISHED)
 STILL_TO_COME = (LossKind.TRUNCATED,)
 """The log ended before these offsets. Records written there later are new, and will be landed."""
 
+GONE_FOR_GOOD = (LossKind.EXPIRED, LossKind.RECREATED)
+"""These offsets will never be in the log again."""
+
 CAUSES = {
     LossKind.EXPIRED: "retention removed them before they were landed",
     LossKind.RECREATED: "the topic was deleted and created again: its offsets mean other records",
@@ -59,6 +62,14 @@ class Action(StrEnum):
     SKIP = "skip"
     HOLD = "hold"
     QUARANTINE = "quarantine"
+
+
+READ_AGAIN = {
+    LossKind.RECREATED: (Action.SKIP, Action.HOLD),
+    LossKind.TRUNCATED: (Action.SKIP,),
+}
+"""With these actions a plan is read once more if its log has lost such offsets while it was read.
+Where a log was truncated and written again, there is nothing to hold: what it has now is read."""
 
 
 @dataclass(frozen=True, slots=True)
