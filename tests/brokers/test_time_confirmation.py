@@ -74,4 +74,19 @@ def test_a_time_that_hides_behind_a_deleted_record_is_asked_for_again_later(
     assert offset_by_broker(settings, topic, now_ms - 5_000) is None
     with pytest.raises(Unreachable, match="are not available") as caught:
         look(settings, topics=(topic,), times_ms=(now_ms - 5_000,))
-    assert "no record is as late as that, and has one at offset 2" in caught.value.why
+    assert (
+        "no record is as late as that, and that the latest one is at offset 2" in caught.value.why
+    )
+
+
+def test_the_newest_time_of_a_deleted_record_does_not_hide_the_others(
+    lazy: KafkaCluster, settings: ClusterSettings, topic: str
+) -> None:
+    now_ms = int(time.time() * 1000)
+    partition = make(lazy, topic, [now_ms - 1_000, now_ms - 9_000, now_ms - 5_000])
+    assert offset_by_broker(settings, topic, now_ms - 7_000) is None
+    with pytest.raises(Unreachable, match="are not available") as caught:
+        look(settings, topics=(topic,), times_ms=(now_ms - 7_000,))
+    assert "the latest one is at offset 0" in caught.value.why
+    later = look(settings, topics=(topic,), times_ms=(now_ms,)).lookups.for_times
+    assert later[partition, now_ms] is None

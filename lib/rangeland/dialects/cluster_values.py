@@ -94,13 +94,14 @@ class OffsetResult:
     """A broker's answer to the question for the offset of a time or of one end of a log. ``offset``
     None: no record is that late, or ``meaning`` says why there is no offset. ``is_exact`` False:
     the broker only knows that the offset is at or before the time. ``borders`` are offsets at which
-    entries are known to begin, sorted."""
+    entries are known to begin, sorted. ``time_ms``: of the record there, if the broker says it."""
 
     meaning: ErrorMeaning
     code: str
     offset: int | None
     is_exact: bool = True
     borders: tuple[int, ...] = ()
+    time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from rangeland.survey.broker_requests import request_offsets
 from rangeland.survey.record_times import FirstRecord, first_times
 
 NEWEST = AtTime(-3)
-"""The record with the latest timestamp (KIP-734). Brokers that do not know it name the first."""
-CONTRADICTION = "that no record is as late as that, and has one at offset"
+"""The record with the latest timestamp, deleted or not (KIP-734). Brokers before 3.0 do not know it
+and name the first record, or none if that is in such a segment."""
+CONTRADICTION = "that no record is as late as that, and that the latest one is at offset"
 
 
 def confirm_no_record(
@@ -34,34 +35,39 @@ def confirm_no_record(
 ) -> dict[Partition, OffsetResult]:
     """Other results for those of ``found`` that deny a record which the log has: its first one, if
     that is late enough, or else that the broker has to be asked again. All partitions are led by
-    the broker at ``address``."""
-    denied = {
-        p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
-    }
-    if brokers.dialect.capabilities.lacks_timestamp is None or not denied:
-        return {}
+    the broker at ``address``. One request, if the broker's latest timestamps agree with it."""
 
     def ask(
         which: Mapping[Partition, Leader], at: Earliest | Latest | AtTime
-    ) -> dict[Partition, int]:
-        results = request_offsets(brokers, address, which, at, isolation)
-        return {p: x.offset for p, x in results.items() if p in which and x.offset is not None}
+    ) -> dict[Partition, OffsetResult]:
+        results = request_offsets(brokers, address, which, at, isolation) if which else {}
+        return {p: x for p, x in results.items() if p in which and x.meaning is ErrorMeaning.OK}
 
-    starts, ends = ask(denied, Earliest()), ask(denied, Latest())
-    spans = {p: (starts[p], ends[p]) for p in denied if p in starts and p in ends}
-    spans = {p: (start, end) for p, (start, end) in spans.items() if start < end}
-    firsts = {p: FirstRecord(denied[p], start, end) for p, (start, end) in spans.items()}
-    late = _late(brokers, firsts, when)
-    rest = {p: denied[p] for p in spans.keys() - late}
-    newest = {
-        p: FirstRecord(denied[p], offset, offset + 1)
-        for p, offset in (ask(rest, NEWEST) if rest else {}).items()
-        if spans[p][0] < offset < spans[p][1]
+    denied = {
+        p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
     }
-    hidden = _late(brokers, newest, when)
+    if brokers.dialect.capabilities.lacks_timestamp is None:
+        return {}
+    newest = ask(denied, NEWEST)
+    odd = {
+        p: denied[p] for p, x in newest.items() if x.time_ms is None or x.time_ms >= when.time_ms
+    }
+    starts, ends = ask(odd, Earliest()), ask(odd, Latest())
+    spans = {
+        p: (starts[p].offset or 0, ends[p].offset or 0) for p in odd if p in starts and p in ends
+    }
+    firsts = {p: FirstRecord(odd[p], *span) for p, span in spans.items() if span[0] < span[1]}
+    late = _late(brokers, firsts, when)
+    latest = {p: newest[p].offset for p in firsts.keys() - late}
+    there = {
+        p: FirstRecord(odd[p], at, at + 1)
+        for p, at in latest.items()
+        if at is not None and spans[p][0] < at < spans[p][1]
+    }
+    deleted = {p for p, at in latest.items() if at is not None and at < spans[p][0]}
     return {p: OffsetResult(ErrorMeaning.OK, "", spans[p][0]) for p in late} | {
-        p: OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {newest[p].from_offset}", None)
-        for p in hidden
+        p: OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {latest[p]}", None)
+        for p in deleted | _late(brokers, there, when)
     }
 
 

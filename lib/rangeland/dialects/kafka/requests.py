@@ -177,7 +177,9 @@ def _offset_response(part: m.ListOffsetsPartitionResponse) -> OffsetResult:
         borders = tuple(sorted(part.old_style_offsets))
         offset = borders[-1] if borders else 0
         return OffsetResult(code.meaning, code.name, offset, is_exact=False, borders=borders)
-    return OffsetResult(code.meaning, code.name, part.offset if part.offset >= 0 else None)
+    found = part.offset if part.offset >= 0 else None
+    time_ms = part.timestamp if part.timestamp >= 0 else None
+    return OffsetResult(code.meaning, code.name, found, time_ms=time_ms)
 
 
 def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
