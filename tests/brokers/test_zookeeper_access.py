@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from rangeland.cluster_access.cluster_lookup import broker_registry_of
@@ -220,6 +222,22 @@ def test_a_login_that_is_refused_is_named_at_once(secured: Secured, login: ZooKe
     assert "source.security.zookeeper.login" in error.do
     assert time.monotonic() - start < PATIENT_MS / 1000
     assert WRONG not in str(error)
+
+
+@pytest.mark.usefixtures("needs_sasl")
+def test_a_login_that_is_refused_before_anything_is_asked_is_named(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_async = KazooClient.start_async
+
+    def ended(client: Any) -> Any:
+        event = start_async(client)
+        client._connection._connection_routine.join(PATIENT_MS / 1000)
+        return event
+
+    monkeypatch.setattr(KazooClient, "start_async", ended)
+    wrong = ZooKeeperAccess(secured.trusting, ZooKeeperLogin(USER, WRONG, uses_sasl=True))
+    assert "rejects the login" in str(fails(secured, wrong))
 
 
 @pytest.mark.slow

@@ -488,6 +488,23 @@ def test_a_restart_of_the_server_is_survived(
     assert capfd.readouterr().err == ""
 
 
+def test_a_connection_that_a_starting_server_never_answers_does_not_cost_the_session(
+    server: ZooKeeperServer, chroot: str
+) -> None:
+    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=2_000)
+    member = backend.join(JoinRequest("g", JOB, JAFKA, session_ms=60_000))
+    server.kill()
+    with socket.create_server(("127.0.0.1", server.port)) as starting:
+        unanswered, _ = starting.accept()
+    with unanswered:
+        server.start()
+        began = time.monotonic()
+        assert _response(member.beat) is HeartbeatStatus.HOLDS
+        assert time.monotonic() - began < 30  # half a session
+    member.leave()
+    backend.close()
+
+
 def test_a_silent_server_is_unreachable_in_time(server: ZooKeeperServer, chroot: str) -> None:
     backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=2_000)
     member = backend.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))

@@ -22,30 +22,45 @@ from rangeland.zookeeper.zookeeper_access import SECTION, ZooKeeperAccess, ZooKe
 
 
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Gives up on a server early enough to try the others: kazoo waits for each as long as a
-    session lasts. TLS is ours: kazoo would also trust the system's authorities. If a server ends a
-    session because of the login, kazoo's thread would end with an error that nobody catches."""
+    """Gives up on a server within ``limit_s``, early enough to try again or to try the others:
+    kazoo waits for each as long as a session lasts, and then the session is gone. ZooKeeper 3.9.3
+    never answers, nor closes, a connection that it accepted while it was starting.
+
+    TLS is ours: kazoo would also trust the system's authorities. If a server ends a session
+    because of the login, kazoo's thread would end with an error that nobody catches."""
 
     def __init__(
-        self, limit_s: float, access: ZooKeeperAccess, on_refusal: Callable[[], None]
+        self, limit_s: float, access: ZooKeeperAccess, on_failed_login: Callable[[], None]
     ) -> None:
         super().__init__()
         self._limit_s = limit_s
         self._tls = None if access.tls is None else tls_context(access.tls, f"{SECTION}.tls")
-        self._on_refusal = on_refusal
+        self._on_failed_login = on_failed_login
+        self._is_in_session = False
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         limit_s = min(timeout, self._limit_s)
+        self._is_in_session = False
         if self._tls is None:
             return super().create_connection(*args, timeout=limit_s, **kwargs)
         return connect_with_tls(kwargs["address"], kwargs["hostname"], self._tls, limit_s)
+
+    def session_began(self) -> None:
+        """From here on, kazoo's own limits apply."""
+        self._is_in_session = True
+
+    def select(self, *args: Any) -> Any:
+        """``args`` end with the limit in seconds."""
+        *sockets, limit_s = args
+        within_s = limit_s if self._is_in_session else min(limit_s, self._limit_s)
+        return super().select(*sockets, within_s)
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         def run(*given: Any, **named: Any) -> None:
             try:
                 func(*given, **named)
             except (SessionClosedRequireSaslError, SASLException):
-                self._on_refusal()
+                self._on_failed_login()
 
         return super().spawn(run, *args, **kwargs)
 

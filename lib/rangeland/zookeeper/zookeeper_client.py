@@ -35,7 +35,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from rangeland.errors import JobFileError, RangelandError, Unreachable
@@ -92,14 +92,17 @@ class ZooKeeper:
         self._timeout_s = connect_ms / 1000
         self._connected = threading.Event()
         self._session: tuple[int, bytes] | None = None
-        self._is_refused = False
+        self._has_login_failed = False
         self._kazoo_log = LastKazooMessage()
         self._is_closed = False
+        self._handler = KazooHandler(
+            self._timeout_s / len(ensemble.servers), access, self._on_failed_login
+        )
         self._kazoo = KazooClient(
             hosts=str(ensemble),
             timeout=session_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
-            handler=KazooHandler(self._timeout_s / len(ensemble.servers), access, self._on_refusal),
+            handler=self._handler,
             logger=self._kazoo_log.logger,
             **credentials(access.login),
         )
@@ -234,7 +237,7 @@ class ZooKeeper:
         limit_s = self._timeout_s if within_ms is None else min(self._timeout_s, within_ms / 1000)
         deadline = time.monotonic() + limit_s
         while not self._is_closed and (left := deadline - time.monotonic()) > 0:
-            if not self._is_connected_within(left):
+            if not self._is_connected_within(left, what):
                 break
             try:
                 responses = [_value(sent, deadline) for sent in send()]
@@ -261,10 +264,10 @@ class ZooKeeper:
         login = self._access.login
         return endless_login(str(self)) if login is not None and login.uses_sasl else None
 
-    def _is_connected_within(self, limit_s: float) -> bool:
+    def _is_connected_within(self, limit_s: float, what: str) -> bool:
         is_connected = self._connected.wait(limit_s)
-        if self._is_refused:
-            raise refused_login(str(self), self._access)
+        if self._has_login_failed:
+            raise self._failed_login(what)
         return is_connected
 
     def _check_chroot(self, responses: list[Any]) -> None:
@@ -289,8 +292,11 @@ class ZooKeeper:
             return missing_rights(what, str(self), self._access)
         if not isinstance(error, AuthFailedError | SessionClosedRequireSaslError):
             return self._unreachable(what, limit_s, type(error).__name__)
+        return self._failed_login(what)
+
+    def _failed_login(self, what: str) -> RangelandError:
         if self._kazoo_log.login_was_cut:
-            return self._unreachable(what, limit_s, "it closed the connection during the login")
+            return self._unreachable(what, 0, "it closed the connection during the login")
         return refused_login(str(self), self._access)
 
     def _unreachable(self, what: str, limit_s: float, why: str = "") -> Unreachable:
@@ -305,19 +311,24 @@ class ZooKeeper:
             zookeeper=str(self.ensemble),
         )
 
-    def _on_refusal(self) -> None:
-        """Called by kazoo's own thread, which then ends."""
-        self._is_refused = True
+    def _on_failed_login(self) -> None:
+        """Called by kazoo's own thread, which then ends: whoever waits for a connection would wait
+        in vain."""
+        self._has_login_failed = True
         self._connected.set()
 
     def _on_state(self, state: str) -> None:
         """Called by kazoo's own thread, which must not block here."""
         if state == KazooState.CONNECTED:
+            self._handler.session_began()
             self._session = self._kazoo.client_id
             self._kazoo_log.last = ""
             self._connected.set()
             return
-        if not self._is_refused:
+        # kazoo ends a session for this by itself, maybe before anything was asked of it.
+        if self._kazoo.client_state == KeeperState.AUTH_FAILED:
+            self._on_failed_login()
+        if not self._has_login_failed:
             self._connected.clear()
         if state == KazooState.LOST:
             logger.warning("Lost the session", extra={"zookeeper": str(self.ensemble)})
