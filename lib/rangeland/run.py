@@ -130,7 +130,7 @@ def apply(
 
 class Runner:
     """One command at work. ``run`` and ``apply`` hold a lease, if there is a group, while
-    ``_land`` or ``_apply`` does the work."""
+    ``_land_until_done`` or ``_apply`` does the work."""
 
     lease: GroupLease | None = None
     """The lease in the job's group, while this run holds one."""
@@ -173,7 +173,7 @@ class Runner:
         return row_format_of(self.job, seen)
 
     def run(self) -> RunResult:
-        return self._with_lease(self._land)
+        return self._with_lease(self._land_until_done)
 
     def apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> RunResult:
         if plan.job != self.job.job:
@@ -183,7 +183,7 @@ class Runner:
 
     # --- the order of a run -------------------------------------------------------------
 
-    def _land(self, finished: list[CommittedPlan]) -> PlanDraft | None:
+    def _land_until_done(self, finished: list[CommittedPlan]) -> PlanDraft | None:
         """Finishes one plan per turn: what has to be finished first, what is in the way of a plan
         of its own, then that plan; until nothing is left to land."""
         outrun: tuple[Range, ...] = ()
@@ -193,19 +193,19 @@ class Runner:
             unfinished = self.target.history.unfinished()
             first = next((u for u in unfinished if comes_first(self.job, self.kind, u)), None)
             if first is not None:
-                finished.append(self._recover(first))
+                finished.append(self.committer.finish_entered(first))
             elif (draft := self.draft()).is_empty and not draft.moves_without_landing:
                 self._record(draft.unplanned_losses(self.surveys.last.logs))
                 # If another driver has landed the same ranges meanwhile, say so.
                 return replace(draft, already_landed=draft.already_landed or outrun)
             elif (blocking := find_overlap(draft.plan, unfinished)) is not None:
                 refuse_other_job(self.job, blocking)
-                finished.append(self._recover(blocking))
+                finished.append(self.committer.finish_entered(blocking))
                 same = blocking.plan.replaces and blocking.plan.ranges == draft.plan.ranges
                 if same and finished[-1].outcome.ranges:
                     return draft  # an earlier driver was asked to replace the same ranges
             elif self._enter_draft(draft, unfinished):
-                finished.append(self.committer.finish(draft.plan, None, recovered=False))
+                finished.append(self.committer.finish_new(draft.plan))
                 if not draft.leaves_more:
                     return draft
                 lost_races = 0
@@ -230,7 +230,7 @@ class Runner:
         plan entered has nothing left to record."""
         self.refuse_disagreement()
         if (same := self.target.history.entered_plan(plan)) is not None:
-            finished.append(self._recover(same))
+            finished.append(self.committer.finish_entered(same))
             return None
         if plan.columns != self.reader.columns_to_add():
             raise outdated_conflict(plan, "it was made for rows with other columns")
@@ -249,11 +249,11 @@ class Runner:
             return draft
         self.refuse_draft(draft)
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
-            finished.append(self.committer.finish(plan, None, recovered=False))
+            finished.append(self.committer.finish_new(plan))
             return draft
         self.target.refresh()
         if (same := self.target.history.entered_plan(plan)) is not None:
-            finished.append(self._recover(same))
+            finished.append(self.committer.finish_entered(same))
             return None
         raise outdated_conflict(plan, "another plan was entered at the same time")
 
@@ -265,13 +265,10 @@ class Runner:
         if self.kind is not PlanKind.HOLES:
             refuse_removed_rows(self.spark, self.target, self.job, self.progress)
 
-    def _recover(self, unfinished: EnteredPlan) -> CommittedPlan:
-        return self.committer.finish(unfinished.plan, unfinished, recovered=True)
-
     def _finish_prepared(self, finished: list[CommittedPlan]) -> None:
         """Commits what is prepared: a plan that was made since counts it as landed."""
         while prepared := [u for u in self.target.history.unfinished() if u.outcome is not None]:
-            finished.append(self._recover(prepared[0]))
+            finished.append(self.committer.finish_entered(prepared[0]))
             self.target.refresh()
             self.refuse_disagreement()
 

@@ -31,7 +31,7 @@ PLANS_AND_LEDGER = (
     ),
     Mutation(
         "unfinished plans stay unfinished",
-        Change("run:Runner._land", "if first is not None:", "if False:"),
+        Change("run:Runner._land_until_done", "if first is not None:", "if False:"),
     ),
     Mutation(
         "the outcome of the second driver counts",
@@ -127,7 +127,7 @@ TABLE = (
     Mutation(
         "files that are gone stay in the table",
         Change(
-            "landing.committer:PlanCommitter._land",
+            "landing.committer:PlanCommitter._try_commit",
             "self.target.land(outcome, since, self.target.table.gone_files())",
             "self.target.land(outcome, since)",
         ),
@@ -298,7 +298,7 @@ DAMAGE = (
     Mutation(
         "what is quarantined is not kept",
         Change(
-            "landing.committer:PlanCommitter._land",
+            "landing.committer:PlanCommitter._try_commit",
             "if outcome.quarantine_files or outcome.attempt:",
             "if False:",
         ),

@@ -25,6 +25,7 @@ from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.final_log_check import LogChange
 from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.planning.plan import PlanKind
+from rangeland.progress_events import NoProgress
 from rangeland.spark.python_workers import check_workers
 from rangeland.spark.spark_errors import worker_failure
 
@@ -72,13 +73,15 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     committer = PlanCommitter.__new__(PlanCommitter)
+    committer.progress = NoProgress()
+    committer.target = cast(Any, SimpleNamespace(table=SimpleNamespace(version=0)))
 
     def refused(*_: object, **__: object) -> Any:
         raise JobFileError("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
 
-    monkeypatch.setattr(committer, "_finish", refused)
+    monkeypatch.setattr(committer, "_outcome_of", refused)
     with pytest.raises(JobFileError) as caught:
-        committer.finish(cast(Any, None), None, recovered=False)
+        committer.finish_new(cast(Any, None))
     assert caught.value.data == PLAN_STAYS
 
 

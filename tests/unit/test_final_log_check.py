@@ -10,6 +10,7 @@ import pytest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.job import Job
 from rangeland.landing.final_log_check import FinalLogCheck, LogChange
+from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.shared_reader import PlanToRead, SharedReader
 from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader
@@ -146,8 +147,8 @@ def test_it_is_recorded_with_the_outcome_and_the_next_run_begins_in_the_later_ep
     columns_are_there(monkeypatch)
     target = drivers.another()
     assert target.enter(PLAN, [])
-    finisher_of(Reading("truncated: skip", [{loss(): 8}, {}], target)).finish(
-        PLAN, None, recovered=True
+    finisher_of(Reading("truncated: skip", [{loss(): 8}, {}], target)).finish_entered(
+        EnteredPlan(PLAN, None, None)
     )
     later = drivers.another()
     position = later.history.position(PLAN.application)
@@ -176,7 +177,7 @@ def test_a_driver_of_a_group_reads_alone_once_more_what_has_changed(
     assert target.enter(PLAN, [])
     reading = Reading("truncated: skip", [{loss(): 8}, {}], target)
     reading.shared_reader = cast(SharedReader, Sharing())
-    done = finisher_of(reading).finish(PLAN, None, recovered=False)
+    done = finisher_of(reading).finish_new(PLAN)
     assert (done.landed.is_new, done.is_shared) == (True, False)
     assert reading.read_new == [False]
     assert len(reading.warnings) == 1
@@ -188,4 +189,4 @@ def test_a_driver_of_a_group_ends_where_the_policy_does_not_go_on(drivers: Drive
     reading = Reading("truncated: fail", [{loss(): 8}], drivers.another())
     reading.shared_reader = cast(SharedReader, Sharing())
     with pytest.raises(RangeLost):
-        finisher_of(reading).finish(PLAN, None, recovered=False)
+        finisher_of(reading).finish_new(PLAN)

@@ -239,7 +239,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     counts = Counts(landed=90, lost=10)
     reading.receipts = {0: Receipt(0, P0, 0, 100, counts, losses=skipped)}
     with pytest.raises((RangeLost, BadRecord)):
-        finisher_of(reading).finish(replacing, None, recovered=False)
+        finisher_of(reading).finish_new(replacing)
     target.refresh()
     assert target.history.unfinished() == []
     assert target.history.position(APP).landed.of(P0, "id") == []
@@ -260,7 +260,7 @@ def test_a_replacement_that_another_driver_gives_up_does_not_end_it(
     (left,) = target.history.unfinished()
     reading = reading_of(target)
     reading.error = error
-    done = finisher_of(reading).finish(left.plan, left, recovered=True)
+    done = finisher_of(reading).finish_entered(left)
     assert (done.outcome.ranges, done.recovered) == ((), True)
     target.refresh()
     assert target.history.unfinished() == []
@@ -276,7 +276,7 @@ def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
     target.give_up(replacing, [])
     target.refresh()
     (left,) = target.history.unfinished()
-    done = finisher_of(reading_of(target)).finish(left.plan, left, recovered=True)
+    done = finisher_of(reading_of(target)).finish_entered(left)
     assert (done.outcome.ranges, done.landed.is_new) == ((), True)
     target.refresh()
     assert target.history.unfinished() == []
@@ -300,7 +300,7 @@ def test_files_are_counted_as_people_do(drivers: Drivers, count: int, said: str)
     for name in names:
         (Path(drivers.path) / name).write_bytes(b"rows")
     reading.files = tuple(FileEntry(DataFile(name, 4, 1, "{}", 1)) for name in names)
-    finisher_of(reading).finish(plan(), None, recovered=False)
+    finisher_of(reading).finish_new(plan())
     assert said in steps.said
 
 
@@ -321,7 +321,7 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
         return found
 
     monkeypatch.setattr(target, "prepare", prepared)
-    done = finisher_of(reading).finish(plan(), None, recovered=False)
+    done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.outcome.attempt) == (False, 0)
     assert other.ledger.require().outcome(APP, 1) == done.outcome
 
@@ -361,7 +361,7 @@ def test_rows_that_a_constraint_refuses_get_no_outcome(
     reading = whole_reading(drivers, target, "bad.parquet")
     refused_rows.add("bad.parquet")
     with pytest.raises(TableRefused, match="orders/0 at offset 9 violates the constraint small"):
-        finisher_of(reading).finish(plan(), None, recovered=False)
+        finisher_of(reading).finish_new(plan())
     target.refresh()
     (left,) = target.history.unfinished()
     assert left.outcome is None
@@ -395,7 +395,7 @@ def test_a_shared_plan_whose_rows_violate_a_constraint_gets_no_outcome(
     reading = sharing(drivers, target, "bad.parquet")
     refused_rows.add("bad.parquet")
     with pytest.raises(TableRefused, match="orders/0 at offset 9 violates the constraint small"):
-        finisher_of(reading).finish(plan(), None, recovered=False)
+        finisher_of(reading).finish_new(plan())
     target.refresh()
     (left,) = target.history.unfinished()
     assert left.outcome is None
@@ -407,7 +407,7 @@ def test_a_shared_plan_whose_rows_a_constraint_allows_lands(
     target = drivers.another()
     assert target.enter(plan(), [])
     reading = sharing(drivers, target, "good.parquet")
-    done = finisher_of(reading).finish(plan(), None, recovered=False)
+    done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.is_shared) == (True, True)
 
 
@@ -420,7 +420,7 @@ def test_a_shared_plan_whose_parts_have_lost_files_is_read_again_before_constrai
     (Path(drivers.path) / "lost.parquet").unlink()
     refused_rows.add("lost.parquet")  # nobody reads it
     reading.files = whole_reading(drivers, target, "again.parquet").files
-    done = finisher_of(reading).finish(plan(), None, recovered=False)
+    done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.outcome.attempt) == (True, 1)
     assert [entry.file.path for entry in done.outcome.files] == ["again.parquet"]
 
@@ -436,7 +436,7 @@ def test_an_outcome_that_was_prepared_before_a_constraint_is_read_again(
     target.refresh()
     (left,) = target.history.unfinished()
     new = whole_reading(drivers, target, "new.parquet")
-    done = finisher_of(new).finish(left.plan, left, recovered=True)
+    done = finisher_of(new).finish_entered(left)
     assert (done.landed.is_new, done.outcome.attempt) == (True, 1)
     assert [entry.file.path for entry in done.outcome.files] == ["new.parquet"]
 

@@ -326,9 +326,9 @@ class Turning(run.Runner):
             Any, SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
         )
         self.left, self.outrun = plans, outrun
-        self.committer = cast(Any, SimpleNamespace(finish=self._finish, place=None))
+        self.committer = cast(Any, SimpleNamespace(finish_new=self._finish))
 
-    def _finish(self, plan: Plan, left: object, *, recovered: bool) -> Any:
+    def _finish(self, plan: Plan) -> Any:
         self.left -= 1
         return plan
 
@@ -360,7 +360,7 @@ class _Still:
 
 def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
     finished: list[Any] = []
-    last = Turning(plans=3 * run.MAX_LOST_RACES)._land(finished)
+    last = Turning(plans=3 * run.MAX_LOST_RACES)._land_until_done(finished)
     assert len(finished) == 3 * run.MAX_LOST_RACES
     assert last is not None
     assert last.is_empty
@@ -377,13 +377,13 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
 
     driver.draft = draft  # type: ignore[method-assign]
     finished: list[Any] = []
-    driver._land(finished)
+    driver._land_until_done(finished)
     assert len(finished) == 3
 
 
 def test_who_is_outrun_again_and_again_gives_up() -> None:
     finished: list[Any] = []
-    Turning(1, outrun=run.MAX_LOST_RACES - 1)._land(finished)
+    Turning(1, outrun=run.MAX_LOST_RACES - 1)._land_until_done(finished)
     assert len(finished) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
-        Turning(1, outrun=run.MAX_LOST_RACES)._land([])
+        Turning(1, outrun=run.MAX_LOST_RACES)._land_until_done([])

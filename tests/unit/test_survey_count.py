@@ -113,14 +113,15 @@ class Grouped(run.Runner):
         self.outrun = outrun
         self.landed: list[Plan] = []
         self.reader = test_landing_target.reading_of(target)
-        self.committer = cast(Any, SimpleNamespace(finish=self.finish))
+        self.committer = cast(Any, self)
 
-    def finish(self, plan: Plan, unfinished: EnteredPlan | None, *, recovered: bool) -> Any:
-        if unfinished is None:
-            self.landed.append(plan)
-        else:
-            test_landing_target.land_until_30(self.target, plan)
+    def finish_new(self, plan: Plan) -> Any:
+        self.landed.append(plan)
         return plan
+
+    def finish_entered(self, entered: EnteredPlan) -> Any:
+        test_landing_target.land_until_30(self.target, entered.plan)
+        return entered.plan
 
     def refuse_disagreement(self) -> None: ...
 

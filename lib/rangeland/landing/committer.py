@@ -85,18 +85,19 @@ class PlanCommitter:
         self.constraints = ConstraintCheck(context.spark, self.target)
         self.replaced: ReplacedRange | None = None
 
-    def finish(
-        self, plan: Plan, unfinished: EnteredPlan | None, *, recovered: bool
-    ) -> CommittedPlan:
-        """Takes a plan to its end: reads it if it has no outcome yet, and commits. A plan that can
-        never succeed is given up where its kind allows that; only the driver that entered it
-        raises the error, since the others have not asked for it, and go on."""
+    def finish_new(self, plan: Plan) -> CommittedPlan:
+        """Reads a plan that this driver has just entered, and commits it. A plan that can never
+        succeed is given up where its kind allows that."""
+        return self._finish(EnteredPlan(plan, self.target.table.version, None), is_new=True)
+
+    def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
+        """As ``finish_new``, from where another run has left the plan. If it is given up, the
+        error is a warning: this run has not asked for the plan, and goes on."""
         try:
-            return self._finish(plan, unfinished, recovered=recovered)
-        except (JobFileError, UsageError) as error:
-            raise error.with_answers(data=PLAN_STAYS) from error.__cause__
+            return self._finish(entered, is_new=False)
         except _PERMANENT as error:
-            if not recovered or not _may_be_given_up(plan, error):
+            plan = entered.plan
+            if not _may_be_given_up(plan, error):
                 raise
             self.target.refresh()
             given_up = self.target.history.plan_with_outcome(plan)
@@ -104,39 +105,48 @@ class PlanCommitter:
                 raise
             stays = "rows in the table stay" if plan.replaces else "records stay in quarantine"
             self._warn(f"{plan.application} was given up, its {stays}: {error}")
-            return self._finish(plan, given_up, recovered=True)
+            return self._finish(given_up, is_new=False)
 
-    def _finish(
-        self, plan: Plan, unfinished: EnteredPlan | None, *, recovered: bool
-    ) -> CommittedPlan:
-        self.progress.planned(plan, recovered)
-        if recovered:
+    def _finish(self, entered: EnteredPlan, *, is_new: bool) -> CommittedPlan:
+        plan, outcome = entered.plan, entered.outcome
+        self.progress.planned(plan, recovered=not is_new)
+        if not is_new:
             logger.info("Finishing plan %s, which another run entered", plan.label)
-        outcome = None if unfinished is None else unfinished.outcome
-        since = self.target.table.version if unfinished is None else unfinished.table_version
         shared: SharedOutcome | None = None
-        if outcome is None:
-            outcome, shared = self._outcome_of(plan, is_new=not recovered)
-            recovered = recovered and not (shared and shared.with_others)
-        refuse_other_plan(plan, outcome)
-        landed = self._land(plan, outcome, since)
-        if not isinstance(landed, CommittedOutcome):
-            # Another driver may have landed the files while they were there.
-            self.target.table.refresh_same_table()
-            landed = self._found_landed(plan, since) or landed
-        if not isinstance(landed, CommittedOutcome):
-            outcome = self._read_again(plan, outcome, landed)
-            landed = self._land(plan, outcome, since)
-        if not isinstance(landed, CommittedOutcome):
-            raise _not_committed_again(plan, landed)
+        try:
+            if outcome is None:
+                outcome, shared = self._outcome_of(plan, is_new=is_new)
+            refuse_other_plan(plan, outcome)
+            outcome, landed = self._commit(plan, outcome, entered.table_version)
+        except (JobFileError, UsageError) as error:
+            raise error.with_answers(data=PLAN_STAYS) from error.__cause__
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
             for text in without_time(nulls, self.target.table.layout(self.reader.rows)):
                 self._warn(text)
+        recovered = not (is_new or (shared is not None and shared.with_others))
         return CommittedPlan(plan, outcome, landed, recovered, shared is not None)
 
-    def _land(
+    def _commit(
+        self, plan: Plan, outcome: OutcomeEvent, since: int | None
+    ) -> tuple[OutcomeEvent, CommittedOutcome]:
+        """Commits the outcome, or one that is read again if it cannot be committed. Returns the
+        outcome that the table has."""
+        landed = self._try_commit(plan, outcome, since)
+        if isinstance(landed, CommittedOutcome):
+            return outcome, landed
+        # Another driver may have landed the files while they were there.
+        self.target.table.refresh_same_table()
+        if (found := self._found_landed(plan, since)) is not None:
+            return outcome, found
+        outcome = self._read_again(plan, outcome, landed)
+        landed = self._try_commit(plan, outcome, since)
+        if isinstance(landed, CommittedOutcome):
+            return outcome, landed
+        raise _not_committed_again(plan, landed)
+
+    def _try_commit(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | NotCommitted:
         """Commits an outcome as its kind of plan requires. Does nothing if it has landed."""

@@ -253,7 +253,7 @@ class _LogWalk:
         elif is_aborted:
             self.aborted += self._count(entry, first, until)
         else:
-            self._land(entry, first, until)
+            self._queue_payload(entry, first, until)
 
     def _check(self, entry: LogEntry) -> None:
         try:
@@ -290,7 +290,7 @@ class _LogWalk:
         self.compacted += width - count
         return count
 
-    def _land(self, entry: LogEntry, first: int, until: int) -> None:
+    def _queue_payload(self, entry: LogEntry, first: int, until: int) -> None:
         payload = entry.payload(self.max_batch_bytes)
         if isinstance(entry, Run):
             self.ends[len(self.payloads)] = entry.after
