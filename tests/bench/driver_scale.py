@@ -39,8 +39,9 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import Bounds, RangeRequest
 from rangeland.planning.coverage import Coverage
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
+from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.run_limits import Limits
@@ -97,7 +98,7 @@ class Steps:
 
 
 def go_through(partitions: int, slices: int, steps: Steps) -> None:
-    seen, begin = survey(partitions, slices), JobPosition({}, Coverage(), 1)
+    seen, begin = survey(partitions, slices), JobPosition()
     found = steps.measure("draft", lambda: draft_new(terms(), seen, begin))
     plan: Plan = found.plan
     document = steps.measure("plan as JSON", lambda: json.dumps(plan.to_json()))

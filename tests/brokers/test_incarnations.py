@@ -19,8 +19,9 @@ from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation,
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import JobPosition, PlanDraft, PlanTerms, draft_new
+from rangeland.planning.plan_builder import PlanDraft, PlanTerms, draft_new
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt

@@ -14,6 +14,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.model import AtTime, Bounds, Earliest, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.producer import Record, produce
@@ -50,7 +51,7 @@ def write(cluster: KafkaZooKeeperCluster, records: int, *, timed: bool) -> None:
 def resolved(cluster: KafkaZooKeeperCluster, time_ms: int) -> ResolvedRange:
     survey = look(settings_of(cluster.bootstrap), topics=(TOPIC,), times_ms=(time_ms,))
     request = RangeRequest(Bounds(AtTime(time_ms)), Bounds(Latest()), Earliest(), Policy())
-    return resolve(request, survey, {})
+    return resolve(request, survey, JobPosition())
 
 
 def said_by_the_broker(cluster: KafkaZooKeeperCluster, time_ms: int) -> int | None:

@@ -20,6 +20,7 @@ from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest, resolve
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
 from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -267,7 +268,7 @@ def test_times_are_about_right_where_only_segments_have_them(cluster: Cluster, t
     assert survey.lookups.inexact_times == {(partition, t) for t in asked}
     policy = Policy()
     request = RangeRequest(Bounds(AtTime(between)), Bounds(Latest()), Earliest(), policy)
-    resolved = resolve(request, survey, {})
+    resolved = resolve(request, survey, JobPosition())
     assert [(r.from_offset, r.until_offset) for r in resolved.ranges] == [(found[between], 100)]
     assert "at or before the time" in resolved.notes[0]
     assert "only knows when segments of its log were written" in resolved.notes[0]

@@ -26,7 +26,8 @@ from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
-from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
+from rangeland.planning.job_position import JobPosition
+from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits, share_out
 from rangeland.planning.slices import Slicing, cut_slices

@@ -84,9 +84,9 @@ PLANS_AND_LEDGER = (
     Mutation(
         "a run does not look at what has landed",
         Change(
-            "planning.plan_builder:draft_new",
-            "leave_out(asked, position.landed)",
-            "asked",
+            "planning.plan_builder:_ranges_to_land",
+            "leave_out(requested, landed)",
+            "requested",
         ),
     ),
     Mutation(

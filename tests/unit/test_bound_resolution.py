@@ -37,6 +37,7 @@ from rangeland.planning.bound_resolution import (
 )
 from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 
 GONE = Partition("gone", 0)
@@ -77,7 +78,7 @@ def resolved(
     checkpoint: Mapping[Partition, LogMark] | None = None,
     **seen: Any,
 ) -> ResolvedRange:
-    return resolve(asked, survey(*logs, **seen), checkpoint or {})
+    return resolve(asked, survey(*logs, **seen), JobPosition(checkpoint or {}))
 
 
 def offsets(result: ResolvedRange) -> list[tuple[int, int, int]]:
@@ -312,16 +313,16 @@ def test_what_an_open_transaction_holds_back_is_waited_for(name: str, action: Ac
     asked = replace(case.asked, policy=Policy(truncated=action))
     reached = replace(survey(log()), lookups=up_to(case.loss[1]))
     with pytest.raises(Unreachable, match="t/0 cannot be read now: a transaction is open"):
-        resolve(asked, reached, {})
+        resolve(asked, reached, JobPosition())
     short = replace(survey(log()), lookups=up_to(case.loss[1] - 1))
-    found = resolve(replace(asked, policy=Policy(truncated=Action.SKIP)), short, {})
+    found = resolve(replace(asked, policy=Policy(truncated=Action.SKIP)), short, JobPosition())
     assert lost(found.losses) == [(0, *case.loss)]
 
 
 def test_a_partition_that_waits_for_a_transaction_may_be_held() -> None:
     asked = request(Earliest(), Bounds(Latest(), {P0: AtOffset(130)}), unreachable=Action.HOLD)
     seen = replace(survey(log(P0), log(P1)), lookups=up_to(130))
-    found = resolve(asked, seen, {})
+    found = resolve(asked, seen, JobPosition())
     assert offsets(found) == [(1, 10, 100)]
     assert lost(found.held) == [(0, 100, 130, LossKind.UNREACHABLE)]
 
@@ -395,11 +396,11 @@ def test_a_first_run_by_time_says_where_that_is_not_exact() -> None:
     about = OffsetLookups({(P0, 5): 10}, inexact_times=frozenset({(P0, 5)}))
     seen = replace(survey(log(P0)), lookups=about)
     first = request(FromCheckpoint(), Latest(), first_run=AtTime(5))
-    notes = resolve(first, seen, {}).notes
+    notes = resolve(first, seen, JobPosition()).notes
     assert len(notes) == 2
     assert "earlier records of that time may have left the log" in notes[0]
     assert "only knows when segments of its log were written" in notes[1]
-    assert resolve(first, seen, {P0: LogMark(20, "A")}).notes == ()
+    assert resolve(first, seen, JobPosition({P0: LogMark(20, "A")})).notes == ()
 
 
 def test_a_number_alone_is_that_partition_of_each_broker_but_of_those_that_are_named() -> None:
@@ -450,7 +451,7 @@ def test_what_has_landed_is_not_lost_when_it_expires(
 ) -> None:
     # The same backfill twice, the second after retention: nothing of it is missing.
     asked = request(AtOffset(3), AtOffset(20), expired=Action.SKIP)
-    result = resolve(asked, survey(log()), {}, coverage_of([Range(P0, *landed, "A")]))
+    result = resolve(asked, survey(log()), JobPosition({}, coverage_of([Range(P0, *landed, "A")])))
     expected = [] if still_lost is None else [(0, *still_lost, LossKind.EXPIRED)]
     assert lost(result.losses) == expected
 
@@ -458,7 +459,9 @@ def test_what_has_landed_is_not_lost_when_it_expires(
 def test_what_an_earlier_incarnation_of_the_topic_has_landed_does_not_hide_a_loss() -> None:
     asked = request(AtOffset(3), AtOffset(20))
     with pytest.raises(RangeLost, match=r"t/0 \[3, 10\) expired"):
-        resolve(asked, survey(log(topic_id="B")), {}, coverage_of([Range(P0, 0, 50, "A")]))
+        resolve(
+            asked, survey(log(topic_id="B")), JobPosition({}, coverage_of([Range(P0, 0, 50, "A")]))
+        )
 
 
 # --- what a survey must look up ---------------------------------------------------------
@@ -491,4 +494,4 @@ def test_a_bound_is_described_in_the_words_of_a_job_file(bound: Bound, words: st
 def test_a_partition_that_the_job_leaves_out_has_not_vanished() -> None:
     checkpoint = {P0: LogMark(60, "A"), P1: LogMark(5, "A")}
     survey = Survey(1, {P0: log(P0)}, absent=Absences(frozenset({P1})))
-    assert resolve(CHECKPOINTED, survey, checkpoint).losses == ()
+    assert resolve(CHECKPOINTED, survey, JobPosition(checkpoint)).losses == ()

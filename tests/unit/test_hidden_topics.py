@@ -9,6 +9,7 @@ from rangeland.errors import RangeLost
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest, Partition, Survey
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
@@ -37,13 +38,13 @@ def test_a_topic_that_an_old_broker_may_hide_is_never_skipped() -> None:
     assert survey.absent.unseen_topics == {"gone"}
     for action in (Action.SKIP, Action.FAIL):
         with pytest.raises(RangeLost) as caught:
-            resolve(asked(action), survey, CHECKPOINT)
+            resolve(asked(action), survey, JobPosition(CHECKPOINT))
         assert "or this client may not see it any more" in str(caught.value.facts)
-    (held,) = resolve(asked(Action.HOLD), survey, CHECKPOINT).held
+    (held,) = resolve(asked(Action.HOLD), survey, JobPosition(CHECKPOINT)).held
     assert held.kind is LossKind.VANISHED
     assert "or this client may not see it any more" in held.evidence
 
 
 def test_a_topic_that_a_newer_broker_denies_is_gone_and_may_be_skipped() -> None:
-    (loss,) = resolve(asked(Action.SKIP), Survey(0, {}), CHECKPOINT).losses
+    (loss,) = resolve(asked(Action.SKIP), Survey(0, {}), JobPosition(CHECKPOINT)).losses
     assert loss.evidence == "the cluster no longer names this topic"

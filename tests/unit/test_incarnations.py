@@ -34,9 +34,10 @@ from rangeland.planning.incarnation import (
     is_still_lost,
     may_be_behind,
 )
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
+from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
@@ -55,7 +56,9 @@ def found(
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )
-    return resolve(request, Survey(0, {P: replace(now, epoch_end=epoch_end)}), {P: mark})
+    return resolve(
+        request, Survey(0, {P: replace(now, epoch_end=epoch_end)}), JobPosition({P: mark})
+    )
 
 
 def lost(
@@ -181,8 +184,8 @@ def test_a_run_looks_again_for_an_offset_that_was_asked_for_if_there_are_replica
     )
     survey = Survey(0, {P: replace(log(0, 90), leader=Leader(B1, copies=copies))})
     with pytest.raises(RangeLost) as error:
-        resolve(asked, survey, {})
-    position = JobPosition({}, coverage_of([]), 1)
+        resolve(asked, survey, JobPosition())
+    position = JobPosition()
     assert planner._may_lag(losses_in(error.value), position, survey) is again
 
 
@@ -196,7 +199,7 @@ def test_a_mark_knows_whether_its_epoch_is_of_a_later_record(
     )
     for is_read in (True, False):
         seen = Survey(0, {P: replace(log(0, 1000, 6), epoch_is_read=is_read)})
-        plan = draft_new(terms, seen, JobPosition({}, coverage_of([]), 1)).plan
+        plan = draft_new(terms, seen, JobPosition()).plan
         mark = LogMark(limit or 1000, None, 6, is_later and is_read)
         assert plan.checkpoint == {P: mark}
         assert Plan.from_json(plan.to_json()).checkpoint == {P: mark}
@@ -223,9 +226,9 @@ def test_a_new_incarnation_is_not_left_out_as_landed_since_the_old_one_had_no_id
     )
     survey = Survey(0, {P: log(0, end, 0, "B")})
     with pytest.raises(RangeLost, match=r"had no topic ids.*into another table"):
-        resolve(skips, survey, {P: mark}, OLD)
+        resolve(skips, survey, JobPosition({P: mark}, OLD))
     far = coverage_of([Range(P, 0, 1000, "A")])
-    assert resolve(skips, survey, {P: mark}, far).ranges == (Range(P, 0, end, "B"),)
+    assert resolve(skips, survey, JobPosition({P: mark}, far)).ranges == (Range(P, 0, end, "B"),)
 
 
 def test_brokers_that_begin_to_have_ids_make_no_new_incarnation() -> None:
@@ -234,7 +237,7 @@ def test_brokers_that_begin_to_have_ids_make_no_new_incarnation() -> None:
     )
     for epoch in (7, 9):
         survey = Survey(0, {P: log(0, 1300, epoch, "B")})
-        went_on = resolve(request, survey, {P: LogMark(1000, None, 7)}, OLD)
+        went_on = resolve(request, survey, JobPosition({P: LogMark(1000, None, 7)}, OLD))
         assert (went_on.ranges, went_on.losses) == ((Range(P, 1000, 1300, "B"),), ())
 
 

@@ -8,7 +8,7 @@ from rangeland.errors import Conflict
 from rangeland.model import Address, Cluster, Isolation, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan_builder import JobPosition
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,

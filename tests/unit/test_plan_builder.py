@@ -29,8 +29,8 @@ from rangeland.model import (
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage, coverage_of
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_builder import (
-    JobPosition,
     PlanDraft,
     PlanTerms,
     draft_exact_ranges,

@@ -30,6 +30,7 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.planning.proof import prove
@@ -75,15 +76,17 @@ def test_a_mark_inside_an_entry_shows_that_the_log_was_written_again() -> None:
     survey = Survey(1, {ONE: log()}, in_entry(310, 300, 340), absent_but({"1"}))
     checkpoint = {ONE: LogMark(310)}
     with pytest.raises(RangeLost, match=r"\[310, 340\) truncated.*rewritten"):
-        resolve(RUN, survey, checkpoint)
+        resolve(RUN, survey, JobPosition(checkpoint))
     skips = request(FromCheckpoint(), Latest(), truncated=Action.SKIP)
-    skipped = resolve(skips, survey, checkpoint)
+    skipped = resolve(skips, survey, JobPosition(checkpoint))
     assert [(r.from_offset, r.until_offset) for r in skipped.ranges] == [(340, 1000)]
     assert [(x.kind, x.width) for x in skipped.losses] == [(LossKind.TRUNCATED, 30)]
-    held = resolve(request(FromCheckpoint(), Latest(), truncated=Action.HOLD), survey, checkpoint)
+    held = resolve(
+        request(FromCheckpoint(), Latest(), truncated=Action.HOLD), survey, JobPosition(checkpoint)
+    )
     assert (held.ranges, len(held.held)) == ((), 1)
     sound = Survey(1, {ONE: log()}, in_entry(310, 310, 340), absent_but({"1"}))
-    assert resolve(RUN, sound, checkpoint).ranges[0].from_offset == 310
+    assert resolve(RUN, sound, JobPosition(checkpoint)).ranges[0].from_offset == 310
 
 
 # --- inside an entry --------------------------------------------------------------------
@@ -95,7 +98,7 @@ def test_an_offset_inside_an_entry_is_refused_with_the_nearest_valid_ones(side: 
     asked = request(listed, Latest()) if side == "from" else request(Earliest(), listed)
     survey = Survey(1, {ONE: log()}, in_entry(310, 300, 340), absent_but({"1"}))
     with pytest.raises(JobFileError, match="no entry begins at offset 310") as caught:
-        resolve(asked, survey, {})
+        resolve(asked, survey, JobPosition())
     assert caught.value.do == "use 300 or 340"
     assert caught.value.facts["nearest"] == [300, 340]
 
@@ -108,13 +111,13 @@ def test_a_groups_offset_inside_an_entry_is_refused_too() -> None:
         absent_but({"1"}),
     )
     with pytest.raises(JobFileError, match="group:g"):
-        resolve(request(GroupOffset("g"), Latest()), survey, {})
+        resolve(request(GroupOffset("g"), Latest()), survey, JobPosition())
 
 
 def test_an_offset_at_which_an_entry_begins_is_fine() -> None:
     listed = Bounds(Earliest(), {ONE: AtOffset(310)}, only_listed=True)
     survey = Survey(1, {ONE: log()}, in_entry(310, 310, 340), absent_but({"1"}))
-    (found,) = resolve(request(listed, Latest()), survey, {}).ranges
+    (found,) = resolve(request(listed, Latest()), survey, JobPosition()).ranges
     assert (found.from_offset, found.until_offset) == (310, 1000)
 
 
@@ -125,10 +128,10 @@ def test_a_time_that_a_broker_knows_only_about_is_said_to_be_so() -> None:
         OffsetLookups({(ONE, 5): 300}, inexact_times=frozenset({(ONE, 5)})),
         absent_but({"1"}),
     )
-    found = resolve(request(AtTime(5), Latest()), survey, {})
+    found = resolve(request(AtTime(5), Latest()), survey, JobPosition())
     assert "begins at 300, which is at or before the time" in found.notes[0]
     exact = replace(survey, lookups=OffsetLookups({(ONE, 5): 300}))
-    assert resolve(request(AtTime(5), Latest()), exact, {}).notes == ()
+    assert resolve(request(AtTime(5), Latest()), exact, JobPosition()).notes == ()
 
 
 # --- unreachable ------------------------------------------------------------------------
@@ -136,17 +139,17 @@ def test_a_time_that_a_broker_knows_only_about_is_said_to_be_so() -> None:
 
 def test_a_broker_that_is_gone_takes_its_partitions_out_of_reach_and_they_are_not_lost() -> None:
     with pytest.raises(Unreachable, match=r"orders/2-0 cannot be read now.*refused"):
-        resolve(RUN, only_one_answers(), BOTH)
+        resolve(RUN, only_one_answers(), JobPosition(BOTH))
 
 
 def test_a_broker_that_is_not_registered_any_more_is_unreachable_too() -> None:
     survey = Survey(1, {ONE: log()}, absent=absent_but({"1"}))
     with pytest.raises(Unreachable, match="no broker of that name is registered"):
-        resolve(RUN, survey, BOTH)
+        resolve(RUN, survey, JobPosition(BOTH))
 
 
 def test_a_policy_holds_what_is_unreachable_and_lands_the_others() -> None:
-    found = resolve(HOLD, only_one_answers(), BOTH)
+    found = resolve(HOLD, only_one_answers(), JobPosition(BOTH))
     assert [r.partition for r in found.ranges] == [ONE]
     assert [(loss.partition, loss.kind) for loss in found.held] == [(TWO, LossKind.UNREACHABLE)]
 
@@ -154,15 +157,15 @@ def test_a_policy_holds_what_is_unreachable_and_lands_the_others() -> None:
 def test_a_partition_without_a_leader_is_held_as_well() -> None:
     absent = replace(absent_but({"1", "2"}), unreachable={TWO: "it has no leader"})
     survey = Survey(1, {ONE: log()}, absent=absent)
-    assert [loss.partition for loss in resolve(HOLD, survey, {}).held] == [TWO]
+    assert [loss.partition for loss in resolve(HOLD, survey, JobPosition()).held] == [TWO]
     with pytest.raises(Unreachable, match="it has no leader"):
-        resolve(RUN, survey, {})
+        resolve(RUN, survey, JobPosition())
 
 
 def test_a_partition_that_a_living_broker_no_longer_has_has_vanished() -> None:
     survey = Survey(1, {ONE: log()}, absent=absent_but({"1", "2"}))
     skip = request(FromCheckpoint(), Latest(), vanished=Action.SKIP)
-    (loss,) = resolve(skip, survey, BOTH).losses
+    (loss,) = resolve(skip, survey, JobPosition(BOTH)).losses
     assert (loss.partition, loss.kind) == (TWO, LossKind.VANISHED)
 
 

@@ -36,8 +36,9 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.coverage import Coverage
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.plan_builder import JobPosition, PlanDraft
+from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress

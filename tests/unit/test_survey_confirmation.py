@@ -37,6 +37,7 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey import cluster_survey as surveys
 from rangeland.survey.cluster_survey import take_survey
@@ -140,7 +141,7 @@ def resolved(
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )
-    return resolve(request, survey, marks)
+    return resolve(request, survey, JobPosition(marks))
 
 
 def truthful(address: Address, number: int, what: Any) -> Any:

@@ -28,6 +28,7 @@ from rangeland.model import (
 )
 from rangeland.planning import policy
 from rangeland.planning.bound_resolution import RangeRequest, resolve
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Action, Policy
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
@@ -103,7 +104,7 @@ def test_a_partition_whose_time_could_not_be_looked_up_is_held_and_not_taken_for
     request = RangeRequest(
         Bounds(lower), Bounds(upper), Earliest(), Policy(unreachable=Action.HOLD), topics=("t",)
     )
-    found = resolve(request, survey, {})
+    found = resolve(request, survey, JobPosition())
     assert [(r.partition, r.from_offset, r.until_offset) for r in found.ranges] == [(P0, *span)]
     assert [(x.partition, x.kind) for x in found.held] == [(P1, policy.LossKind.UNREACHABLE)]
 

@@ -20,9 +20,9 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.job.payload_formats import row_format_of
 from rangeland.model import Survey
-from rangeland.planning.coverage import Coverage
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft_new
+from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.untrusted import Unreadable, parse_json
 
 _OF_A_JOB = {
@@ -124,7 +124,7 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         limits=job.run_limits,
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
     )
-    found = draft_new(terms, survey, JobPosition({}, Coverage(), 1))
+    found = draft_new(terms, survey, JobPosition())
     settings = with_cleanup(job, settings.with_versions_of(survey), {p.topic for p in survey.logs})
     return found.plan, _with_rates(job, settings, found.plan, min_slices)
 

@@ -16,7 +16,7 @@ from rangeland.fetch.simple_consumer import read_slices
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_still_lost
-from rangeland.planning.plan_builder import JobPosition
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import FOUND_BY_READING, Action, Loss
 
 
@@ -42,9 +42,9 @@ def find_damage(
 def find_hold(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -> LossEvent | None:
     """The loss that holds a partition at its checkpoint, as far as a survey shows. Damage counts
     until a run has read past it."""
-    at = 0 if mark is None else mark.until_offset
+    checkpoint = 0 if mark is None else mark.until_offset
     mine = [event for event in losses if event.loss.partition == log.partition]
-    held = [x for x in mine if x.loss.action is Action.HOLD and x.loss.from_offset == at]
+    held = [x for x in mine if x.loss.action is Action.HOLD and x.loss.from_offset == checkpoint]
     return held[-1] if held and is_still_lost(held[-1].loss.kind, mark, log) else None
 
 

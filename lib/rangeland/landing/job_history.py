@@ -21,8 +21,8 @@ from rangeland.landing.target_table import TargetTable
 from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
 from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import Action
 from rangeland.planning.read_options import LandedRead, ReadOptions
 
@@ -206,10 +206,10 @@ class JobHistory:
         newest = self._ledger.opened.newest_of(self._job.job)
         if newest is None or newest.table_version is None:
             return None
-        since = newest.table_version
-        commits = self._table.kernel.commits(self._table.uri, since + 1)
+        planned_at = newest.table_version
+        commits = self._table.kernel.commits(self._table.uri, planned_at + 1)
         restored = table_commit.last_restore(
-            self._table.kernel, self._table.snapshot, since, commits
+            self._table.kernel, self._table.snapshot, planned_at, commits
         )
         return restored or table_commit.last_replacement(commits)
 

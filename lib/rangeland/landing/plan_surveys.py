@@ -16,7 +16,7 @@ from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.job_history import JobHistory
 from rangeland.model import Partition, Survey
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan_builder import JobPosition
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.retention_risk import speed_of
 from rangeland.progress_events import Progress
 from rangeland.survey.survey_request import SurveyRequest
@@ -27,15 +27,14 @@ SurveyOf = Callable[[Job, SurveyRequest], Survey]
 
 
 class _EarlySurvey(NamedTuple):
-    """A survey that was taken before there was a plan. ``at``: when it began, by the monotonic
-    clock."""
+    """A survey that was taken before there was a plan, and when it began by the monotonic clock."""
 
-    at: float
+    begun_at: float
     survey: Survey
 
     @property
     def is_fresh(self) -> bool:
-        return time.monotonic() - self.at < FRESH_SECONDS
+        return time.monotonic() - self.begun_at < FRESH_SECONDS
 
 
 class PlanSurveys:
@@ -57,9 +56,9 @@ class PlanSurveys:
     def early(self) -> Survey:
         """A survey that the next plan may be made from."""
         if self._early is None or not self._early.is_fresh:
-            at = time.monotonic()
+            begun_at = time.monotonic()
             survey = self.new(self._history.position(self._job.application))
-            self._early = _EarlySurvey(at, survey)
+            self._early = _EarlySurvey(begun_at, survey)
         self.last = self._early.survey
         return self.last
 

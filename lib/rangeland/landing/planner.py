@@ -35,11 +35,11 @@ from rangeland.logging_setup import partition_fields
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_behind
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
 from rangeland.planning.plan import Plan, PlanKind, renumber_plan
 from rangeland.planning.plan_builder import (
-    JobPosition,
     PlanDraft,
     PlanTerms,
     draft_exact_ranges,
@@ -208,9 +208,9 @@ class Planner:
         if position.read_filter is None or self.kind is not PlanKind.RUN:
             return
         source = self.job.source
-        now = self._options(source.isolation, source.tags, None)
-        then = self._options(*position.read_filter, None)
-        refuse_changed_options(self.job.sink.table, then, now)
+        wanted = self._options(source.isolation, source.tags, None)
+        landed = self._options(*position.read_filter, None)
+        refuse_changed_options(self.job.sink.table, landed, wanted)
 
     def _landings_of(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, as far as it is known."""
@@ -226,9 +226,9 @@ class Planner:
         if not landed:
             return
         isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
-        then = [one.options.cluster for one in landed]
-        now = self._options(isolation, tags, self._known_as(cluster, then))
-        refuse_other_options(self.job.sink.table, landed, now)
+        clusters = [one.options.cluster for one in landed]
+        wanted = self._options(isolation, tags, self._known_as(cluster, clusters))
+        refuse_other_options(self.job.sink.table, landed, wanted)
 
     def _find_overwritten(
         self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
@@ -236,14 +236,14 @@ class Planner:
         """The losses in what was landed of these logs in earlier leader epochs. Asks for each."""
         losses: list[Loss] = []
         for one_epoch in in_earlier_epochs(landed, survey):
-            now = self.surveys.compare(marks_of_landed(one_epoch))
-            losses += find_overwritten(one_epoch, now, position.landed)
+            comparison = self.surveys.compare(marks_of_landed(one_epoch))
+            losses += find_overwritten(one_epoch, comparison, position.landed)
         return losses
 
     def _refuse_other_cluster(self, position: JobPosition, survey: Survey) -> None:
-        now = self._known_as(survey.cluster, [position.cluster])
-        if now is not None:
-            refuse_other_cluster(self.job.sink.table, position, survey, now)
+        cluster = self._known_as(survey.cluster, [position.cluster])
+        if cluster is not None:
+            refuse_other_cluster(self.job.sink.table, position, survey, cluster)
 
     def _known_as(self, now: Cluster | None, then: Sequence[Cluster | None]) -> Cluster | None:
         """The cluster with all the addresses it has had, if its present ones are not among

@@ -27,8 +27,9 @@ from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import JobPosition, PlanDraft
+from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action, Loss, Policy
 from rangeland.result_json import RESULT_JSON, JsonResult
 from rangeland.results import RunResult

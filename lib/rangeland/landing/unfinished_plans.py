@@ -9,8 +9,8 @@ from rangeland.job import Job
 from rangeland.landing.job_history import EnteredPlan
 from rangeland.model import Bounds, FromCheckpoint, Range
 from rangeland.planning.coverage import coverage_of, covered_parts
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.plan_builder import JobPosition
 from rangeland.results import FinishedBy, PlanToFinish
 
 

@@ -33,6 +33,7 @@ from rangeland.planning.incarnation import (
     why_indistinguishable,
 )
 from rangeland.planning.intervals import subtract
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import range_lost, refuse_nameless, unreachable_error
 from rangeland.planning.missing_partitions import (
     as_lagging_replica,
@@ -84,20 +85,18 @@ def groups_asked(request: RangeRequest) -> list[str]:
 def resolve(
     request: RangeRequest,
     survey: Survey,
-    checkpoint: Mapping[Partition, LogMark],
-    landed: Coverage | None = None,
-    held_at_first: Set[Partition] = frozenset(),
+    position: JobPosition,
     overwritten: Sequence[Loss] = (),
 ) -> ResolvedRange:
-    """Ranges for every partition that was asked for, sorted by partition. What is ``landed``
-    is not lost, even if the log no longer has it. Partitions in ``held_at_first`` existed in the
-    first run, which could not read them: they begin where it would have begun. ``overwritten``
-    are losses of landed offsets, which a survey of the checkpoint does not show.
+    """Ranges for every partition that was asked for, sorted by partition. What has landed is not
+    lost, even if the log no longer has it. Partitions that were held at first existed in the first
+    run, which could not read them: they begin where it would have begun. ``overwritten`` are losses
+    of landed offsets, which a survey of the checkpoint does not show.
 
     Raises JobFileError for a request that makes no sense and RangeLost for a loss whose
     policy is *fail*; all losses of all partitions are named in that one error.
     """
-    landed = landed or Coverage()
+    checkpoint, landed = position.checkpoint, position.landed
     vanished = vanished_partitions(request, survey, checkpoint)
     out_of_reach = unreachable_partitions(request, survey, checkpoint)
     gone = {loss.partition for loss in (*vanished, *out_of_reach)}
@@ -107,7 +106,7 @@ def resolve(
     begins: dict[Partition, Bound | None] = {}
     for partition in sorted(survey.logs):
         log = survey.logs[partition]
-        begins[partition] = _lower_bound(request, partition, checkpoint, held_at_first)
+        begins[partition] = _lower_bound(request, partition, position)
         found = _resolve_one(request, survey, log, begins[partition], checkpoint, landed)
         if found is None:
             continue
@@ -123,17 +122,15 @@ def resolve(
 
 
 def _lower_bound(
-    request: RangeRequest,
-    partition: Partition,
-    checkpoint: Mapping[Partition, LogMark],
-    held_at_first: Set[Partition],
+    request: RangeRequest, partition: Partition, position: JobPosition
 ) -> Bound | None:
     """The bound that was asked for, or the one that replaces a missing checkpoint."""
     bound = request.from_bounds.of(partition)
-    if not isinstance(bound, FromCheckpoint) or partition in checkpoint:
+    if not isinstance(bound, FromCheckpoint) or partition in position.checkpoint:
         return bound
     # A partition that appears after the first landing has only newer records.
-    return request.first_run if not checkpoint or partition in held_at_first else Earliest()
+    is_first_run = not position.checkpoint or partition in position.held_at_first
+    return request.first_run if is_first_run else Earliest()
 
 
 def _expiry_notes(
@@ -149,8 +146,8 @@ def _expiry_notes(
         log = survey.logs[r.partition]
         at_start = r.from_offset == log.start_offset > 0
         timed = isinstance(begins[r.partition], AtTime)
-        before = (log.start_offset - 1, log.start_offset)
-        if timed and at_start and subtract(before, landed.of(r.partition, r.topic_id)):
+        last_expired = (log.start_offset - 1, log.start_offset)
+        if timed and at_start and subtract(last_expired, landed.of(r.partition, r.topic_id)):
             notes.append(
                 f"{r.partition} begins at {log.start_offset}, not before the time that was asked "
                 "for: earlier records of that time may have left the log"
@@ -306,10 +303,10 @@ def _inexact_notes(
     for r in ranges:
         for word, bound in (("begins", begins[r.partition]), ("ends", until.of(r.partition))):
             if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in inexact:
-                at = r.from_offset if word == "begins" else r.until_offset
+                offset = r.from_offset if word == "begins" else r.until_offset
                 notes.append(
-                    f"{r.partition} {word} at {at}, which is at or before the time that was asked "
-                    "for: its broker only knows when segments of its log were written"
+                    f"{r.partition} {word} at {offset}, which is at or before the time that was "
+                    "asked for: its broker only knows when segments of its log were written"
                 )
     return notes
 

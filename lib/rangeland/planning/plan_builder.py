@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.model import (
-    Cluster,
     Earliest,
     FromCheckpoint,
     Isolation,
@@ -25,6 +24,7 @@ from rangeland.planning.coverage import Coverage, covered_parts, leave_out
 from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.missing_partitions import as_lagging_replica, why_unreachable
 from rangeland.planning.passed_over_ranges import (
@@ -37,27 +37,6 @@ from rangeland.planning.policy import GONE_FOR_GOOD, Action, Loss, LossKind, Pol
 from rangeland.planning.retention_risk import RetentionRisk, at_risk
 from rangeland.planning.run_limits import Limits, apply_limits
 from rangeland.planning.slices import Slicing, cut_slices, share_of
-
-
-@dataclass(frozen=True, slots=True)
-class JobPosition:
-    """The position of a sequence of landings, from the ledger."""
-
-    checkpoint: Mapping[Partition, LogMark]
-    landed: Coverage
-    sequence: int
-    """The sequence of the next plan."""
-    held_at_first: frozenset[Partition] = frozenset()
-    """Partitions held by the first run and not landed since."""
-    cluster: Cluster | None = None
-    """The cluster of the checkpoint's offsets, if known."""
-    read_filter: tuple[Isolation, tuple[str, ...]] | None = None
-    """The isolation and tags of the last landing, if there was one."""
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """The topics that have a checkpoint."""
-        return frozenset(partition.topic for partition in self.checkpoint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,54 +103,52 @@ def draft_new(
 ) -> PlanDraft:
     """Raises JobFileError or RangeLost as ``resolve`` does. Leaves out empty ranges, and
     partitions whose log is ``damaged`` where a policy holds them."""
-    resolved = resolve(
-        terms.request,
-        survey,
-        position.checkpoint,
-        position.landed,
-        position.held_at_first,
-        overwritten,
-    )
-    at = {loss.partition for loss in damaged}
-    asked = [r for r in resolved.ranges if r.width > 0 and r.partition not in at]
-    open_ranges = [
-        with_estimate(r, survey.logs[r.partition]) for r in leave_out(asked, position.landed)
-    ]
-    ranges = [r for r in apply_limits(open_ranges, terms.limits, survey.logs) if r.width > 0]
+    resolved = resolve(terms.request, survey, position, overwritten)
+    damaged_partitions = {loss.partition for loss in damaged}
+    sound = [r for r in resolved.ranges if r.partition not in damaged_partitions]
+    requested = [r for r in sound if r.width > 0]
+    ranges = _ranges_to_land(requested, terms.limits, survey, position.landed)
     # Other losses are not recorded as gone, since those offsets may still appear.
     losses = _losses_inside(ranges, resolved.losses, (LossKind.EXPIRED,))
-    risks = at_risk(_leave_out_losses(ranges, losses), survey)
-    slices = cut_slices(_leave_out_losses(ranges, losses), terms.slicing, survey.logs, risks)
-    begun = _first_marks(terms.request, resolved.ranges, survey, position)
-    here = [r for r in resolved.ranges if r.partition not in at] if terms.moves_checkpoint else []
-    moved = new_beginnings(terms.request, here, survey.logs, position.checkpoint)
-    planned = (*moved, *ranges)
-    before = {**position.checkpoint, **begun}
-    checkpoint = advance(
-        before, planned, _epochs(planned, survey), _with_later_epoch(planned, survey)
+    readable = _leave_out_losses(ranges, losses)
+    risks = at_risk(readable, survey)
+    slices = cut_slices(readable, terms.slicing, survey.logs, risks)
+    first_marks = _first_marks(terms.request, resolved.ranges, survey, position)
+    moved_starts = (
+        new_beginnings(terms.request, sound, survey.logs, position.checkpoint)
+        if terms.moves_checkpoint
+        else []
+    )
+    checkpoint = _move_checkpoint(
+        {**position.checkpoint, **first_marks}, [*moved_starts, *ranges], survey
     )
     plan = _plan(terms, survey, position.sequence, ranges, slices, losses, checkpoint)
-    already = covered_parts(asked, position.landed)
     skipped = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
     passed_over = _passed_over(plan, position) if terms.moves_checkpoint else ()
-    notes = (
-        *passed_over_warnings(passed_over),
-        *resolved.notes,
-        *skipped_loss_warnings(skipped),
-    )
+    moved_partitions = {*first_marks, *(r.partition for r in moved_starts)}
     return PlanDraft(
         plan=plan,
-        requested=tuple(asked),
-        already_landed=tuple(already),
+        requested=tuple(requested),
+        already_landed=tuple(covered_parts(requested, position.landed)),
         held=(*resolved.held, *damaged),
-        notes=notes,
+        notes=(
+            *passed_over_warnings(passed_over),
+            *resolved.notes,
+            *skipped_loss_warnings(skipped),
+        ),
         skipped_losses=skipped,
         risks=risks,
-        moves_without_landing=bool(
-            {*begun, *(r.partition for r in moved)} - {r.partition for r in ranges}
-        ),
+        moves_without_landing=bool(moved_partitions - {r.partition for r in ranges}),
         passed_over=passed_over,
     )
+
+
+def _ranges_to_land(
+    requested: Sequence[Range], limits: Limits, survey: Survey, landed: Coverage
+) -> list[Range]:
+    """What was requested and has not landed, within the limits of a run."""
+    unlanded = [with_estimate(r, survey.logs[r.partition]) for r in leave_out(requested, landed)]
+    return [r for r in apply_limits(unlanded, limits, survey.logs) if r.width > 0]
 
 
 def _first_marks(
@@ -188,13 +165,16 @@ def _first_marks(
         and r.partition not in position.checkpoint
         and (not position.checkpoint or r.partition in position.held_at_first)
     }
-    starts = tuple(replace(r, until_offset=r.from_offset) for r in first.values())
-    return advance({}, starts, _epochs(starts, survey), _with_later_epoch(starts, survey))
+    starts = [replace(r, until_offset=r.from_offset) for r in first.values()]
+    return _move_checkpoint({}, starts, survey)
 
 
-def _epochs(ranges: Sequence[Range], survey: Survey) -> dict[Partition, int | None]:
-    """The leader epochs in which these ranges are planned."""
-    return {r.partition: survey.logs[r.partition].leader.epoch for r in ranges}
+def _move_checkpoint(
+    checkpoint: Mapping[Partition, LogMark], ranges: Sequence[Range], survey: Survey
+) -> dict[Partition, LogMark]:
+    """The checkpoint once these ranges have landed, in the leader epochs of the survey."""
+    epochs = {r.partition: survey.logs[r.partition].leader.epoch for r in ranges}
+    return advance(checkpoint, tuple(ranges), epochs, _with_later_epoch(ranges, survey))
 
 
 def _with_later_epoch(ranges: Sequence[Range], survey: Survey) -> set[Partition]:
@@ -216,30 +196,30 @@ def draft_exact_ranges(
     where the log no longer has them and the policy is to fail; what a policy skips is recorded as
     lost. Of what is ``overwritten`` the log has other records now, which are landed then. Leaves
     out partitions that are not in the survey. Applies no limits."""
-    here = [r for r in wanted if r.partition not in survey.absent.excluded]
-    others = _losses_inside(here, overwritten, (LossKind.TRUNCATED,))
-    losses = [loss for r in here for loss in _find_gone(r, survey)]
-    resolved = apply_policy(terms.request.policy, here, [*losses, *others])
-    skipped = [loss for loss in resolved.losses if loss in others]
+    surveyed = [r for r in wanted if r.partition not in survey.absent.excluded]
+    replaced = _losses_inside(surveyed, overwritten, (LossKind.TRUNCATED,))
+    losses = [loss for r in surveyed for loss in _find_gone(r, survey)]
+    resolved = apply_policy(terms.request.policy, surveyed, [*losses, *replaced])
+    skipped = [loss for loss in resolved.losses if loss in replaced]
     # What may still appear is not recorded as gone: it stays missing.
-    coming = [loss for loss in resolved.losses if loss.kind not in GONE_FOR_GOOD]
-    coming = [loss for loss in coming if loss not in skipped]
+    still_missing = [
+        loss for loss in resolved.losses if loss.kind not in GONE_FOR_GOOD and loss not in skipped
+    ]
     ranges = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
-        for r in _leave_out_losses(list(resolved.ranges), coming)
+        for r in _leave_out_losses(list(resolved.ranges), still_missing)
     ]
     gone = _losses_inside(ranges, resolved.losses, GONE_FOR_GOOD)
     slices = cut_slices(_leave_out_losses(ranges, gone), terms.slicing, survey.logs)
     # A plan that is finished later must find these logs as they are now.
-    now = [r for r in ranges if _is_in_log(r, survey.logs.get(r.partition))]
-    epochs, later = _epochs(now, survey), _with_later_epoch(now, survey)
-    checkpoint = advance(position.checkpoint, tuple(now), epochs, later)
+    in_logs = [r for r in ranges if _is_in_log(r, survey.logs.get(r.partition))]
+    checkpoint = _move_checkpoint(position.checkpoint, in_logs, survey)
     plan = _plan(terms, survey, position.sequence, ranges, slices, gone, checkpoint)
-    notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
+    notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in still_missing]
     notes += skipped_loss_warnings(skipped)
     return PlanDraft(
         plan=plan,
-        requested=tuple(here),
+        requested=tuple(surveyed),
         held=resolved.held,
         notes=tuple(notes),
         skipped_losses=tuple(skipped),
@@ -284,9 +264,12 @@ def _find_gone(r: Range, survey: Survey) -> list[Loss]:
         if silence is not None:
             return [Loss(*whole, LossKind.UNREACHABLE, silence)]
         return [Loss(*whole, LossKind.VANISHED, "the cluster no longer names this partition")]
-    now = log.leader.topic_id
-    if r.topic_id is not None and now is not None and r.topic_id != now:
-        why = f"the topic was deleted and created again: its id was {r.topic_id} and is {now} now"
+    topic_id = log.leader.topic_id
+    if r.topic_id is not None and topic_id is not None and r.topic_id != topic_id:
+        why = (
+            f"the topic was deleted and created again: its id was {r.topic_id} and is "
+            f"{topic_id} now"
+        )
         return [Loss(*whole, LossKind.RECREATED, why)]
     found = []
     if r.from_offset < log.start_offset:
@@ -326,15 +309,14 @@ def rebuild_draft(
 
 
 def _passed_over(plan: Plan, position: JobPosition) -> tuple[Range, ...]:
-    before = position.checkpoint
-    return ranges_passed_over(before, plan.checkpoint, plan.ranges, position.landed)
+    return ranges_passed_over(position.checkpoint, plan.checkpoint, plan.ranges, position.landed)
 
 
 def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
     """Raises RangeLost for permanent losses in the logs of these ranges that the policy does not
     allow. A log that is too short may grow again, and is ignored here."""
-    here = [r for r in ranges if r.partition not in survey.absent.excluded]
-    gone = [loss for r in here for loss in _find_gone(r, survey)]
+    surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
+    gone = [loss for r in surveyed for loss in _find_gone(r, survey)]
     failing = [
         loss
         for loss in gone
@@ -369,11 +351,11 @@ def _losses_inside(
 
 def _leave_out_losses(ranges: list[Range], losses: list[Loss]) -> list[Range]:
     """What can be read of the ranges."""
-    at = by_partition(losses)
+    lost = by_partition(losses)
     return [
         Range(r.partition, start, end, r.topic_id, share_of(r, start, end))
         for r in ranges
-        for start, end in subtract(r.interval, [x.interval for x in at.get(r.partition, ())])
+        for start, end in subtract(r.interval, [x.interval for x in lost.get(r.partition, ())])
     ]
 
 
@@ -386,10 +368,10 @@ def with_estimate(r: Range, log: LogState) -> Range:
     """The range with ``estimated_bytes``, by the size of its log over its width. Where the size is
     unknown (an old broker, no permission), records are assumed to have ``ASSUMED_RECORD_BYTES``. No
     proof depends on it: it only decides where slices are cut."""
-    there = log.end_offset - log.start_offset
-    if log.size_bytes is None or there <= 0:
+    log_width = log.end_offset - log.start_offset
+    if log.size_bytes is None or log_width <= 0:
         return replace(r, estimated_bytes=_within(r.width * ASSUMED_RECORD_BYTES))
-    return replace(r, estimated_bytes=_within(log.size_bytes * r.width // there))
+    return replace(r, estimated_bytes=_within(log.size_bytes * r.width // log_width))
 
 
 def _within(estimate: int) -> int:

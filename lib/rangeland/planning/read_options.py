@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan_builder import JobPosition
+from rangeland.planning.job_position import JobPosition
 
 _ELSEWHERE = "land it into another table"
 _INSTEAD = "replace the rows in the table with `rangeland backfill JOB.yaml --replace`"
@@ -102,17 +102,17 @@ def refuse_changed_options(table: str, then: ReadOptions, now: ReadOptions) -> N
 def refuse_other_cluster(table: str, position: JobPosition, survey: Survey, now: Cluster) -> None:
     """Raises Conflict where the checkpoint belongs to another cluster than ``now``: its offsets
     mean nothing in these logs, and a topic with another id was not deleted and created again."""
-    then = position.cluster
-    if then is None or not now.is_other(then):
+    planned_from = position.cluster
+    if planned_from is None or not now.is_other(planned_from):
         return
     for partition, mark in sorted(position.checkpoint.items()):
         if partition not in survey.logs:
             continue
         raise Conflict(
             f"the checkpoint of {partition} in {table} belongs to another cluster",
-            why=f"offset {mark.until_offset} was reached in the cluster {then}, and this is the "
-            f"cluster {survey.cluster}",
-            do=_remedy("", then, now),
+            why=f"offset {mark.until_offset} was reached in the cluster {planned_from}, and this "
+            f"is the cluster {survey.cluster}",
+            do=_remedy("", planned_from, now),
             partition=str(partition),
         )
 

@@ -1,0 +1,31 @@
+"""What a job's next plan continues from, as a value. Nothing has landed by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rangeland.model import Cluster, Isolation, Partition
+from rangeland.planning.coverage import Coverage
+from rangeland.planning.incarnation import LogMark
+
+
+@dataclass(frozen=True, slots=True)
+class JobPosition:
+    """The position of a sequence of landings, from the ledger."""
+
+    checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
+    landed: Coverage = field(default_factory=Coverage)
+    sequence: int = 1
+    """The sequence of the next plan."""
+    held_at_first: frozenset[Partition] = frozenset()
+    """Partitions held by the first run and not landed since."""
+    cluster: Cluster | None = None
+    """The cluster of the checkpoint's offsets, if known."""
+    read_filter: tuple[Isolation, tuple[str, ...]] | None = None
+    """The isolation and tags of the last landing, if there was one."""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that have a checkpoint."""
+        return frozenset(partition.topic for partition in self.checkpoint)
