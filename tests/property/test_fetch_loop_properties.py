@@ -143,7 +143,7 @@ class Cluster:
 
     def tell_leaders(self, loop: FetchLoop, step: FindLeaders) -> None:
         if self.strikes(5):
-            loop.on_leaders({}, away=dict.fromkeys(step.partitions, "nobody answers"))
+            loop.on_leaders({}, unreachable=dict.fromkeys(step.partitions, "nobody answers"))
             return
         told: dict[Partition, Leader] = {}
         for partition in step.partitions:

@@ -213,7 +213,7 @@ LOSSES = (
     ),
     Mutation(
         "a topic that was created again is the same",
-        Change("planning.incarnation:is_recreated", "return then != now", "return False"),
+        Change("planning.incarnation:is_recreated", "return mark_id != log_id", "return False"),
     ),
     Mutation(
         "a high watermark that lags is the end",

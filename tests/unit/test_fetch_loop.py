@@ -188,7 +188,7 @@ def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
     loop.on_leaders({})  # P0 waits until 100
     loop.on_lost(ask(loop, 10).leader, "reset")
     assert loop.next(10) == FindLeaders((P1,), ())
-    loop.on_leaders({}, away={P1: "nobody answers"})
+    loop.on_leaders({}, unreachable={P1: "nobody answers"})
     assert loop.states[0].failures == 1
     assert loop.next(99) == WaitUntil(100)
 

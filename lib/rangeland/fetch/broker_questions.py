@@ -35,7 +35,7 @@ class LeaderLookup:
     leaders: Mapping[Partition, Leader]
     unknown: frozenset[Partition]
     """Partitions that do not exist according to the cluster."""
-    away: Mapping[Partition, str]
+    unreachable: Mapping[Partition, str]
     """Why the only broker that has a partition cannot be asked for it."""
 
 
@@ -52,12 +52,14 @@ def look_up_leaders(
     view = ask_leaders(brokers, topics, (*first, *brokers.settings.seeds))
     known = [topic.leaders for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK]
     leaders = {p: leader for found in known for p, leader in found.items()}
-    away = {p: why for p in partitions if (why := _away(view, p, members))}
-    unnamed = [p for p in partitions if p not in leaders and p not in away]
-    return LeaderLookup(leaders, frozenset(p for p in unnamed if _is_unknown(view, p)), away)
+    unreachable = {p: why for p in partitions if (why := _why_unreachable(view, p, members))}
+    unnamed = [p for p in partitions if p not in leaders and p not in unreachable]
+    return LeaderLookup(leaders, frozenset(p for p in unnamed if _is_unknown(view, p)), unreachable)
 
 
-def _away(view: ClusterView, partition: Partition, members: Mapping[str, Address]) -> str | None:
+def _why_unreachable(
+    view: ClusterView, partition: Partition, members: Mapping[str, Address]
+) -> str | None:
     """Why the one broker that has a partition cannot be asked for it; None if it can."""
     name = partition.broker
     if name in view.unreachable:
@@ -130,15 +132,15 @@ class AskedLeader:
     def is_still_damaged(self) -> bool:
         """Whether what follows the entry before the requested offset is damaged, as it was in an
         earlier response. True also if only that entry was returned."""
-        before = self.want.offset - 1
-        part = self._fetch_at(before, self.want.max_bytes, MAX_WAIT_MS)
+        preceding = self.want.offset - 1
+        part = self._fetch_at(preceding, self.want.max_bytes, MAX_WAIT_MS)
         if part is None or not len(part.records):
             raise ConnectionLost(
-                f"{self.address} returned no records of {self.want.partition} at {before}"
+                f"{self.address} returned no records of {self.want.partition} at {preceding}"
             )
-        context = FetchContext(asked_at=before)
+        context = FetchContext(asked_at=preceding)
         try:
-            end = self.brokers.dialect.next_offset(part.records, before, context)
+            end = self.brokers.dialect.next_offset(part.records, preceding, context)
         except BadRecord:
             return True
         return end is None or end <= self.want.offset
@@ -176,20 +178,20 @@ class AskedLeader:
     ) -> FetchedPartition | None:
         """What the broker returns at an offset; None if it answers with an error."""
         want = self.want
-        asked = [PartitionFetch(want.partition, want.topic_id, want.epoch, offset, max_bytes)]
-        read = request_records(self.brokers, self.address, asked, max_bytes, max_wait_ms)
+        fetches = [PartitionFetch(want.partition, want.topic_id, want.epoch, offset, max_bytes)]
+        read = request_records(self.brokers, self.address, fetches, max_bytes, max_wait_ms)
         for part in read.parts:
             if part.partition == want.partition and part.meaning is ErrorMeaning.OK:
                 return part
         return None
 
     def _has_entry_across(self, part: FetchedPartition, offset: int) -> bool:
-        dialect, before, context = self.brokers.dialect, offset - 1, part.context
+        dialect, preceding, context = self.brokers.dialect, offset - 1, part.context
         isolation = self.brokers.settings.isolation
         try:
-            stored = dialect.cut_out(part.records, before, before, offset, context)
+            stored = dialect.cut_out(part.records, preceding, preceding, offset, context)
             end = dialect.next_offset(stored, 0, context) or offset
-            found = dialect.decode_chunks(stored, before, end, isolation, part.aborted, context)
+            found = dialect.decode_chunks(stored, preceding, end, isolation, part.aborted, context)
             is_first = stored == part.records[: len(stored)]
             return is_first and end > offset and sum(1 for _ in found) > 0
         except BadRecord:

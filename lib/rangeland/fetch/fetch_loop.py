@@ -311,10 +311,10 @@ class FetchLoop:
         self,
         leaders: Mapping[Partition, Leader],
         unknown: Collection[Partition] = (),
-        away: Mapping[Partition, str] | None = None,
+        unreachable: Mapping[Partition, str] | None = None,
     ) -> None:
         """Metadata came, or no broker could be asked for it. A partition that it lacks has no known
-        leader yet, for the reason in ``away`` if given. ``unknown``: those that do not exist
+        leader yet, for the reason in ``unreachable`` if given. ``unknown``: those that do not exist
         according to the cluster, which is believed if it stays so until the deadline."""
         finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
         for state in [s for s in finding if s.resume_at_ms <= self.now_ms]:
@@ -324,7 +324,7 @@ class FetchLoop:
                 evidence = "the cluster no longer names this partition"
                 self._suspect(state, LossKind.VANISHED, evidence)
             elif found is None or found.address is None:
-                reason = (away or {}).get(partition, "it has no leader")
+                reason = (unreachable or {}).get(partition, "it has no leader")
                 self._move(state, SliceEvent.NO_LEADER, reason)
             else:
                 self._on_leader(state, found, found.address)

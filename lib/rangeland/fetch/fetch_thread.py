@@ -138,9 +138,9 @@ class FetchThread:
 
     def _fetch(self, ask: SendFetch, *, is_sent: bool) -> SendFetch | None:
         """Takes one response. Returns the next request, sent before the response is handed over."""
-        asked = self._partition_fetches(ask)
+        fetches = self._partition_fetches(ask)
         try:
-            response = self._result(ask, asked, is_sent)
+            response = self._result(ask, fetches, is_sent)
         except ConnectionLost as error:
             if not self._stopped.is_set():
                 is_slow = isinstance(error, NoResponse)
@@ -217,17 +217,17 @@ class FetchThread:
         try:
             found = look_up_leaders(self.brokers, step.partitions, step.seeds, self._members)
         except Unreachable as error:
-            away = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
-            self._loop.on_leaders({}, away=away)
+            reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
+            self._loop.on_leaders({}, unreachable=reasons)
             return
-        self._loop.on_leaders(found.leaders, found.unknown, found.away)
+        self._loop.on_leaders(found.leaders, found.unknown, found.unreachable)
 
     def _measure(self, address: Address, want: FetchTarget) -> None:
         """Asks the leader for the readable range of its log, and where the log itself ends."""
-        asked = AskedLeader(self.brokers, address, want)
+        leader = AskedLeader(self.brokers, address, want)
         try:
-            start, end = asked.log_edge(Earliest()), asked.log_edge(Latest())
-            written_end = asked.log_end(self._loop.states[want.index].server.leader, end)
+            start, end = leader.log_edge(Earliest()), leader.log_edge(Latest())
+            written_end = leader.log_end(self._loop.states[want.index].server.leader, end)
         except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return
@@ -236,7 +236,7 @@ class FetchThread:
 
 def _named_members(cluster: ClusterSettings) -> dict[str, Address]:
     """The brokers by name, if they have names of their own."""
-    return {name: at for name, at in cluster.members if name != str(at)}
+    return {name: address for name, address in cluster.members if name != str(address)}
 
 
 def _now_ms() -> int:

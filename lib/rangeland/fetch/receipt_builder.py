@@ -133,45 +133,45 @@ class ReceiptBuilder:
 
     def add(self, chunk: SliceChunk) -> None:
         """Raises ProofFailed unless the chunk begins exactly where the one before it ended."""
-        so_far = self._counts[chunk.slice_index]
+        slice_count = self._counts[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
         rows = chunk.batch.num_rows if chunk.batch is not None else 0
         offsets = chunk.counts.total if chunk.entry_span is None else chunk.entry_span
         adds_up = offsets == width and rows == chunk.counts.landed
-        if chunk.from_offset != so_far.position or not adds_up:
+        if chunk.from_offset != slice_count.position or not adds_up:
             raise ProofFailed(
-                f"a piece of {so_far.slice} does not add up",
-                why=f"the slice was read up to {so_far.position}; the piece is "
+                f"a piece of {slice_count.slice} does not add up",
+                why=f"the slice was read up to {slice_count.position}; the piece is "
                 f"[{chunk.from_offset}, {chunk.until_offset}) with {rows} rows and {chunk.counts}",
                 do="report this; nothing was committed",
-                slice=so_far.slice.index,
+                slice=slice_count.slice.index,
             )
         if chunk.entry_span is not None:
-            so_far.entry_span = (so_far.entry_span or 0) + chunk.entry_span
-        elif len(so_far.gaps) <= MAX_GAPS:
+            slice_count.entry_span = (slice_count.entry_span or 0) + chunk.entry_span
+        elif len(slice_count.gaps) <= MAX_GAPS:
             for start, end in gaps_of(chunk, self._offset):
-                so_far.add_gap(start, end)
-        so_far.position = chunk.until_offset
-        so_far.counts = so_far.counts + chunk.counts
-        so_far.bytes_read += chunk.bytes_read
-        so_far.leader = chunk.leader or so_far.leader
-        so_far.losses.extend(one.loss for one in chunk.records)
+                slice_count.add_gap(start, end)
+        slice_count.position = chunk.until_offset
+        slice_count.counts = slice_count.counts + chunk.counts
+        slice_count.bytes_read += chunk.bytes_read
+        slice_count.leader = chunk.leader or slice_count.leader
+        slice_count.losses.extend(one.loss for one in chunk.records)
         for schema_id, count in chunk.schema_ids.items():
-            so_far.schema_ids[schema_id] = so_far.schema_ids.get(schema_id, 0) + count
+            slice_count.schema_ids[schema_id] = slice_count.schema_ids.get(schema_id, 0) + count
         if chunk.loss is not None:
-            so_far.losses.append(chunk.loss)
-            so_far.is_held = chunk.is_held
+            slice_count.losses.append(chunk.loss)
+            slice_count.is_held = chunk.is_held
 
     def receipts(self) -> tuple[Receipt, ...]:
         """One receipt per slice. Raises ProofFailed for a slice that was not read to its end."""
-        for so_far in self._counts.values():
-            if not so_far.is_read() and so_far.slice.width > 0:
+        for slice_count in self._counts.values():
+            if not slice_count.is_read() and slice_count.slice.width > 0:
                 raise ProofFailed(
-                    f"{so_far.slice} was read only up to {so_far.position}",
+                    f"{slice_count.slice} was read only up to {slice_count.position}",
                     do="report this; nothing was committed",
-                    slice=so_far.slice.index,
+                    slice=slice_count.slice.index,
                 )
-        return tuple(so_far.receipt() for so_far in self._counts.values())
+        return tuple(slice_count.receipt() for slice_count in self._counts.values())
 
 
 def gaps_of(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int]]:
@@ -185,5 +185,5 @@ def gaps_of(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int]]:
         return
     offsets = chunk.batch.column(column).to_numpy()
     edges = np.concatenate(([chunk.from_offset - 1], offsets, [chunk.until_offset]))
-    for before in np.flatnonzero(np.diff(edges) > 1):
-        yield int(edges[before]) + 1, int(edges[before + 1])
+    for index in np.flatnonzero(np.diff(edges) > 1):
+        yield int(edges[index]) + 1, int(edges[index + 1])

@@ -231,9 +231,9 @@ class ResponseReader:
         context = replace(part.context, floor=self._floor(leader))
         within = dialect.cut_out(part.records, leader.want.offset, leader.want.offset, end, context)
         known = FetchContext(floor=context.floor)
-        before = dialect.next_offset(within, leader.want.offset, known) if len(within) else None
-        if before is not None and leader.want.offset < before <= end:
-            return before
+        until = dialect.next_offset(within, leader.want.offset, known) if len(within) else None
+        if until is not None and leader.want.offset < until <= end:
+            return until
         try:
             latest = leader.log_edge(Latest(), self._settings.isolation)
         except ConnectionLost:

@@ -110,8 +110,8 @@ class _PieceDecoder:
             if not piece.is_doubtful:
                 raise
         rest = replace(slice_, from_offset=position, until_offset=piece.until_offset, leader=None)
-        at = piece.context.floor if position == piece.from_offset else position
-        with closing(self._at_leader(rest, EntryEnd(at, piece.leader, piece.epoch))) as chunks:
+        start = piece.context.floor if position == piece.from_offset else position
+        with closing(self._at_leader(rest, EntryEnd(start, piece.leader, piece.epoch))) as chunks:
             for chunk in chunks:
                 if chunk.loss is not None and chunk.is_held:
                     # The rest of the slice is held, not only that of the piece.

@@ -89,11 +89,11 @@ class TypedChunks:
             log_loss(one.loss)
         gone = left_out(entries, found, action)
         width = sum(one.loss.width for one in lost)
-        moved = Counts(quarantined=width) if action is Action.QUARANTINE else Counts(lost=width)
+        other = Counts(quarantined=width) if action is Action.QUARANTINE else Counts(lost=width)
         return replace(
             typed,
             batch=decoded.batch.filter(pa.array(~gone)),
-            counts=chunk.counts + moved + Counts(landed=-int(gone.sum())),
+            counts=chunk.counts + other + Counts(landed=-int(gone.sum())),
             records=lost,
         )
 
@@ -262,8 +262,8 @@ def lost_records(
         )
         kept = None
         if action is Action.QUARANTINE:
-            at, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
-            kept = _rows_to_keep(rows, range(at, until), members, evidence)
+            start, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
+            kept = _rows_to_keep(rows, range(start, until), members, evidence)
         yield LostRecords(loss, kept)
 
 

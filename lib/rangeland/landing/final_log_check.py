@@ -126,16 +126,17 @@ class FinalLogCheck:
     def _refuse_other(
         self, plan: Plan, attempt: SurveyAttempt, leaders: Mapping[Partition, Leader]
     ) -> None:
-        now, then = self._job.source.name_cluster(attempt.cluster(leaders.values())), plan.cluster
-        if now is None or then is None or not now.is_other(then):
+        cluster = self._job.source.name_cluster(attempt.cluster(leaders.values()))
+        planned_for = plan.cluster
+        if cluster is None or planned_for is None or not cluster.is_other(planned_for):
             return
-        if not with_known_addresses(now, [*self._known(), then]).is_other(then):
+        if not with_known_addresses(cluster, [*self._known(), planned_for]).is_other(planned_for):
             return
         raise Conflict(
             f"the plan {plan.label} belongs to another cluster",
-            why=f"it was made for the cluster {then}, and source leads to {now} now",
+            why=f"it was made for the cluster {planned_for}, and source leads to {cluster} now",
             do="apply it to that cluster, or make a new plan; if it is the same cluster, say so "
-            f"with `source.cluster: {then.id or then.addresses[0]}`",
+            f"with `source.cluster: {planned_for.id or planned_for.addresses[0]}`",
         )
 
     def _changes(
@@ -159,8 +160,8 @@ class FinalLogCheck:
         if losses := find_changes(odd, survey):
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
-        now = batch_checksums(brokers, led, _offsets_to_compare(brokers, plan, fingerprints))
-        for p, crc in now.items():
+        checksums = batch_checksums(brokers, led, _offsets_to_compare(brokers, plan, fingerprints))
+        for p, crc in checksums.items():
             if p in marks and crc != fingerprints[p]:
                 raise LogChange(
                     f"the log of {p} has changed while it was read",
@@ -218,7 +219,7 @@ def _offsets_to_compare(
         ends = sorted((s.partition, s.from_offset) for s in plan.slices)
     else:
         ends = sorted((r.partition, r.until_offset - 1) for r in plan.ranges)
-    return {p: at for p, at in ends if p in partitions}
+    return {p: offset for p, offset in ends if p in partitions}
 
 
 def _fate_unknown(what: str) -> Unreachable:

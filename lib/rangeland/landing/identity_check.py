@@ -96,16 +96,16 @@ class IdentityCheck:
     def _landing(self, ledger: Ledger, plan: PlanEvent) -> SeenLanding:
         """Checks the cheapest evidence first, and no more than needed. What was committed since the
         table was read is not in it."""
-        application, sequence, since = plan.application, plan.sequence, plan.table_version or 0
+        application, sequence, made_at = plan.application, plan.sequence, plan.table_version or 0
         if (application, sequence) not in ledger.possibly_unfinished():
             return SeenLanding(True, False, False, False)
         seen = self._table.version or 0
-        log = list(self._table.kernel.commits(self._table.uri, since))
-        commits = [c for c in log if since < c.version <= seen]
+        log = list(self._table.kernel.commits(self._table.uri, made_at))
+        commits = [c for c in log if made_at < c.version <= seen]
         named = any(c.transactions.get(application) == sequence for c in commits)
         first = commits[0].version if commits else seen + 1
         # The plan may have been made for a version that the log has, and that was not read.
-        is_whole = first == since + 1 or any(c.version >= since > seen for c in log)
+        is_whole = first == made_at + 1 or any(c.version >= made_at > seen for c in log)
         if named or is_whole:
             return SeenLanding(False, named, is_whole, False)
         return SeenLanding(False, False, False, self._has_files_of(ledger, plan))

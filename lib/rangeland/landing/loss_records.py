@@ -124,9 +124,9 @@ def _lost_with(plan: Plan, loss: Loss) -> list[Interval]:
     """Where all of the log is gone, what the plan reads of that incarnation of it."""
     if loss.kind not in WHOLE_LOG:
         return [loss.interval]
-    here = [s for s in plan.slices if s.partition == loss.partition]
-    ids = {s.topic_id for s in here if s.from_offset <= loss.from_offset < s.until_offset}
-    return merge(s.interval for s in here if s.topic_id in ids)
+    slices = [s for s in plan.slices if s.partition == loss.partition]
+    ids = {s.topic_id for s in slices if s.from_offset <= loss.from_offset < s.until_offset}
+    return merge(s.interval for s in slices if s.topic_id in ids)
 
 
 def _topic_ids(plan: Plan) -> dict[int, str | None]:
@@ -134,21 +134,21 @@ def _topic_ids(plan: Plan) -> dict[int, str | None]:
     found = {}
     ranges = by_partition(plan.ranges)
     for s in plan.slices:
-        here = ranges.get(s.partition, [])
-        holding = [r for r in here if r.from_offset <= s.from_offset < r.until_offset]
-        ids = [r.topic_id for r in holding or here]
+        same_partition = ranges.get(s.partition, [])
+        holding = [r for r in same_partition if r.from_offset <= s.from_offset < r.until_offset]
+        ids = [r.topic_id for r in holding or same_partition]
         found[s.index] = s.topic_id or next(iter(ids), None)
     return found
 
 
 def _topic_id(plan: Plan, loss: Loss) -> str | None:
     """The topic id of a plan's loss: of a range that holds it and that no slice reads there."""
-    here = [r for r in plan.ranges if r.partition == loss.partition]
-    holding = [r for r in here if r.from_offset <= loss.from_offset < r.until_offset]
+    same_partition = [r for r in plan.ranges if r.partition == loss.partition]
+    holding = [r for r in same_partition if r.from_offset <= loss.from_offset < r.until_offset]
     read = {
         s.topic_id
         for s in plan.slices
         if s.partition == loss.partition and s.from_offset <= loss.from_offset < s.until_offset
     }
     unread = [r for r in holding if r.topic_id not in read]
-    return next((r.topic_id for r in unread or holding or here), None)
+    return next((r.topic_id for r in unread or holding or same_partition), None)

@@ -72,10 +72,10 @@ class Replacement:
         path, table = self._target.table.uri, self._table()
         schema = self._target.table.columns_of_files()
         new = prepared_frame(self._spark, path, [entry.file for entry in files], schema)
-        inside = f"coalesce({self._condition(table, plan)}, false)"
-        if outside := new.where(f"NOT ({inside})").count():
+        condition = f"coalesce({self._condition(table, plan)}, false)"
+        if stray_rows := new.where(f"NOT ({condition})").count():
             raise TableRefused(
-                f"{outside} of the new rows are not in the range that is to be replaced",
+                f"{stray_rows} of the new rows are not in the range that is to be replaced",
                 why="the transform has changed their topic, partition or offset",
                 do="let the transform keep these columns as they are",
             )
@@ -149,21 +149,21 @@ def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> Non
         for whole in (Range(s.partition, *s.interval, s.topic_id),)
         for landed in covered_parts([whole], coverage_of(entry.range for entry in outcome.ranges))
     ]
-    asked_for, here = list(ranges), in_force(slices)
+    asked_for, landed_pieces = list(ranges), in_force(slices)
     for r in asked_for:
-        if others := other_incarnations(here, r):
+        if others := other_incarnations(landed_pieces, r):
             raise UsageError(
                 f"--replace of {r} would remove rows of an earlier incarnation of its topic",
                 why=f"{others[0]} was landed before the topic was deleted and created again, and "
                 "its rows have the same offsets",
                 do="replace a range that the earlier topic did not have, or delete its rows first",
             )
-    cut = cut_pieces(here, asked_for)
+    cut = cut_pieces(landed_pieces, asked_for)
     if not cut:
         return
-    asked, piece = cut[0]
+    cut_range, piece = cut[0]
     raise UsageError(
-        f"--replace of {asked} cuts the slice {piece}",
+        f"--replace of {cut_range} cuts the slice {piece}",
         why="a slice was landed as a whole and can only be replaced as a whole",
         do=f"begin at {piece.from_offset} or {piece.until_offset} and end at one of them, or "
         "include the slices before and after as well",

@@ -31,7 +31,7 @@ def result_of_plans(
     ours = [f for f in finished if f.is_ours]
     met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
     left_out = () if draft is None else draft.already_landed
-    already = {str(r): r for r in (*left_out, *met)}.values()
+    already_landed = {str(r): r for r in (*left_out, *met)}.values()
     losses: list[LossEvent] = []
     held = {loss.partition: str(loss) for loss in (() if draft is None else draft.held)}
     for f in finished:
@@ -47,7 +47,7 @@ def result_of_plans(
     if any(f.outcome.ranges for f in ours):
         state: RunState = "landed"
     else:
-        state = "already-landed" if already else "nothing"
+        state = "already-landed" if already_landed else "nothing"
     ranges = [
         RangeOutcome(entry.range, entry.counts)
         for f in ours
@@ -69,7 +69,7 @@ def result_of_plans(
         files=len(files),
         bytes_written=sum(file.size_bytes for file in files),
         recovered=tuple(f.plan.sequence for f in finished if f.recovered),
-        already_landed=tuple(already),
+        already_landed=tuple(already_landed),
         held=tuple(held.values()),
         losses=tuple(losses),
         added_columns=_added_columns(ours) if job.decode.is_typed else None,
@@ -91,10 +91,11 @@ def _schemas(
     values = None if row_format is None else row_format.value
     schemas = []
     for schema_id, count in sorted(total.items()):
-        at: SubjectVersion | None = None
+        found: SubjectVersion | None = None
         try:
-            at = registered_as(values, schema_id)
+            found = registered_as(values, schema_id)
         except RangelandError as error:  # what has landed is safe
             warn(f"where schema {schema_id} is registered is unknown: {error}")
-        schemas.append(WriterSchema(schema_id, count, *((at.subject, at.version) if at else ())))
+        name = (found.subject, found.version) if found else ()
+        schemas.append(WriterSchema(schema_id, count, *name))
     return tuple(schemas)

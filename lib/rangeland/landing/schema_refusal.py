@@ -53,7 +53,7 @@ IdsIn = Callable[[Sequence[Slice]], Mapping[TopicField, Iterable[int]]]
 class UnreadableSchema(NamedTuple):
     """What records of one schema are read as, and the first field that does not fit."""
 
-    of: TopicField
+    topic_field: TopicField
     schema_id: int
     subject: str
     table_id: int | None
@@ -79,7 +79,7 @@ def refuse_unreadable(
         return
     seen = ids_in(concerned)
     for schema in (schema for some in found.values() for schema in some):
-        if schema.schema_id in seen.get(schema.of, ()):
+        if schema.schema_id in seen.get(schema.topic_field, ()):
             raise _refusal(schema)
 
 
@@ -94,21 +94,23 @@ def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[Unreada
         for schema_id in payloads.lookup.seen:
             subject, form = payloads.format_of(topic, schema_id) or ("", None)
             if isinstance(form, AvroFormat) and (fields := form.unreadable(schema_id)):
-                of = TopicField(topic, name)
-                found.append(UnreadableSchema(of, schema_id, subject, form.schema_id, fields[0]))
+                topic_field = TopicField(topic, name)
+                found.append(
+                    UnreadableSchema(topic_field, schema_id, subject, form.schema_id, fields[0])
+                )
     return found
 
 
 def _refusal(schema: UnreadableSchema) -> TableRefused:
     field, old, new = schema.field.path, schema.field.writer_type, schema.field.reader_type
-    section = f"decode.{schema.of.field}.schema"
+    section = f"decode.{schema.topic_field.field}.schema"
     table = f"the schema in {section}"
     if schema.table_id is not None:
         table = f"schema {schema.table_id}, the latest of {schema.subject}"
     ids = [schema.schema_id, *([] if schema.table_id is None else [schema.table_id])]
-    where = f"the {schema.of.field}" if not field else f"the field {field}"
+    where = f"the {schema.topic_field.field}" if not field else f"the field {field}"
     return TableRefused(
-        f"{where} of records in {schema.of.topic} cannot be read as the table's",
+        f"{where} of records in {schema.topic_field.topic} cannot be read as the table's",
         why=f"it is {old} in schema {schema.schema_id}, which they were written with, and {new} in "
         f"{table}",
         do=f"name a schema in {section} that can take both, begin after these records (--from), or "

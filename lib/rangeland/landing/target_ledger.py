@@ -50,9 +50,9 @@ class TargetLedger:
         for _ in range(_MOST_READS):
             if self.opened is None:
                 return
-            before = self.opened.version
+            version = self.opened.version
             self.opened.refresh()
-            if self.opened.version == before:
+            if self.opened.version == version:
                 return
             self.refresh()
         raise Unreachable(

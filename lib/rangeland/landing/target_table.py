@@ -122,8 +122,8 @@ class TargetTable:
 
     def change_by(self, columns: str) -> SchemaChange:
         """What files with these columns, a schema or nothing, change about the table's schema."""
-        now = self.kernel.load(self.uri) if columns else None
-        return SchemaChange() if now is None else table_commit.change_of(now, columns)
+        snapshot = self.kernel.load(self.uri) if columns else None
+        return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, columns)
 
     def columns_of_files(self, change: SchemaChange | None = None) -> str:
         """The schema by which to read prepared files: the table's, after a change of it."""
@@ -253,8 +253,8 @@ class TargetTable:
         if self.snapshot is None:
             return []
         own = [f for f in self.snapshot.files() if ":/" not in f.path]
-        asked = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
-        gone = set(table_commit.gone_files(self.storage(), asked))
+        prepared = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
+        gone = set(table_commit.gone_files(self.storage(), prepared))
         return [f for f in own if f.path in gone]
 
     def storage(self) -> StoreSettings:

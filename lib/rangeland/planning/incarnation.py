@@ -68,9 +68,9 @@ def with_later_epochs(
 
 def is_recreated(mark: LogMark, log: LogState) -> bool:
     """The mark belongs to another incarnation of the topic than the log."""
-    then, now = mark.topic_id, log.leader.topic_id
-    if then is not None and now is not None:
-        return then != now
+    mark_id, log_id = mark.topic_id, log.leader.topic_id
+    if mark_id is not None and log_id is not None:
+        return mark_id != log_id
     if mark.epoch is None or log.leader.epoch is None:
         return False
     is_shorter = log.end_offset < mark.until_offset
@@ -180,14 +180,14 @@ def changes_since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark
 def is_still_lost(kind: LossKind, mark: LogMark | None, log: LogState) -> bool:
     """Whether what a partition is held for at its checkpoint is still lost, as far as a survey
     shows: what only reading finds counts as long as the log has that offset."""
-    at = 0 if mark is None else mark.until_offset
+    checkpoint = 0 if mark is None else mark.until_offset
     if kind in FOUND_BY_READING:
-        return at < log.end_offset
+        return checkpoint < log.end_offset
     match kind:
         case LossKind.EXPIRED:
-            return at < log.start_offset
+            return checkpoint < log.start_offset
         case LossKind.TRUNCATED:
-            return at > log.end_offset
+            return checkpoint > log.end_offset
         case LossKind.RECREATED:
             return mark is not None and is_recreated(mark, log)
         case _:

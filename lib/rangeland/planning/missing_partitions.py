@@ -73,9 +73,13 @@ def unreachable_partitions(
         if partition.topic in request.topics or matches(request.topic_pattern, partition.topic):
             found.setdefault(partition, why)
     return [
-        Loss(partition, at, at, LossKind.UNREACHABLE, found[partition])
+        Loss(
+            partition, checkpoint_offset, checkpoint_offset, LossKind.UNREACHABLE, found[partition]
+        )
         for partition in sorted(found)
-        for at in (checkpoint[partition].until_offset if partition in checkpoint else 0,)
+        for checkpoint_offset in (
+            checkpoint[partition].until_offset if partition in checkpoint else 0,
+        )
         if request.from_bounds.of(partition) is not None
         and request.until_bounds.of(partition) is not None
     ]

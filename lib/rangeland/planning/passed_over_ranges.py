@@ -56,10 +56,10 @@ def ranges_passed_over(
         if not may_be_same(mark.topic_id, new.topic_id) or new.until_offset <= mark.until_offset:
             continue
         mine = [r.interval for r in planned.get(partition, ())]
-        there = sorted([*mine, *landed.of(partition, new.topic_id)])
+        covered = sorted([*mine, *landed.of(partition, new.topic_id)])
         found += [
             Range(partition, start, end, new.topic_id)
-            for start, end in subtract((mark.until_offset, new.until_offset), there)
+            for start, end in subtract((mark.until_offset, new.until_offset), covered)
         ]
     return tuple(found)
 
@@ -88,7 +88,9 @@ def backfill_command(passed_over: Range) -> str:
     """The command that lands a range that was passed over."""
     p = passed_over.partition
     which = f"{p.broker}-{p.number}" if p.broker else f"{p.number}"
-    sides = ((word, f'{{"{p.topic}": {{"{which}": {at}}}}}') for word, at in _ends(passed_over))
+    sides = (
+        (word, f'{{"{p.topic}": {{"{which}": {offset}}}}}') for word, offset in _ends(passed_over)
+    )
     return "rangeland backfill JOB.yaml " + " ".join(f"--{word} '{text}'" for word, text in sides)
 
 

@@ -219,12 +219,12 @@ def contradiction(plan: Plan) -> str:
     gone = by_partition(plan.losses)
     ranges, slices = _by_incarnation(plan.ranges), _by_incarnation(plan.slices)
     for key in {**ranges, **slices}:
-        asked, cut = ranges.get(key, []), slices.get(key, [])
-        for pieces, name in ((asked, "ranges"), (cut, "slices")):
+        planned, cut = ranges.get(key, []), slices.get(key, [])
+        for pieces, name in ((planned, "ranges"), (cut, "slices")):
             if width(pieces) != width(merge(pieces)):
                 return f"two {name} of {key[0]} overlap"
         lost = [loss.interval for loss in gone.get(key[0], ())]
-        wanted = [left for one in asked for left in subtract(one, lost)]
+        wanted = [left for one in planned for left in subtract(one, lost)]
         if merge(cut) != merge(wanted):
             return f"the slices of {key[0]} are not its ranges without the losses"
     return ""
@@ -246,17 +246,17 @@ def advance(
     """The checkpoint once these ranges have landed, planned in these leader epochs, which for
     partitions in ``later`` belong to later records. It never moves back within one incarnation of
     a topic; a recreated topic starts over."""
-    moved = dict(checkpoint)
+    marks = dict(checkpoint)
     for r in ranges:
         new = LogMark(
             r.until_offset, r.topic_id, (epochs or {}).get(r.partition), r.partition in later
         )
-        mark = moved.get(r.partition)
+        mark = marks.get(r.partition)
         if mark is not None and may_be_same(mark.topic_id, r.topic_id):
-            ahead = mark if mark.until_offset > r.until_offset else new
-            new = replace(ahead, topic_id=r.topic_id or mark.topic_id)
-        moved[r.partition] = new
-    return moved
+            further = mark if mark.until_offset > r.until_offset else new
+            new = replace(further, topic_id=r.topic_id or mark.topic_id)
+        marks[r.partition] = new
+    return marks
 
 
 def renumber_plan(plan: Plan, sequence: int, application: str | None = None) -> Plan:

@@ -103,16 +103,16 @@ def _without_held(r: Range, not_read: list[Interval]) -> list[Range]:
 
 
 def _last_leader(r: Range, served: Iterable[tuple[int, str]]) -> str:
-    inside = [one for one in served if r.from_offset <= one[0] < r.until_offset]
-    return max(inside)[1] if inside else ""
+    leaders = [one for one in served if r.from_offset <= one[0] < r.until_offset]
+    return max(leaders)[1] if leaders else ""
 
 
 def _refuse_slices_outside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     """Raises ProofFailed for slices outside the ranges: they would land without being counted."""
-    outside = receipts.keys() - {s.index for s in plan.slices}
-    if outside:
+    unplanned = receipts.keys() - {s.index for s in plan.slices}
+    if unplanned:
         raise ProofFailed(
-            f"there are receipts for slices {sorted(outside)}, which the plan does not have",
+            f"there are receipts for slices {sorted(unplanned)}, which the plan does not have",
             do=REPORT,
         )
     planned = sum(s.width for s in plan.slices) + sum(loss.width for loss in plan.losses)
@@ -157,17 +157,17 @@ def _width(receipt: Receipt, action: Action) -> int:
 
 def _prove_range(r: Range, pieces: list[_Piece]) -> RangeOutcome:
     """Checks that the pieces inside a range tile it: no gap, no overlap, all counted."""
-    inside = sorted(
+    tiles = sorted(
         (p for p in pieces if r.from_offset <= p[0] and p[1] <= r.until_offset and p[0] < p[1]),
         key=lambda p: p[0],
     )
     position = r.from_offset
-    for start, end, *_ in inside:
+    for start, end, *_ in tiles:
         if start != position:
             break
         position = end
-    counts = Counts.sum(counts for _, _, counts, _, _ in inside)
-    offsets = sum(accounted for *_, accounted in inside)
+    counts = Counts.sum(counts for _, _, counts, _, _ in tiles)
+    offsets = sum(accounted for *_, accounted in tiles)
     if position != r.until_offset or offsets != r.width:
         raise ProofFailed(
             f"{r} does not add up",
@@ -175,6 +175,6 @@ def _prove_range(r: Range, pieces: list[_Piece]) -> RangeOutcome:
             f"{offsets} of {r.width} offsets: {counts}",
             do=REPORT,
         )
-    if any(gaps is None for *_, gaps, _ in inside):
+    if any(gaps is None for *_, gaps, _ in tiles):
         return RangeOutcome(r, counts, None)
-    return RangeOutcome(r, counts, tuple(merge(g for *_, gaps, _ in inside for g in gaps or ())))
+    return RangeOutcome(r, counts, tuple(merge(g for *_, gaps, _ in tiles for g in gaps or ())))

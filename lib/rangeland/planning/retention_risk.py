@@ -62,10 +62,10 @@ def reading_ms(
     """How long it takes to read the logs to their ends, from where each begins."""
     total = 0
     for partition, log in logs.items():
-        there = log.end_offset - log.start_offset
+        log_width = log.end_offset - log.start_offset
         left = log.end_offset - max(log.start_offset, begins.get(partition, log.start_offset))
-        if there > 0 and log.size_bytes:
-            total += log.size_bytes * max(0, left) // there
+        if log_width > 0 and log.size_bytes:
+            total += log.size_bytes * max(0, left) // log_width
     return STARTING_MS + total * 1000 // speed.bytes_per_second
 
 

@@ -88,12 +88,12 @@ def _at_borders(
         return group
     last = group[-1]
     whole = next(r for r in asked if (r.partition, r.from_offset) == _start(last))
-    before = [b for b in log.borders if last.from_offset < b <= last.until_offset]
-    later = [b for b in log.borders if b > last.until_offset]
-    end = before[-1] if before else last.from_offset
-    if not before and len(group) == 1:
+    borders_inside = [b for b in log.borders if last.from_offset < b <= last.until_offset]
+    borders_beyond = [b for b in log.borders if b > last.until_offset]
+    end = borders_inside[-1] if borders_inside else last.from_offset
+    if not borders_inside and len(group) == 1:
         # At least one segment, or one larger than the limit would never be landed.
-        end = min(later[0], whole.until_offset) if later else whole.until_offset
+        end = min(borders_beyond[0], whole.until_offset) if borders_beyond else whole.until_offset
     return [*group[:-1], truncate(whole, end - last.from_offset)]
 
 

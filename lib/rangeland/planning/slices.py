@@ -99,8 +99,8 @@ def _cut_one(r: Range, count: int, first_index: int, log: LogState | None) -> li
 
 def share_of(r: Range, start: int, end: int) -> int:
     """The estimated bytes of a part of a range. Parts that tile it add up to its own."""
-    before, until = start - r.from_offset, end - r.from_offset
-    return r.estimated_bytes * until // r.width - r.estimated_bytes * before // r.width
+    first, until = start - r.from_offset, end - r.from_offset
+    return r.estimated_bytes * until // r.width - r.estimated_bytes * first // r.width
 
 
 def _nearest(borders: Sequence[int], wanted: int) -> int:

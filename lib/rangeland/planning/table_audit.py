@@ -106,8 +106,8 @@ def in_force(pieces: Iterable[LandedPiece]) -> list[LandedPiece]:
 def _without(old: LandedPiece, new: Range) -> list[LandedPiece]:
     r = old.range
     same_log = may_be_same(r.topic_id, new.topic_id)
-    apart = new.until_offset <= r.from_offset or r.until_offset <= new.from_offset
-    if r.partition != new.partition or not same_log or apart:
+    is_disjoint = new.until_offset <= r.from_offset or r.until_offset <= new.from_offset
+    if r.partition != new.partition or not same_log or is_disjoint:
         return [old]
     rests = subtract(r.interval, [new.interval])
     return [_part(old, rest) for rest in rests]
@@ -152,10 +152,10 @@ def _audit_counted(
     pairs = list(zip(mine, counted.rows, strict=True))
     too_few = tuple(p.range for p, rows in pairs if p.landed is not None and rows < p.landed)
     too_many = [p.range for p, rows in pairs if p.landed is not None and rows > p.landed]
-    unknown = [Range(partition, at, at + 1) for at in counted.unknown]
+    unknown = [Range(partition, offset, offset + 1) for offset in counted.unknown]
     return Audit(
         holes=too_few,
-        duplicates=tuple(Range(partition, at, at + 1) for at in counted.twice),
+        duplicates=tuple(Range(partition, offset, offset + 1) for offset in counted.twice),
         unknown_rows=tuple(sorted([*unknown, *too_many])),
         suspect=too_few,
         unproved=tuple(p.range for p in mine if p.landed is None),
@@ -173,13 +173,13 @@ def _audit_runs(pieces: Sequence[LandedPiece], runs_of: Mapping[Partition, Runs]
         runs = runs_of.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
         own = landed.get(partition, [])
         wanted, unsure = _wanted(own, runs)
-        here = _Compared(partition, wanted, runs)
-        holes += here.where(here.wanted > here.found)
-        duplicates += here.where((here.found > here.wanted) & (here.wanted > 0))
-        unknown_rows += here.where((here.found > 0) & (here.wanted == 0))
+        compared = _Compared(partition, wanted, runs)
+        holes += compared.where(compared.wanted > compared.found)
+        duplicates += compared.where((compared.found > compared.wanted) & (compared.wanted > 0))
+        unknown_rows += compared.where((compared.found > 0) & (compared.wanted == 0))
         suspect += [
             Range(partition, start, end)
-            for hole in here.where(here.wanted > here.found)
+            for hole in compared.where(compared.wanted > compared.found)
             for start, end in overlap(hole.interval, unsure)
         ]
     return Audit(tuple(holes), tuple(duplicates), tuple(unknown_rows), tuple(suspect), unproved)
@@ -198,9 +198,9 @@ def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], 
             continue
         if present is None:
             present = _present(runs)
-        there = overlap(whole, present)
-        if piece.landed is None or width(there) >= piece.landed:
-            wanted += there
+        rows = overlap(whole, present)
+        if piece.landed is None or width(rows) >= piece.landed:
+            wanted += rows
         else:
             wanted.append(whole)
             unsure.append(whole)

@@ -61,14 +61,16 @@ class TaskReceipts:
         self._receipts.add(chunk)
         if self._quarantine is None:
             return
-        of = self._slices[chunk.slice_index]
+        slice_ = self._slices[chunk.slice_index]
         if chunk.quarantined_bytes is not None:
-            where = Range(of.partition, chunk.from_offset, chunk.until_offset, of.topic_id)
-            self._quarantine.add(of.index, where, chunk.quarantined_bytes, chunk.leader)
+            where = Range(slice_.partition, chunk.from_offset, chunk.until_offset, slice_.topic_id)
+            self._quarantine.add(slice_.index, where, chunk.quarantined_bytes, chunk.leader)
         for lost, kept in ((one.loss, one.quarantined_bytes) for one in chunk.records):
             if kept is not None:
-                where = Range(of.partition, lost.from_offset, lost.until_offset, of.topic_id)
-                self._quarantine.add(of.index, where, kept, chunk.leader)
+                where = Range(
+                    slice_.partition, lost.from_offset, lost.until_offset, slice_.topic_id
+                )
+                self._quarantine.add(slice_.index, where, kept, chunk.leader)
 
     def close(self) -> tuple[Receipt, ...]:
         """A receipt for each slice."""

@@ -40,9 +40,9 @@ def sample_batches(
     for size in SIZES:
         missing = {p: where for p, where in wanted.items() if p not in found}
         for address, group in by_leader(missing, leader_of).items():
-            asked = [asked_of(p, where, size) for p, where in group.items()]
+            fetches = [asked_of(p, where, size) for p, where in group.items()]
             try:
-                read = request_records(brokers, address, asked, MOST_BYTES, MAX_WAIT_MS)
+                read = request_records(brokers, address, fetches, MOST_BYTES, MAX_WAIT_MS)
             except RangelandError:
                 continue
             for part in read.parts:
@@ -64,15 +64,15 @@ def batch_checksums(
         return PartitionFetch(partition, leader.topic_id, None, offsets[partition], size)
 
     def seen_in(part: FetchedPartition) -> dict[Partition, int]:
-        at = offsets[part.partition]
-        until = at + 1
+        offset = offsets[part.partition]
+        until = offset + 1
         try:
-            end = brokers.dialect.next_offset(part.records, at) if len(part.records) else None
+            end = brokers.dialect.next_offset(part.records, offset) if len(part.records) else None
             if part.meaning is not ErrorMeaning.OK or end is None:
                 return {}
             if is_bytes:  # then an entry begins there
-                until = brokers.dialect.entry_around(part.records, at, at)[1] or at
-            entry = brokers.dialect.cut_out(part.records, at, at, until)
+                until = brokers.dialect.entry_around(part.records, offset, offset)[1] or offset
+            entry = brokers.dialect.cut_out(part.records, offset, offset, until)
         except BadRecord:
             return {}
         return {part.partition: zlib.crc32(entry)} if len(entry) else {}

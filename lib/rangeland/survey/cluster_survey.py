@@ -111,25 +111,26 @@ def _survey_once(
     start = attempt.offsets(leaders, Earliest(), isolation)
     end = attempt.offsets(leaders, Latest(), isolation)
     times = {t: attempt.offsets(leaders, AtTime(t), isolation) for t in wanted.times_ms}
-    there = [p for p in sorted(leaders) if p in start and p in end and p not in attempt.unreachable]
-    sizes = attempt.sizes({p: leaders[p] for p in there}, start, end)
-    logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in there}
+    measured = start.keys() & end.keys() - attempt.unreachable.keys()
+    served = [p for p in sorted(leaders) if p in measured]
+    sizes = attempt.sizes({p: leaders[p] for p in served}, start, end)
+    logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in served}
     if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
     logs = attempt.epochs(logs)
-    there = [p for p in there if p in logs]
+    served = [p for p in served if p in logs]
     epochs_end = epoch_ends(brokers, logs, _epochs(wanted))
     logs = {p: replace(log, epoch_end=epochs_end.get(p)) for p, log in logs.items()}
-    groups = {g: backend.offsets(g, there) for g in wanted.groups} if backend is not None else {}
+    groups = {g: backend.offsets(g, served) for g in wanted.groups} if backend is not None else {}
     named = (*named_offsets(wanted, logs), *_committed_offsets(groups))
     lookups = OffsetLookups(
         for_times={
-            (p, t): found[p].offset for t, found in times.items() for p in there if p in found
+            (p, t): found[p].offset for t, found in times.items() for p in served if p in found
         },
         inexact_times=frozenset(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
-        of_groups={(p, g): found.get(p) for g, found in groups.items() for p in there},
+        of_groups={(p, g): found.get(p) for g, found in groups.items() for p in served},
         entries=entries_at(brokers, logs, named, wanted.marks)
         if capabilities.offsets_are_bytes
         else {},
@@ -163,7 +164,7 @@ def _uncommitted_ends(
         return {}
     beyond = {p: logs[p].leader for p, offset in named if offset > logs[p].end_offset}
     found = attempt.offsets(beyond, Latest(), Isolation.READ_UNCOMMITTED) if beyond else {}
-    ends = {p: at.offset or 0 for p, at in found.items()}
+    ends = {p: result.offset or 0 for p, result in found.items()}
     return {p: end for p, end in ends.items() if end > logs[p].end_offset}
 
 
@@ -196,4 +197,5 @@ def named_offsets(
 def _committed_offsets(
     groups: Mapping[str, Mapping[Partition, int | None]],
 ) -> list[tuple[Partition, int]]:
-    return [(p, at) for found in groups.values() for p, at in found.items() if at is not None]
+    committed = (item for found in groups.values() for item in found.items())
+    return [(p, offset) for p, offset in committed if offset is not None]

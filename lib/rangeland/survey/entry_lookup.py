@@ -41,11 +41,11 @@ def entries_at(
     BadRecord if the entries before a named one cannot be walked, and Unreachable if a broker does
     not return them."""
     found = {}
-    for at in _inside({*named}, logs):
-        found[at] = _entry_around(brokers, logs[at[0]], at[1])
-    for at in _without_entry(brokers, logs, _inside({*marks} - found.keys(), logs)):
+    for p, offset in _inside({*named}, logs):
+        found[p, offset] = _entry_around(brokers, logs[p], offset)
+    for p, offset in _without_entry(brokers, logs, _inside({*marks} - found.keys(), logs)):
         try:
-            found[at] = _entry_around(brokers, logs[at[0]], at[1])
+            found[p, offset] = _entry_around(brokers, logs[p], offset)
         except BadRecord:
             continue  # reading from there will report it
     return found
@@ -77,8 +77,8 @@ def _without_entry(
             seen: dict[LogOffset, bool | None] = {}
             for start in range(0, len(group), at_once):
                 seen |= _probe(brokers, address, group[start : start + at_once], max_bytes)
-            found += [at for at, begins in seen.items() if begins is False]
-            group = [at for at, begins in seen.items() if begins is None]
+            found += [one for one, begins in seen.items() if begins is False]
+            group = [one for one, begins in seen.items() if begins is None]
             max_bytes *= PROBE_GROWTH
         found += group
     return found
@@ -89,12 +89,14 @@ def _probe(
 ) -> dict[LogOffset, bool | None]:
     """Whether an entry begins at each; None: it is longer than the bytes requested. Those for
     which the broker returns an error are left out: reading from there will report it."""
-    asked = [PartitionFetch(p, None, None, offset, max_bytes) for p, offset in offsets]
-    read = request_records(brokers, address, asked, LARGEST_ENTRY_BYTES)
+    fetches = [PartitionFetch(p, None, None, offset, max_bytes) for p, offset in offsets]
+    read = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
     parts = read.parts if read.meaning is ErrorMeaning.OK else ()
     records = {part.partition: part.records for part in parts if part.meaning is ErrorMeaning.OK}
     return {
-        at: _begins(brokers, records[at[0]], at[1], max_bytes) for at in offsets if at[0] in records
+        (p, offset): _begins(brokers, records[p], offset, max_bytes)
+        for p, offset in offsets
+        if p in records
     }
 
 
@@ -148,8 +150,8 @@ def _records_at(
     for a response without records."""
     address = log.leader.address
     assert address is not None
-    asked = [PartitionFetch(log.partition, log.leader.topic_id, None, position, max_bytes)]
-    read = request_records(brokers, address, asked, LARGEST_ENTRY_BYTES)
+    fetches = [PartitionFetch(log.partition, log.leader.topic_id, None, position, max_bytes)]
+    read = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
     codes = [(read.meaning, read.code), *((part.meaning, part.code) for part in read.parts)]
     errors = [code for meaning, code in codes if meaning is not ErrorMeaning.OK]
     if not errors and read.parts and read.parts[0].records:

@@ -73,7 +73,7 @@ def epoch_ends(
             responses = brokers.call_all(address, questions)
         except RangelandError:
             continue
-        found |= {p: at for p, at in brokers.dialect.read_epochs(responses).items() if p in group}
+        found |= {p: end for p, end in brokers.dialect.read_epochs(responses).items() if p in group}
     unknown = {p: log for p, log in grown.items() if p not in found and log.epoch_is_read}
     return found | _ends_before_all(brokers, unknown, epochs)
 
@@ -89,7 +89,7 @@ def _ends_before_all(
     for _ in range(TRIES):
         found |= _ends_before_first(brokers, left, epochs)
         left = _with_start(brokers, {p: log for p, log in left.items() if p not in found})
-    return {partition: at for partition, at in found.items() if at is not None}
+    return {partition: end for partition, end in found.items() if end is not None}
 
 
 def _ends_before_first(
@@ -117,7 +117,7 @@ def _with_start(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogState]:
     """The logs with the offset at which they begin now, as far as their leaders say."""
-    moved = dict(logs)
+    moved_logs = dict(logs)
     for address, group in by_leader(logs, lambda log: log.leader).items():
         leaders = {p: log.leader for p, log in group.items()}
         try:
@@ -128,8 +128,8 @@ def _with_start(
             continue
         for p, result in results.items():
             if p in group and result.offset is not None:
-                moved[p] = replace(logs[p], start_offset=result.offset)
-    return moved
+                moved_logs[p] = replace(logs[p], start_offset=result.offset)
+    return moved_logs
 
 
 def _is_older(epoch: int, log: LogState) -> bool:

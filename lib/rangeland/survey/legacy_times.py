@@ -39,19 +39,19 @@ def corrected_times(
         return {}
     try:
         logs = _segments(brokers, address, late, Latest())
-        before = _segments(brokers, address, late, AtTime(max(0, when.time_ms - 1)))
+        written_before = _segments(brokers, address, late, AtTime(max(0, when.time_ms - 1)))
     except NoCommonVersion:
         return {}
-    failed = {p: x for p, x in (before | logs).items() if x.meaning is not ErrorMeaning.OK}
+    failed = {p: x for p, x in (written_before | logs).items() if x.meaning is not ErrorMeaning.OK}
     suspects = {
         p: first
         for p in late
-        if p in logs and p in before and p not in failed
-        for first in (_first_after(logs[p], before[p]),)
+        if p in logs and p in written_before and p not in failed
+        for first in (_first_after(logs[p], written_before[p]),)
         if first is not None
     }
     hiding = _timeless(brokers, address, late, suspects)
-    return failed | {p: replace(before[p], borders=()) for p in hiding}
+    return failed | {p: replace(written_before[p], borders=()) for p in hiding}
 
 
 def _segments(
@@ -68,9 +68,9 @@ def _segments(
 def _first_after(log: OffsetResult, before: OffsetResult) -> int | None:
     """Where the first segment begins that was written to afterwards."""
     last = before.borders[-1] if before.borders else -1
-    later = [border for border in log.borders if border > last]
+    later_borders = [border for border in log.borders if border > last]
     end = log.offset or 0
-    return later[0] if later and later[0] < end else None
+    return later_borders[0] if later_borders and later_borders[0] < end else None
 
 
 def _timeless(
@@ -83,16 +83,16 @@ def _timeless(
     request: if one names several, only the first is guaranteed a complete entry."""
     dialect = brokers.dialect
     options = FetchOptions(Isolation.READ_UNCOMMITTED, max_wait_ms=0, max_bytes=SAMPLE_BYTES)
-    asked = [
+    fetches = [
         PartitionFetch(p, leaders[p].topic_id, leaders[p].epoch, offset, SAMPLE_BYTES)
         for p, offset in offsets.items()
     ]
     questions: list[Question] = []
-    for one in asked:
+    for one in fetches:
         questions += dialect.ask_records([one], options)
     responses = brokers.call_all(address, questions)
     found: set[Partition] = set()
-    for one, response in zip(asked, responses, strict=True):
+    for one, response in zip(fetches, responses, strict=True):
         answered = dialect.read_records([response], [one], Isolation.READ_UNCOMMITTED)
         lacks_timestamp = dialect.capabilities.lacks_timestamp
         if lacks_timestamp is not None and any(

@@ -56,7 +56,8 @@ def look_at_ends(brokers: ConnectionPool, slices: Iterable[Slice], look: Look) -
     if brokers.dialect.capabilities.offsets_are_bytes:
         return  # where the last entries begin is unknown
     starts = {p: max(one.from_offset, one.until_offset - LAST_OFFSETS) for p, one in last.items()}
-    _look(brokers, last, {p: at for p, at in starts.items() if at > first[p].from_offset}, look)
+    others = {p: start for p, start in starts.items() if start > first[p].from_offset}
+    _look(brokers, last, others, look)
 
 
 def _look(

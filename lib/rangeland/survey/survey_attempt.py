@@ -156,8 +156,8 @@ class SurveyAttempt:
         listed = [self._wanted.partitions.get(topic) for topic in self._wanted.topics]
         if not listed or not all(only and all(isinstance(w, str) for w in only) for only in listed):
             return view.unreachable
-        asked = {str(which).rpartition("-")[0] for only in listed for which in only or ()}
-        return {name: why for name, why in view.unreachable.items() if name in asked}
+        brokers = {str(which).rpartition("-")[0] for only in listed for which in only or ()}
+        return {name: why for name, why in view.unreachable.items() if name in brokers}
 
     def _view(self) -> ClusterView:
         topics = self._wanted.topics if self._wanted.topic_pattern is None else None
@@ -187,17 +187,17 @@ class SurveyAttempt:
             known = {which for p in topic.leaders for which in _written_as(p)} if only else set()
             for which in only:
                 if which not in known and not view.unreachable:
-                    there = ", ".join(str(p).rpartition("/")[2] for p in sorted(topic.leaders))
+                    numbers = ", ".join(str(p).rpartition("/")[2] for p in sorted(topic.leaders))
                     raise UnknownTopic(
                         f"topic {name} has no partition {which}",
-                        why=f"it has {there}",
+                        why=f"it has {numbers}",
                         do="correct source.partitions",
                     )
-            asked = set(only)
+            wanted = set(only)
             mine = {
                 p: x
                 for p, x in topic.leaders.items()
-                if not only or not asked.isdisjoint(_written_as(p))
+                if not only or not wanted.isdisjoint(_written_as(p))
             }
             found |= mine
             self.excluded_partitions |= topic.leaders.keys() - mine.keys()

@@ -79,10 +79,10 @@ def settle_survey(
     }
     gone_now = {p: why for p, why in second.absent.unreachable.items() if p not in kept}
     # Unserved in the first survey, suspicious in the second: one survey alone is not believed.
-    once = [p for p in still_suspicious if p not in suspicious and p not in first.logs]
-    away = {p: why for p in once if (why := why_unreachable(p, first)) is not None}
-    times = {(p, t): at for (p, t), at in first.lookups.for_times.items() if p in kept}
-    logs = {p: _from_its_start(log) for p, log in second.logs.items() if p not in away}
+    suspicious_once = [p for p in still_suspicious if p not in suspicious and p not in first.logs]
+    unserved = {p: why for p in suspicious_once if (why := why_unreachable(p, first)) is not None}
+    times = {(p, t): offset for (p, t), offset in first.lookups.for_times.items() if p in kept}
+    logs = {p: _from_its_start(log) for p, log in second.logs.items() if p not in unserved}
     return replace(
         second,
         logs={**logs, **kept},
@@ -93,8 +93,8 @@ def settle_survey(
         ),
         absent=replace(
             second.absent,
-            unreachable=gone_now | away,
-            excluded=second.absent.excluded | (first.absent.excluded & set(once)),
+            unreachable=gone_now | unserved,
+            excluded=second.absent.excluded | (first.absent.excluded & set(suspicious_once)),
         ),
         confirmed_by=dict.fromkeys((p for p in suspicious if p in still_suspicious), who),
     )

@@ -59,7 +59,7 @@ def confirm_no_record(
     firsts = {p: FirstRecord(odd[p], *span) for p, span in spans.items() if span[0] < span[1]}
     late = _late(brokers, firsts, when)
     latest = {p: newest[p].offset for p in firsts.keys() - late}
-    there = {
+    newest_records = {
         p: FirstRecord(odd[p], at, at + 1)
         for p, at in latest.items()
         if at is not None and spans[p][0] < at < spans[p][1]
@@ -67,7 +67,7 @@ def confirm_no_record(
     deleted = {p for p, at in latest.items() if at is not None and at < spans[p][0]}
     return {p: OffsetResult(ErrorMeaning.OK, "", spans[p][0]) for p in late} | {
         p: OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {latest[p]}", None)
-        for p in deleted | _late(brokers, there, when)
+        for p in deleted | _late(brokers, newest_records, when)
     }
 
 
