@@ -62,8 +62,8 @@ MAX_LOST_RACES = 50
 """How often another driver may enter a plan first, since a run has last entered one of its own."""
 EARLIER = 20
 """How many landings back a group's offset may lie before we assume that another client moved it."""
-_Work = Callable[[list[CommittedPlan]], PlanDraft | None]
-"""Adds the plans that it finishes to the list, also where it fails; returns its last draft."""
+_Work = Callable[[], PlanDraft | None]
+"""Finishes plans, and returns its last draft."""
 
 
 def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.RUN) -> PlanPreview:
@@ -157,6 +157,7 @@ class Runner:
             self.rows = transformed_schema(spark, transform, self.rows)
         self.started = time.monotonic()
         self.warnings: list[str] = []
+        self.finished: list[CommittedPlan] = []
         context = LandingContext(
             spark, job, self.target, self.surveys, progress, self._warn, self.row_format
         )
@@ -183,7 +184,7 @@ class Runner:
 
     # --- the order of a run -------------------------------------------------------------
 
-    def _land_until_done(self, finished: list[CommittedPlan]) -> PlanDraft | None:
+    def _land_until_done(self) -> PlanDraft | None:
         """Finishes one plan per turn: what has to be finished first, what is in the way of a plan
         of its own, then that plan; until nothing is left to land."""
         outrun: tuple[Range, ...] = ()
@@ -193,19 +194,19 @@ class Runner:
             unfinished = self.target.history.unfinished()
             first = next((u for u in unfinished if comes_first(self.job, self.kind, u)), None)
             if first is not None:
-                finished.append(self.committer.finish_entered(first))
+                self.finished.append(self.committer.finish_entered(first))
             elif (draft := self.draft()).is_empty and not draft.moves_without_landing:
                 self._record(draft.unplanned_losses(self.surveys.last.logs))
                 # If another driver has landed the same ranges meanwhile, say so.
                 return replace(draft, already_landed=draft.already_landed or outrun)
             elif (blocking := find_overlap(draft.plan, unfinished)) is not None:
                 refuse_other_job(self.job, blocking)
-                finished.append(self.committer.finish_entered(blocking))
+                self.finished.append(self.committer.finish_entered(blocking))
                 same = blocking.plan.replaces and blocking.plan.ranges == draft.plan.ranges
-                if same and finished[-1].outcome.ranges:
+                if same and self.finished[-1].outcome.ranges:
                     return draft  # an earlier driver was asked to replace the same ranges
             elif self._enter_draft(draft, unfinished):
-                finished.append(self.committer.finish_new(draft.plan))
+                self.finished.append(self.committer.finish_new(draft.plan))
                 if not draft.leaves_more:
                     return draft
                 lost_races = 0
@@ -214,7 +215,7 @@ class Runner:
                 lost_races += 1
             self.surveys.forget_early()
             self.target.refresh()
-            if finished:
+            if self.finished:
                 self._mirror(to_the_end=False)
         raise Conflict(
             f"the job {self.job.job} could not enter a plan in {MAX_LOST_RACES} tries",
@@ -222,19 +223,17 @@ class Runner:
             do="run it again when they are done",
         )
 
-    def _apply(
-        self, plan: Plan, unplanned_losses: Sequence[Loss], finished: list[CommittedPlan]
-    ) -> PlanDraft | None:
+    def _apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> PlanDraft | None:
         """Finishes a plan that was made earlier, as it was entered or after checking that it still
         applies. The losses are recorded before the plan is entered, so that a driver that finds the
         plan entered has nothing left to record."""
         self.refuse_disagreement()
         if (same := self.target.history.entered_plan(plan)) is not None:
-            finished.append(self.committer.finish_entered(same))
+            self.finished.append(self.committer.finish_entered(same))
             return None
         if plan.columns != self.reader.columns_to_add():
             raise outdated_conflict(plan, "it was made for rows with other columns")
-        self._finish_prepared(finished)
+        self._finish_prepared()
         unfinished = self.target.history.unfinished()
         position = self.target.history.position(plan.application)
         refuse_outdated(plan, unfinished, position)
@@ -249,11 +248,11 @@ class Runner:
             return draft
         self.refuse_draft(draft)
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
-            finished.append(self.committer.finish_new(plan))
+            self.finished.append(self.committer.finish_new(plan))
             return draft
         self.target.refresh()
         if (same := self.target.history.entered_plan(plan)) is not None:
-            finished.append(self.committer.finish_entered(same))
+            self.finished.append(self.committer.finish_entered(same))
             return None
         raise outdated_conflict(plan, "another plan was entered at the same time")
 
@@ -265,10 +264,10 @@ class Runner:
         if self.kind is not PlanKind.HOLES:
             refuse_removed_rows(self.spark, self.target, self.job, self.progress)
 
-    def _finish_prepared(self, finished: list[CommittedPlan]) -> None:
+    def _finish_prepared(self) -> None:
         """Commits what is prepared: a plan that was made since counts it as landed."""
         while prepared := [u for u in self.target.history.unfinished() if u.outcome is not None]:
-            finished.append(self.committer.finish_entered(prepared[0]))
+            self.finished.append(self.committer.finish_entered(prepared[0]))
             self.target.refresh()
             self.refuse_disagreement()
 
@@ -317,17 +316,15 @@ class Runner:
         sequence = self.target.identity.landed_sequence(self.job.application) + 1
         self.target.record_losses(sequence, losses, seen_at_ms)
 
-    def _explain_errors_of(self, work: _Work) -> tuple[list[CommittedPlan], PlanDraft | None]:
-        """Does the ``work``. Returns the plans that it has finished, and its last draft. An error
-        that ends it says which plans are landed; a loss that ends a run is recorded in the ledger,
-        if there is one."""
-        finished: list[CommittedPlan] = []
+    def _run_and_record_losses(self, work: _Work) -> PlanDraft | None:
+        """Does the work. A loss that ends a run is recorded in the ledger, if there is one. An
+        error says how many plans had landed before it."""
         try:
-            return finished, work(finished)
+            return work()
         except RangelandError as error:
             if self.kind is PlanKind.RUN and isinstance(error, RangeLost | BadRecord):
                 self._record_losses_in(error)
-            landed = sum(1 for plan in finished if plan.outcome.ranges)
+            landed = sum(1 for plan in self.finished if plan.outcome.ranges)
             raise error.after_landing(landed) from error.__cause__
 
     def _record_losses_in(self, error: RangeLost | BadRecord) -> None:
@@ -342,7 +339,8 @@ class Runner:
             self.warnings.append(text)
             self.progress.warn(text)
 
-    def _result(self, finished: Sequence[CommittedPlan], draft: PlanDraft | None) -> RunResult:
+    def _result(self, draft: PlanDraft | None) -> RunResult:
+        finished = self.finished
         notes = draft.notes if draft is not None else plaintext_secret_warnings(self.job)
         if finished and (failed := self.target.ledger.compact()):
             self._warn(failed)
@@ -361,7 +359,7 @@ class Runner:
         """Does the work while holding a lease in the job's group, if it has one, and mirrors the
         checkpoint. Backfills take no lease: they move no checkpoint and may run beside runs."""
         if self.job.group is None or self.kind is not PlanKind.RUN:
-            return self._result(*self._explain_errors_of(work))
+            return self._result(self._run_and_record_losses(work))
         # A member that waits for executors would keep its partitions from the other drivers.
         self.reader.wait_for_workers()
         survey, step = self.surveys.early(), self.progress.step
@@ -370,9 +368,9 @@ class Runner:
             if lease is not None:
                 self.lease = lease
                 self.reader.shared_reader = GroupPlanReader(lease, self.progress)
-            done = self._explain_errors_of(work)
+            draft = self._run_and_record_losses(work)
             self._mirror(to_the_end=True)
-        return self._result(*done)
+        return self._result(draft)
 
     def _mirror(self, *, to_the_end: bool) -> None:
         """Mirrors what has landed so far. A failure is a warning: the rows are safe."""

@@ -56,6 +56,7 @@ class Driving(run.Runner):
         self.spark = self.rows = cast(Any, None)
         self.row_format = None
         self.warnings, self.started = [], 0.0
+        self.finished = []
         self.surveys = cast(
             Any, SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
         )
@@ -67,8 +68,8 @@ class Driving(run.Runner):
 
     def refuse_disagreement(self) -> None: ...
 
-    def _result(self, *about: Any) -> Any:
-        return run.result_of_plans(self.job, self.target, *about)
+    def _result(self, draft: PlanDraft | None) -> Any:
+        return run.result_of_plans(self.job, self.target, self.finished, draft)
 
     def draft(self) -> Any:
         position = self.target.history.position(self.job.application)

@@ -39,12 +39,14 @@ def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_lande
     runner = run.Runner.__new__(run.Runner)
     runner.kind = PlanKind.BACKFILL
 
-    def work(finished: list[CommittedPlan]) -> Any:
-        finished += [_plan_with(2), _plan_with(0)]  # the second was given up: nothing landed
+    runner.finished = []
+
+    def work() -> Any:
+        runner.finished += [_plan_with(2), _plan_with(0)]  # the second was given up
         raise Conflict("another plan is in the way")
 
     with pytest.raises(Conflict) as caught:
-        runner._explain_errors_of(work)
+        runner._run_and_record_losses(work)
     assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
 
 

@@ -107,6 +107,7 @@ def runner(job: Job) -> run.Runner:
     made = object.__new__(run.Runner)
     made.job, made.kind, made.progress = job, run.PlanKind.RUN, NoProgress()
     made.warnings, made.started, made.row_format = [], 0.0, None
+    made.finished = []
     nothing = SimpleNamespace(settle=tuple)
     made.target = cast(
         Any,
@@ -131,5 +132,5 @@ def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(run, "result_of_plans", stop)
     with pytest.raises(EngineFailed, match="enough"):
-        made._result([], None)
+        made._result(None)
     assert made.warnings == [note]

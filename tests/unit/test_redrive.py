@@ -323,6 +323,7 @@ class Turning(run.Runner):
         self.target = cast(LandingTarget, _Still())
         self.progress = NoProgress()
         self.warnings: list[str] = []
+        self.finished = []
         self.surveys = cast(
             Any, SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
         )
@@ -360,9 +361,9 @@ class _Still:
 
 
 def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
-    finished: list[Any] = []
-    last = Turning(plans=3 * run.MAX_LOST_RACES)._land_until_done(finished)
-    assert len(finished) == 3 * run.MAX_LOST_RACES
+    driver = Turning(plans=3 * run.MAX_LOST_RACES)
+    last = driver._land_until_done()
+    assert len(driver.finished) == 3 * run.MAX_LOST_RACES
     assert last is not None
     assert last.is_empty
 
@@ -377,14 +378,13 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
         return replace(make(), leaves_more=next(drafts))
 
     driver.draft = draft  # type: ignore[method-assign]
-    finished: list[Any] = []
-    driver._land_until_done(finished)
-    assert len(finished) == 3
+    driver._land_until_done()
+    assert len(driver.finished) == 3
 
 
 def test_who_is_outrun_again_and_again_gives_up() -> None:
-    finished: list[Any] = []
-    Turning(1, outrun=run.MAX_LOST_RACES - 1)._land_until_done(finished)
-    assert len(finished) == 1
+    driver = Turning(1, outrun=run.MAX_LOST_RACES - 1)
+    driver._land_until_done()
+    assert len(driver.finished) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
-        Turning(1, outrun=run.MAX_LOST_RACES)._land_until_done([])
+        Turning(1, outrun=run.MAX_LOST_RACES)._land_until_done()

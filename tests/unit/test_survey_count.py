@@ -103,6 +103,7 @@ class Grouped(run.Runner):
         self.progress = NoProgress()
         self.spark = cast(Any, None)
         self.warnings: list[str] = []
+        self.finished = []
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         history = target.history
         self.surveys = plan_surveys.PlanSurveys(self.job, history, self.progress, run.survey_of)
