@@ -81,12 +81,13 @@ def run_jobs(
     paths: Sequence[str | Path],
     spark: Any,
     *,
-    parallel: int = 4,
+    parallel: int | None = None,
     settings: Sequence[str] = (),
     progress: JobsProgress | None = None,
 ) -> FleetResult[RunResult]:
     """Lands what many job files ask for, as ``rangeland run`` does: ``paths`` are files or folders,
     and a file whose ``sink.table`` contains ``{topic}`` lands each topic in a table of its own.
+    ``parallel`` tables are landed at a time: by default two for each core, at most 16.
     ``settings`` are overrides as for ``--set``. What fails is in the result; this raises only
     UsageError, for a folder without job files."""
     shown = progress or NoJobsProgress()

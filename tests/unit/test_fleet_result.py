@@ -7,10 +7,10 @@ import pytest
 from rangeland.errors import Unreachable
 from rangeland.fleet.fleet_result import FleetResult, JobOutcome, most_severe
 from rangeland.fleet.fleet_run import NoJobsProgress, TableJobs, for_each
+from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.table_jobs import FailedFile
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
-from rangeland.job.topic_tables import TableJob
 from rangeland.results import CheckResult
 
 

@@ -14,8 +14,8 @@ from rangeland.cluster_access import broker_check
 from rangeland.errors import JobFileError, Unreachable, UsageError
 from rangeland.fleet import table_jobs
 from rangeland.fleet.job_folders import job_files
+from rangeland.fleet.table_job import TableJob
 from rangeland.job.command_line_overrides import load_job
-from rangeland.job.topic_tables import TableJob
 
 
 def write(folder: Path, name: str, table: str = "lake/t", topics: str = "[t]") -> Path:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rangeland.errors import Unreachable
-from rangeland.fleet.shared_survey import SharedSurveys, merge_requests, part_of
+from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket, merge_requests, part_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.plan_surveys import FRESH_SECONDS
@@ -59,11 +59,18 @@ class Cluster:
         self.asked.append(wanted)
         return survey_for(wanted)
 
-    def announce(self, *jobs: Job) -> None:
-        self.surveys.announce((job, request_for_range(job)) for job in jobs)
+    def announce(self, *jobs: Job) -> list[SurveyTicket]:
+        return announced(self.surveys, *jobs)
 
-    def ask(self, job: Job) -> Survey:
-        return self.surveys.survey_of(job, request_for_range(job))
+    def ask(self, ticket: SurveyTicket) -> Survey:
+        return ticket.survey_of(ticket.job, request_for_range(ticket.job))
+
+
+def announced(surveys: SharedSurveys, *jobs: Job) -> list[SurveyTicket]:
+    tickets = [SurveyTicket(job, surveys) for job in jobs]
+    for ticket in tickets:
+        ticket.announce(request_for_range(ticket.job))
+    return tickets
 
 
 @pytest.fixture
@@ -73,35 +80,31 @@ def cluster() -> Cluster:
 
 def test_many_jobs_cost_one_survey_and_each_gets_its_part(cluster: Cluster) -> None:
     jobs = [job_of(f"t{n}") for n in range(100)]
-    cluster.announce(*jobs)
-    for job in jobs:
-        assert cluster.ask(job) == survey_for(request_for_range(job))
+    for ticket in cluster.announce(*jobs):
+        assert cluster.ask(ticket) == survey_for(request_for_range(ticket.job))
     assert len(cluster.asked) == 1
 
 
 def test_a_second_survey_of_a_job_is_its_own(cluster: Cluster) -> None:
-    one, other = job_of("a"), job_of("b")
-    cluster.announce(one, other)
+    one, _ = cluster.announce(job_of("a"), job_of("b"))
     cluster.ask(one)
     cluster.ask(one)
     assert [w.topics for w in cluster.asked] == [("a", "b"), ("a",)]
 
 
 def test_an_old_survey_is_taken_again_for_those_that_wait(cluster: Cluster) -> None:
-    jobs = [job_of(name) for name in "abc"]
-    cluster.announce(*jobs)
-    cluster.ask(jobs[0])
+    first, second, third = cluster.announce(*(job_of(name) for name in "abc"))
+    cluster.ask(first)
     cluster.now = FRESH_SECONDS + 1
-    cluster.ask(jobs[1])
-    cluster.ask(jobs[2])
+    cluster.ask(second)
+    cluster.ask(third)
     assert [w.topics for w in cluster.asked] == [("a", "b", "c"), ("b", "c")]
 
 
 def test_other_clusters_have_their_own_survey(cluster: Cluster) -> None:
     jobs = [job_of("a"), job_of("b", "[other:9092]"), job_of("c")]
-    cluster.announce(*jobs)
-    for job in jobs:
-        cluster.ask(job)
+    for ticket in cluster.announce(*jobs):
+        cluster.ask(ticket)
     assert sorted(w.topics for w in cluster.asked) == [("a", "c"), ("b",)]
 
 
@@ -111,9 +114,8 @@ def test_policies_of_topics_do_not_keep_jobs_apart_and_holding_does(cluster: Clu
         job_of("b", more="policy: {expired: skip}"),
         job_of("c", more="policy: {unreachable: hold}"),
     ]
-    cluster.announce(*jobs)
-    for job in jobs:
-        cluster.ask(job)
+    for ticket in cluster.announce(*jobs):
+        cluster.ask(ticket)
     assert sorted(w.topics for w in cluster.asked) == [("a", "b"), ("c",)]
 
 
@@ -130,17 +132,18 @@ def test_a_job_that_asks_for_more_takes_its_own(cluster: Cluster, more: str) -> 
     wanted = (
         request_for_range(job) if more else replace(request_for_range(job), partitions={"a": [0]})
     )
-    cluster.surveys.announce([(job, wanted)])
-    assert cluster.surveys.ahead(job) is None
-    cluster.surveys.survey_of(job, wanted)
+    ticket = SurveyTicket(job, cluster.surveys)
+    ticket.announce(wanted)
+    assert ticket.ahead() is None
+    ticket.survey_of(job, wanted)
     assert cluster.asked == [wanted]
 
 
 def test_a_job_that_asks_for_something_else_than_announced_takes_its_own(cluster: Cluster) -> None:
     job = job_of("a")
-    cluster.announce(job)
+    (ticket,) = cluster.announce(job)
     other = replace(request_for_range(job), times_ms=(7,))
-    cluster.surveys.survey_of(job, other)
+    ticket.survey_of(job, other)
     assert cluster.asked[-1] == other
 
 
@@ -154,12 +157,12 @@ def test_where_the_shared_survey_fails_each_fails_or_succeeds_by_itself() -> Non
         return survey_for(wanted)
 
     surveys = SharedSurveys(take)
-    good, bad = job_of("good"), job_of("bad")
-    surveys.announce((job, request_for_range(job)) for job in (good, bad))
-    assert surveys.ahead(good) is None
-    assert list(surveys.survey_of(good, request_for_range(good)).logs) == [Partition("good", 0)]
+    good, bad = announced(surveys, job_of("good"), job_of("bad"))
+    assert good.ahead() is None
+    found = good.survey_of(good.job, request_for_range(good.job))
+    assert list(found.logs) == [Partition("good", 0)]
     with pytest.raises(Unreachable):
-        surveys.survey_of(bad, request_for_range(bad))
+        bad.survey_of(bad.job, request_for_range(bad.job))
     assert asked == [("good", "bad"), ("good",), ("bad",)]
 
 

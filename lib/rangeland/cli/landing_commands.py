@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,6 @@ from rangeland.cli.many_jobs import (
     ManyJobs,
     Parallel,
     TableCommand,
-    answer_all,
     answer_each,
     load_jobs,
 )
@@ -32,8 +31,7 @@ from rangeland.errors import RangelandError, UsageError
 if TYPE_CHECKING:
     from rangeland.fleet.fleet_result import FleetResult
     from rangeland.fleet.fleet_run import JobsProgress, TableJobs
-    from rangeland.job.topic_tables import TableJob
-    from rangeland.landing.plan_file import ReviewedPlan
+    from rangeland.fleet.table_job import TableJob
     from rangeland.planning.plan import PlanKind
     from rangeland.progress_events import Progress
     from rangeland.results import PlanPreview, RunResult
@@ -101,16 +99,18 @@ def run(
     output.writes = True
 
     def table_command() -> TableCommand:
+        from rangeland.planning.plan import PlanKind
         from rangeland.render.result_view import render_result
         from rangeland.run import run as run_job
 
-        return lambda one, *about: run_job(one.job, *about), render_result
+        return TableCommand(
+            lambda one, *about: run_job(one.job, *about),
+            render_result,
+            partial(_run_all, kind=PlanKind.RUN),
+        )
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-
-    from rangeland.planning.plan import PlanKind
-
-    _land(output, jobs, table_command, PlanKind.RUN)
+    answer_each(output, jobs, table_command, asks_brokers=True)
 
 
 @command
@@ -149,11 +149,11 @@ def apply(
     reviewed = read_plan_file(files[-1])
     job = job_of_plan(reviewed, files[0] if len(files) == 2 else None, settings or ())
 
+    from rangeland.fleet.table_job import TableJob
     from rangeland.job.payload_formats import refuse_unusable_schemas
-    from rangeland.job.topic_tables import TableJob
 
     refuse_unusable_schemas(job)
-    answer_each(output, TableJob(job, reviewed.text), partial(_apply_command, {id(job): reviewed}))
+    answer_each(output, TableJob(job, reviewed.text, reviewed=reviewed), _apply_command)
 
 
 @command
@@ -207,31 +207,27 @@ def backfill(
         from rangeland.render.result_view import render_result
         from rangeland.run import backfill as backfill_job
 
-        return lambda one, spark, shown: backfill_job(one.job, spark, shown, kind), render_result
+        return TableCommand(
+            lambda one, spark, shown: backfill_job(one.job, spark, shown, kind),
+            render_result,
+            partial(_run_all, kind=kind),
+        )
 
     if dry_run:
         _preview(output, jobs, kind)
     else:
-        _land(output, jobs, table_command, kind)
+        answer_each(output, jobs, table_command, asks_brokers=True)
 
 
 # --- shared --------------------------------------------------------------------
 
 
-def _land(
-    output: CommandOutput,
-    jobs: TableJob | ManyJobs,
-    table_command: Callable[[], TableCommand],
-    kind: PlanKind,
-) -> None:
-    if isinstance(jobs, ManyJobs):
-        answer_all(output, jobs, partial(_run_all, kind=kind), asks_brokers=True)
-    else:
-        answer_each(output, jobs, table_command, asks_brokers=True)
-
-
 def _run_all(
-    jobs: TableJobs, spark: Any, progress: JobsProgress, parallel: int, kind: PlanKind
+    jobs: TableJobs,
+    spark: Any,
+    progress: JobsProgress,
+    parallel: int | None,
+    kind: PlanKind,
 ) -> FleetResult[RunResult]:
     from rangeland.fleet.fleet_run import run_all
 
@@ -264,7 +260,7 @@ def _preview(
                 written.append(path)
             return result
 
-        return work, render_plan
+        return TableCommand(work, render_plan)
 
     try:
         answer_each(output, jobs, table_command, asks_brokers=True)
@@ -296,26 +292,24 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
 
     files: list[LoadedFile] = []
     failed: list[FailedFile] = []
-    plans: dict[int, ReviewedPlan] = {}
     for path in files_in(folder, [".json"], "plan files"):
         try:
             reviewed = read_plan_file(path)
             job = job_of_plan(reviewed, None, settings)
-            plans[id(job)] = reviewed
-            files.append(LoadedFile(job, reviewed.text))
+            files.append(LoadedFile(job, reviewed.text, reviewed=reviewed))
         except RangelandError as error:
             failed.append(FailedFile(str(path), error))
 
-    answer_each(output, ManyJobs(files, failed), partial(_apply_command, plans))
+    answer_each(output, ManyJobs(files, failed), _apply_command)
 
 
-def _apply_command(plans: Mapping[int, ReviewedPlan]) -> TableCommand:
-    """``plans`` are those of the jobs, by identity."""
+def _apply_command() -> TableCommand:
     from rangeland.render.result_view import render_result
     from rangeland.run import apply as apply_job
 
     def work(one: TableJob, spark: Any, progress: Progress) -> RunResult:
-        reviewed = plans[id(one.job)]
-        return apply_job(one.job, reviewed.plan, reviewed.unplanned_losses, spark, progress)
+        assert one.reviewed is not None
+        plan, losses = one.reviewed.plan, one.reviewed.unplanned_losses
+        return apply_job(one.job, plan, losses, spark, progress)
 
-    return work, render_result
+    return TableCommand(work, render_result)

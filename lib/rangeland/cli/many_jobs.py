@@ -6,12 +6,10 @@ same work is done for each table in one Spark session, and the answer lists the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,18 +19,13 @@ from rangeland.cli.options import answer_result, import_commands, spark_for
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from rangeland.fleet.fleet_result import FleetResult
+    from rangeland.fleet.fleet_result import Answer, FleetResult
     from rangeland.fleet.fleet_run import JobsProgress, TableJobs
+    from rangeland.fleet.table_job import TableJob
     from rangeland.fleet.table_jobs import FailedFile, LoadedFile
     from rangeland.job import Job
     from rangeland.job.job_text import JobText
-    from rangeland.job.topic_tables import TableJob
     from rangeland.progress_events import Progress
-
-TableCommand: TypeAlias = (
-    "tuple[Callable[[TableJob, Any, Progress], Any], Callable[[Any], RenderableType]]"
-)
-"""What a command does with each table, and what draws the result of one."""
 
 Parallel = Annotated[
     int | None,
@@ -43,11 +36,22 @@ Parallel = Annotated[
         help="With many tables: how many at a time. Two for each core by default, at most 16.",
     ),
 ]
-MOST_AT_A_TIME = 16
 INTERRUPTED_MESSAGE = (
     "Interrupted. Each table holds all records of its plan or none, never a part. Run the same "
     "command again: it finishes what has begun, and no offset is landed twice."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommand:
+    """What a command does with a table, and what draws the result. ``work_for_many`` does it for
+    many tables together; without it each of many is a work of its own."""
+
+    work: Callable[[TableJob, Any, Progress], Answer]
+    render: Callable[[Any], RenderableType]
+    work_for_many: Callable[[TableJobs, Any, JobsProgress, int | None], FleetResult[Any]] | None = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,8 @@ class ManyJobs:
 
     files: list[LoadedFile]
     failed: list[FailedFile]
-    asked_parallel: int | None = None
-
-    @property
-    def parallel(self) -> int:
-        """How many tables at a time."""
-        return self.asked_parallel or min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1))
+    parallel: int | None = None
+    """How many tables at a time, if that was asked for."""
 
 
 def load_jobs(
@@ -76,7 +76,7 @@ def load_jobs(
     if len(paths) == 1 and not paths[0].is_dir():
         job, text = load(paths[0])
         if not job.sink.is_per_topic:
-            from rangeland.job.topic_tables import TableJob
+            from rangeland.fleet.table_job import TableJob
 
             return TableJob(job, text)
 
@@ -87,30 +87,6 @@ def load_jobs(
     return ManyJobs(files, failed, parallel)
 
 
-def answer_all(
-    output: CommandOutput,
-    many: ManyJobs,
-    act: Callable[[TableJobs, Any, JobsProgress, int], FleetResult[Any]],
-    *,
-    asks_brokers: bool = False,
-) -> None:
-    """Does the work for all tables, and prints the answer with the most severe exit code. Spark is
-    not started where no file can be used. ``asks_brokers``: jobs fail without them, so those that
-    no broker answers fail at once."""
-    output.when_interrupted = INTERRUPTED_MESSAGE if output.writes else ""
-    if asks_brokers:
-        many = _without_unreachable(output, many)
-    spark = _session(output, many) if many.files else None
-
-    from rangeland.fleet.fleet_run import jobs_of
-    from rangeland.render.fleet_view import LiveJobs, render_fleet
-
-    progress = LiveJobs(output.progress())
-    jobs = jobs_of(many.files, many.failed, spark, progress)
-    result = act(jobs, spark, progress, many.parallel)
-    answer_result(output, result, render_fleet(result))
-
-
 def answer_each(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
@@ -118,30 +94,48 @@ def answer_each(
     *,
     asks_brokers: bool = False,
 ) -> None:
-    """Does the work for each table by itself. ``table_command`` is called once Spark has been
-    started, so that the JVM starts while it imports modules."""
+    """Does the work for each table, and prints the answer. ``table_command`` is called once Spark
+    has been started, so that the JVM starts while it imports modules. ``asks_brokers``: jobs fail
+    without them, so those that no broker answers fail at once."""
     if isinstance(jobs, ManyJobs):
-        answer_all(output, jobs, partial(_for_each_table, table_command), asks_brokers=asks_brokers)
+        _answer_many(output, jobs, table_command, asks_brokers=asks_brokers)
         return
     spark = spark_for(output, jobs.job, asks_brokers=asks_brokers)
-    work, picture = table_command()
-    result = work(jobs, spark, output.progress())
-    answer_result(output, result, picture(result))
+    command = table_command()
+    result = command.work(jobs, spark, output.progress())
+    answer_result(output, result, command.render(result))
 
 
-def _for_each_table(
+def _answer_many(
+    output: CommandOutput,
+    many: ManyJobs,
     table_command: Callable[[], TableCommand],
-    jobs: TableJobs,
-    spark: Any,
-    progress: JobsProgress,
-    parallel: int,
-) -> FleetResult[Any]:
-    from rangeland.fleet.fleet_run import TableProgress, for_each
+    *,
+    asks_brokers: bool,
+) -> None:
+    """Prints the answers with the most severe exit code. Spark is not started where no file can be
+    used."""
+    output.when_interrupted = INTERRUPTED_MESSAGE if output.writes else ""
+    if asks_brokers:
+        many = _without_unreachable(output, many)
+    spark = _session(output, many) if many.files else None
 
-    work, _ = table_command()
-    return for_each(
-        jobs, lambda one: work(one, spark, TableProgress(one, progress)), progress, parallel
-    )
+    from rangeland.fleet.fleet_run import TableProgress, for_each, jobs_of
+    from rangeland.render.fleet_view import LiveJobs, render_fleet
+
+    command = table_command()
+    progress = LiveJobs(output.progress())
+    jobs = jobs_of(many.files, many.failed, spark, progress)
+    if command.work_for_many is not None:
+        result = command.work_for_many(jobs, spark, progress, many.parallel)
+    else:
+        result = for_each(
+            jobs,
+            lambda one: command.work(one, spark, TableProgress(one, progress)),
+            progress,
+            many.parallel,
+        )
+    answer_result(output, result, render_fleet(result))
 
 
 def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
@@ -161,7 +155,7 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
             left.append(file)
         else:
             failed.append(FailedFile(file.text.name, error, file.job.job))
-    return ManyJobs(left, failed, many.asked_parallel)
+    return ManyJobs(left, failed, many.parallel)
 
 
 def _session(output: CommandOutput, many: ManyJobs) -> Any:

@@ -44,7 +44,9 @@ def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None)
     from rangeland.render.status_view import render_check
 
     def table_command() -> TableCommand:
-        return lambda one, spark, shown: check_job(one.job, lambda: spark, shown), render_check
+        return TableCommand(
+            lambda one, spark, shown: check_job(one.job, lambda: spark, shown), render_check
+        )
 
     if isinstance(jobs, ManyJobs):
         answer_each(output, jobs, table_command)
@@ -73,7 +75,7 @@ def status(
         from rangeland.queries.job_status import status as status_job
         from rangeland.render.status_view import render_status
 
-        return lambda one, *about: status_job(one.job, *about), render_status
+        return TableCommand(lambda one, *about: status_job(one.job, *about), render_status)
 
     from rangeland.job.command_line_overrides import load_job
 
@@ -104,7 +106,7 @@ def verify(
         from rangeland.queries.verify_and_find import verify as verify_job
         from rangeland.render.verify_view import render_verify
 
-        return lambda one, *about: verify_job(one.job, *about), render_verify
+        return TableCommand(lambda one, *about: verify_job(one.job, *about), render_verify)
 
     from rangeland.job.command_line_overrides import load_job
 

@@ -69,7 +69,7 @@ def redrive(
         from rangeland.run import redrive as redrive_job
 
         act = partial(redrive_job, from_log=from_log, dry_run=dry_run)
-        return lambda one, *about: act(one.job, *about), render_redrive
+        return TableCommand(lambda one, *about: act(one.job, *about), render_redrive)
 
     answer_each(output, load_jobs(job_files, load_with_schemas(settings)), table_command)
 

@@ -7,19 +7,22 @@ at any moment: the next run finishes each table's plan by itself.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import Conflict, RangelandError
 from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
-from rangeland.fleet.shared_survey import SharedSurveys
+from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
+from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_positions
-from rangeland.job.topic_tables import TableJob
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
@@ -27,6 +30,7 @@ from rangeland.run import Runner
 from rangeland.spark.spark_errors import unexpected_error
 
 A = TypeVar("A", bound=Answer)
+MOST_AT_A_TIME = 16
 
 
 class JobsProgress(Protocol):
@@ -102,24 +106,36 @@ def for_each(
     jobs: TableJobs,
     work: Callable[[TableJob], A],
     progress: JobsProgress,
-    parallel: int,
+    parallel: int | None = None,
 ) -> FleetResult[A]:
-    """Does the work for every job, ``parallel`` at a time, in the order given."""
+    """Does the work for every job, so many at a time, in the order given."""
+    works = [(job, partial(work, job)) for job in jobs.jobs]
+    return _work_side_by_side(works, jobs.failed, progress, parallel)
+
+
+def _work_side_by_side(
+    works: Sequence[tuple[TableJob, Callable[[], A]]],
+    failed_files: Sequence[FailedFile],
+    progress: JobsProgress,
+    parallel: int | None,
+) -> FleetResult[A]:
     started = time.monotonic()
-    count = len(jobs.jobs) + len(jobs.failed)
+    count = len(works) + len(failed_files)
     failed = [
         JobOutcome[A](one.job or one.name, None, None, one.error, one.error.exit_code, 0.0)
-        for one in jobs.failed
+        for one in failed_files
     ]
     for done, outcome in enumerate(failed, 1):
         progress.job_done(outcome, done, count)
 
-    pool = ThreadPoolExecutor(max(1, parallel), thread_name_prefix="rangeland-job")
+    pool = ThreadPoolExecutor(tables_at_a_time(parallel), thread_name_prefix="rangeland-job")
     outcomes: dict[int, JobOutcome[A]] = {}
     try:
-        begun = {pool.submit(_outcome, job, work): index for index, job in enumerate(jobs.jobs)}
-        for future in as_completed(begun):
-            outcome = outcomes[begun[future]] = future.result()
+        futures = {
+            pool.submit(_outcome, job, work): index for index, (job, work) in enumerate(works)
+        }
+        for future in as_completed(futures):
+            outcome = outcomes[futures[future]] = future.result()
             progress.job_done(outcome, len(failed) + len(outcomes), count)
     finally:
         # After an interruption nothing more begins, and what has begun is not waited for.
@@ -128,11 +144,16 @@ def for_each(
     return FleetResult(all_of_them, time.monotonic() - started)
 
 
-def _outcome(job: TableJob, work: Callable[[TableJob], A]) -> JobOutcome[A]:
+def tables_at_a_time(asked: int | None) -> int:
+    """What was asked for; by default two for each core, as far as that helps."""
+    return max(1, asked if asked is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1)))
+
+
+def _outcome(job: TableJob, work: Callable[[], A]) -> JobOutcome[A]:
     started = time.monotonic()
     names = (job.job.job, job.job.sink.table)
     try:
-        result = work(job)
+        result = work()
         return JobOutcome(*names, result, None, result.exit_code, time.monotonic() - started)
     except Exception as error:  # one job's failure is its own, whatever it is
         ours = _as_own_error(error)
@@ -150,42 +171,35 @@ def run_all(
     jobs: TableJobs,
     spark: Any,
     progress: JobsProgress,
-    parallel: int,
+    parallel: int | None = None,
     kind: PlanKind = PlanKind.RUN,
 ) -> FleetResult[RunResult]:
     """Lands what each job asks for, those with the most to read first. The tables are looked at
     before the clusters are asked, so that one survey serves all jobs of a cluster."""
     surveys = SharedSurveys()
-    openings: dict[int, OpenedJob | Exception] = {}
+    parallel = tables_at_a_time(parallel)
 
-    def open_table(job: TableJob) -> OpenedJob | Exception:
+    def open_table(job: TableJob) -> OpenedJob | UnopenedJob:
         try:
             return OpenedJob(job, spark, progress, kind, surveys)
         except Exception as error:  # raised where the job is run
-            return error
+            return UnopenedJob(job, error)
 
     progress.step(f"looking at {len(jobs.jobs)} tables")
-    with ThreadPoolExecutor(max(1, parallel)) as pool:
-        for job, opened in zip(jobs.jobs, pool.map(open_table, jobs.jobs), strict=True):
-            openings[id(job)] = opened
-    ready = [one for one in openings.values() if isinstance(one, OpenedJob)]
+    with ThreadPoolExecutor(parallel) as pool:
+        all_jobs = list(pool.map(open_table, jobs.jobs))
+    opened = [one for one in all_jobs if isinstance(one, OpenedJob)]
     if kind in SURVEYED:
-        surveys.announce((one.runner.job, one.request) for one in ready)
+        for one in opened:
+            one.ticket.announce(one.request)
     progress.step("asking for leaders and offsets")
-    sizes = {id(one.job): one.offsets_to_read(surveys) for one in ready}
-    largest_first = sorted(jobs.jobs, key=lambda job: -sizes.get(id(job), 0))
-
-    def land(job: TableJob) -> RunResult:
-        opened = openings[id(job)]
-        if isinstance(opened, Exception):
-            raise opened
-        return opened.runner.run()
-
+    largest_first = sorted(all_jobs, key=lambda one: -one.offsets_to_read())
     progress.step(f"landing {len(jobs.jobs)} tables, {parallel} at a time")
-    landed = for_each(TableJobs(tuple(largest_first), jobs.failed), land, progress, parallel)
+    works = [(one.job, one.run) for one in largest_first]
+    landed = _work_side_by_side(works, jobs.failed, progress, parallel)
     outcomes = _in_order(landed.outcomes, jobs.jobs)
     if kind is PlanKind.RUN:
-        outcomes = mirror_outcomes(outcomes, ready, progress)
+        outcomes = mirror_outcomes(outcomes, opened, progress)
     return replace(landed, outcomes=outcomes)
 
 
@@ -206,15 +220,19 @@ class OpenedJob:
     ) -> None:
         self.job = job
         of_table = TableProgress(job, progress)
-        self.runner = Runner(job.job, spark, of_table, kind, surveys.survey_of)
+        self.ticket = SurveyTicket(job.job, surveys)
+        self.runner = Runner(job.job, spark, of_table, kind, self.ticket.survey_of)
         self._position = self.runner.target.history.position(job.job.application)
         if job.template is not None:
             _refuse_other_topics(job, self._position.topics)
         self.request = self.runner.surveys.request_for_plan(self._position)
 
-    def offsets_to_read(self, surveys: SharedSurveys) -> int:
+    def run(self) -> RunResult:
+        return self.runner.run()
+
+    def offsets_to_read(self) -> int:
         """About how much the job has to do, for the order of the jobs."""
-        survey = surveys.ahead(self.job.job)
+        survey = self.ticket.ahead()
         if survey is None:
             return 0
         begins = {p: mark.until_offset for p, mark in self._position.checkpoint.items()}
@@ -222,6 +240,20 @@ class OpenedJob:
             max(0, log.end_offset - max(log.start_offset, begins.get(p, 0)))
             for p, log in survey.logs.items()
         )
+
+
+@dataclass(frozen=True, slots=True)
+class UnopenedJob:
+    """A job whose table could not be looked at."""
+
+    job: TableJob
+    error: Exception
+
+    def run(self) -> RunResult:
+        raise self.error
+
+    def offsets_to_read(self) -> int:
+        return 0
 
 
 def _refuse_other_topics(job: TableJob, landed: Iterable[str]) -> None:
@@ -246,19 +278,20 @@ def _in_order(
 
 
 def mirror_outcomes(
-    outcomes: tuple[JobOutcome[RunResult], ...], ready: Sequence[OpenedJob], progress: JobsProgress
+    outcomes: tuple[JobOutcome[RunResult], ...], opened: Sequence[OpenedJob], progress: JobsProgress
 ) -> tuple[JobOutcome[RunResult], ...]:
     """Commits what the tables of a template have landed to its group, in one go. A failure is a
     warning of its results: the rows are safe, and the next run commits it."""
-    templates = {id(one.job.template): one.job.template for one in ready if one.job.template}
-    for key, template in templates.items():
-        if template.group is None:
+    for template, jobs in groupby(opened, key=lambda one: one.job.template):
+        if template is None or template.group is None:
             continue
-        of_template = [one for one in ready if id(one.job.template) == key]
+        of_template = list(jobs)
         progress.step(f"mirroring the checkpoint to the group {template.group.id}")
         try:
             checkpoint = {
-                p: at for one in of_template for p, at in one.runner.landed_positions().items()
+                p: offset
+                for one in of_template
+                for p, offset in one.runner.landed_positions().items()
             }
             push_positions(template, cluster_settings(template), checkpoint)
         except Exception as error:  # what has landed is reported, whatever this is

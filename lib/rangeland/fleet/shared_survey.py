@@ -33,77 +33,98 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _WaitingJobs:
-    """The jobs of one cluster that have not begun, and the last survey for all of them."""
+class _ClusterSurvey:
+    """The last survey for all jobs of one cluster that have not begun."""
 
-    waiting: dict[int, tuple[Job, SurveyRequest]]
+    tickets: list[SurveyTicket]
     survey: Survey | None = None
     taken_at: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
+class SurveyTicket:
+    """Lets one job use a survey for many jobs, once. Any other survey is taken as usual."""
+
+    job: Job
+    surveys: SharedSurveys
+    request: SurveyRequest | None = None
+    """The survey that the job will ask for first, once that is known."""
+    cluster: _ClusterSurvey | None = None
+    """The survey of its cluster, while the job waits for a part of it."""
+
+    def announce(self, request: SurveyRequest) -> None:
+        """Names the survey that the job will ask for first."""
+        if may_share(self.job, request):
+            self.request = request
+            self.surveys.add(self)
+
+    def ahead(self) -> Survey | None:
+        """The survey that the job would get now, taken if need be; None if it will take its own."""
+        return self.surveys.ahead(self)
+
+    def survey_of(self, job: Job, wanted: SurveyRequest) -> Survey:
+        """Takes the place of ``job_survey.survey_of``, and raises what that raises."""
+        survey = self.ahead()
+        self.surveys.remove(self)
+        if survey is None or self.request != wanted:
+            return self.surveys.take(job, wanted)
+        return survey
+
+
 class SharedSurveys:
-    """Surveys for jobs that were announced, each of which may use a shared one once. Any other
-    survey is taken as usual. For use from many threads."""
+    """The surveys of the jobs of one session, by cluster. For use from many threads."""
 
     def __init__(
         self, take: SurveyOf = survey_of, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._take = take
+        self.take = take
         self._clock = clock
         self._lock = Lock()
-        self._clusters: list[tuple[tuple[ClusterSettings, bool], _WaitingJobs]] = []
-        self._cluster_of: dict[int, _WaitingJobs] = {}
+        self._clusters: list[tuple[tuple[ClusterSettings, bool], _ClusterSurvey]] = []
 
-    def announce(self, wanted: Iterable[tuple[Job, SurveyRequest]]) -> None:
-        """Names jobs, each with the one survey that it will ask for first."""
-        for job, request in wanted:
-            if not may_share(job, request):
-                continue
-            cluster = self._find(job)
-            cluster.waiting[id(job)] = (job, request)
-            self._cluster_of[id(job)] = cluster
+    def add(self, ticket: SurveyTicket) -> None:
+        ticket.cluster = self._find(ticket.job)
+        ticket.cluster.tickets.append(ticket)
 
-    def _find(self, job: Job) -> _WaitingJobs:
+    def remove(self, ticket: SurveyTicket) -> None:
+        with self._lock:
+            if ticket.cluster is not None:
+                ticket.cluster.tickets.remove(ticket)
+                ticket.cluster = None
+
+    def _find(self, job: Job) -> _ClusterSurvey:
         # Of a policy, only whether it holds partitions without a leader matters to a survey.
         key = (cluster_settings(job), job.policies.ever(LossKind.UNREACHABLE, Action.HOLD))
         for known, cluster in self._clusters:
             if known == key:
                 return cluster
-        cluster = _WaitingJobs({})
+        cluster = _ClusterSurvey([])
         self._clusters.append((key, cluster))
         return cluster
 
-    def ahead(self, job: Job) -> Survey | None:
-        """The survey that the job would get now, taken if need be; None if it will take its own."""
+    def ahead(self, ticket: SurveyTicket) -> Survey | None:
         with self._lock:
-            cluster = self._cluster_of.get(id(job))
-            if cluster is None or id(job) not in cluster.waiting:
+            cluster = ticket.cluster
+            if cluster is None:
                 return None
             if cluster.survey is None or self._clock() - cluster.taken_at > FRESH_SECONDS:
                 self._renew(cluster)
-            return None if cluster.survey is None else part_of(cluster.survey, job.source.topics)
+            if cluster.survey is None:
+                return None
+            return part_of(cluster.survey, ticket.job.source.topics)
 
-    def survey_of(self, job: Job, wanted: SurveyRequest) -> Survey:
-        """Takes the place of ``job_survey.survey_of``, and raises what that raises."""
-        survey = self.ahead(job)
-        with self._lock:
-            cluster = self._cluster_of.pop(id(job), None)
-            asked = None if cluster is None else cluster.waiting.pop(id(job), None)
-        if survey is None or asked is None or asked[1] != wanted:
-            return self._take(job, wanted)
-        return survey
-
-    def _renew(self, cluster: _WaitingJobs) -> None:
+    def _renew(self, cluster: _ClusterSurvey) -> None:
         """Surveys for all jobs that wait. Where that fails, each of them takes its own."""
-        job, _ = next(iter(cluster.waiting.values()))
-        wanted = merge_requests([request for _, request in cluster.waiting.values()])
+        requests = [one.request for one in cluster.tickets if one.request is not None]
         try:
-            cluster.survey = self._take(job, wanted)
+            cluster.survey = self.take(cluster.tickets[0].job, merge_requests(requests))
             cluster.taken_at = self._clock()
         except RangelandError as error:
-            logger.info("Each of %d jobs takes its own survey: %s", len(cluster.waiting), error)
+            logger.info("Each of %d jobs takes its own survey: %s", len(requests), error)
             cluster.survey = None
-            cluster.waiting.clear()
+            for ticket in cluster.tickets:
+                ticket.cluster = None
+            cluster.tickets.clear()
 
 
 def may_share(job: Job, wanted: SurveyRequest) -> bool:

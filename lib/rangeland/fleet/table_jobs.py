@@ -21,11 +21,11 @@ from rangeland.delta.ledger.ledger_table import FOLDER as LEDGER_FOLDER
 from rangeland.delta.stores.store_access import open_store
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import RangelandError, StorageFailed
+from rangeland.fleet.table_job import TableJob
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.job.job_text import JobText
 from rangeland.job.topic_tables import (
-    TableJob,
     is_asked_for,
     job_of_topic,
     refuse_shared_tables,
@@ -33,6 +33,7 @@ from rangeland.job.topic_tables import (
 )
 from rangeland.job.value_parsers import TOPIC_FIELD
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.plan_file import ReviewedPlan
 from rangeland.patterns import match_topics
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
 
@@ -48,11 +49,13 @@ class FailedFile:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """One job file. ``topics`` are those that the cluster has, if it was asked."""
+    """One job file, or the job of a plan file. ``topics`` are those that the cluster has, if it was
+    asked."""
 
     job: Job
     text: JobText
     topics: tuple[str, ...] | None = None
+    reviewed: ReviewedPlan | None = None
 
 
 def load_files(
@@ -86,7 +89,7 @@ def table_jobs(file: LoadedFile, spark: Any) -> list[TableJob]:
     """The jobs of a file: itself, or one for each topic. Raises JobFileError where two topics would
     share a table, and what ``landed_topics`` raises."""
     if not file.job.sink.is_per_topic:
-        return [TableJob(file.job, file.text)]
+        return [TableJob(file.job, file.text, reviewed=file.reviewed)]
     of_cluster = file.job.source.topics if file.topics is None else file.topics
     topics = sorted({*of_cluster, *landed_topics(file.job, spark, of_cluster)})
     refuse_shared_tables(file.job, topics)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rangeland.errors import JobFileError
@@ -16,23 +16,6 @@ from rangeland.job.job_file import Job, Sink
 from rangeland.job.job_text import JobText
 from rangeland.job.value_parsers import TOPIC_FIELD
 from rangeland.patterns import matches
-
-
-@dataclass(frozen=True, slots=True)
-class TableJob:
-    """A job that lands in one table. ``template`` is the job of the file, where that names a table
-    for each topic."""
-
-    job: Job
-    text: JobText
-    template: Job | None = None
-
-    @property
-    def name(self) -> str:
-        """The job's name, with its topic where the file has a table for each."""
-        if self.template is None:
-            return self.job.job
-        return f"{self.job.job}.{self.job.source.topics[0]}"
 
 
 def job_of_topic(template: Job, text: JobText, topic: str) -> tuple[Job, JobText]:

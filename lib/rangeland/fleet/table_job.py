@@ -1,0 +1,31 @@
+"""A job of one table, as the commands get it. Imports little: a command line needs it early."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rangeland.job import Job
+from rangeland.job.job_text import JobText
+
+if TYPE_CHECKING:
+    from rangeland.landing.plan_file import ReviewedPlan
+
+
+@dataclass(frozen=True, slots=True)
+class TableJob:
+    """A job that lands in one table. ``template`` is the job of the file, where that names a table
+    for each topic."""
+
+    job: Job
+    text: JobText
+    template: Job | None = None
+    reviewed: ReviewedPlan | None = None
+    """The plan that is to be applied, where it was made earlier."""
+
+    @property
+    def name(self) -> str:
+        """The job's name, with its topic where the file has a table for each."""
+        if self.template is None:
+            return self.job.job
+        return f"{self.job.job}.{self.job.source.topics[0]}"
