@@ -151,6 +151,6 @@ def test_a_log_whose_epoch_remains_unknown_is_not_taken_for_one_without() -> Non
 
 @pytest.mark.usefixtures("hurried")
 def test_others_go_on_without_a_log_whose_epoch_remains_unknown_where_a_policy_holds_it() -> None:
-    surveyed = attempt(1_000_000, holds_unreachable=True)
+    surveyed = attempt(1_000_000, tolerates_missing_leaders=True)
     assert list(surveyed.epochs(LOGS)) == [P1]
     assert surveyed.unreachable == {P0: "its last batch could not be read"}

@@ -83,8 +83,8 @@ class Cluster:
 
 def look(action: Action, silent: Silent) -> Survey:
     cluster = cast(ConnectionPool, Cluster(silent))
-    holds = Policy(unreachable=action).ever(policy.LossKind.UNREACHABLE, Action.HOLD)
-    wanted = SurveyRequest(("t",), times_ms=(5,), holds_unreachable=holds)
+    holds = Policy(unreachable=action).tolerates_missing_leaders
+    wanted = SurveyRequest(("t",), times_ms=(5,), tolerates_missing_leaders=holds)
     return take_survey(cluster, wanted)
 
 

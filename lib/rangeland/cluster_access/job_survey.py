@@ -1,4 +1,5 @@
-"""Surveys a job's cluster: the one way from a job to a survey.
+"""Surveys a job's cluster. All surveys of a job are taken here, other than those of a plan's last
+check (``landing/final_log_check``).
 
 Puts together what a survey needs: connections, and the backend of the groups whose offsets are
 wanted. Where a registry knows the topics, a pattern is matched against its list.
@@ -19,7 +20,6 @@ from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.model import Isolation, Slice, Survey
 from rangeland.patterns import match_topics
-from rangeland.planning.policy import Action, LossKind
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.seen_schema_ids import seen_schema_ids
 from rangeland.survey.survey_request import SurveyRequest
@@ -38,8 +38,8 @@ def survey_of(
     settings = settings or cluster_settings(job)
     if isolation is not None:
         settings = replace(settings, isolation=isolation)
-    holds = job.policies.ever(LossKind.UNREACHABLE, Action.HOLD)
-    wanted = replace(wanted, holds_unreachable=holds)
+    tolerant = job.policies.tolerates_missing_leaders
+    wanted = replace(wanted, tolerates_missing_leaders=tolerant)
     backend = open_backend(job, settings) if wanted.groups else None
     try:
         with ConnectionPool(settings) as brokers:

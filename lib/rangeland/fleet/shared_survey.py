@@ -23,7 +23,6 @@ from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.landing.plan_surveys import FRESH_SECONDS, SurveyOf
 from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
-from rangeland.planning.policy import Action, LossKind
 from rangeland.survey.survey_request import SurveyRequest
 
 K = TypeVar("K")
@@ -93,8 +92,7 @@ class SharedSurveys:
                 ticket.cluster = None
 
     def _find(self, job: Job) -> _ClusterSurvey:
-        # Of a policy, only whether it holds partitions without a leader matters to a survey.
-        key = (cluster_settings(job), job.policies.ever(LossKind.UNREACHABLE, Action.HOLD))
+        key = (cluster_settings(job), job.policies.tolerates_missing_leaders)
         for known, cluster in self._clusters:
             if known == key:
                 return cluster

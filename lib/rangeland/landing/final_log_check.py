@@ -240,5 +240,5 @@ def _request_for_marks(marks: Mapping[Partition, LogMark], policy: Policy) -> Su
         partitions=only,
         known=frozenset(topics),
         checkpoint=dict(marks),
-        holds_unreachable=policy.ever(LossKind.UNREACHABLE, Action.HOLD),
+        tolerates_missing_leaders=policy.tolerates_missing_leaders,
     )

@@ -127,6 +127,11 @@ class Policy:
         rules = [dict(rule.actions).get(kind) for rule in self.topics]
         return action in (getattr(self, kind.value), *rules)
 
+    @property
+    def tolerates_missing_leaders(self) -> bool:
+        """A survey may go on without partitions that have no leader: some are held then."""
+        return self.ever(LossKind.UNREACHABLE, Action.HOLD)
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:

@@ -4,7 +4,7 @@ There is one request per broker and kind; where a protocol has one per partition
 together: a thousand partitions take about as long as ten. What has no response yet (a leader being
 elected, a broker that just left) is asked again with new metadata from the next broker, until the
 deadline. Then the survey fails with every address it tried and why, or continues without those
-partitions if it may (``holds_unreachable``).
+partitions if it may (``tolerates_missing_leaders``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SurveyAttempt:
         self._first_response_by = started + min(survey_ms, FIRST_RESPONSE_MS) / 1000
         self._failure: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
-        self._holds = wanted.holds_unreachable
+        self._tolerates_missing = wanted.tolerates_missing_leaders
         self.excluded_partitions: set[Partition] = set()
         self.unreachable: dict[Partition, str] = {}
         self.unanswered_brokers: dict[str, str] = {}
@@ -131,7 +131,7 @@ class SurveyAttempt:
                 silent = self._silent_brokers(view)
                 if not leaderless and not silent:
                     return self._done(view, led)
-                if self._holds and led and self._is_over():
+                if self._tolerates_missing and led and self._is_over():
                     self.unreachable |= dict.fromkeys(leaderless, "it has no leader")
                     return self._done(view, led)
                 self._failure = None
@@ -296,7 +296,7 @@ class SurveyAttempt:
     def _are_given_up(self, left: Sequence[Partition], total: int, why: str) -> bool:
         """Whether partitions are given up: at the deadline, if the policy holds partitions, and
         there are others. They are unreachable then."""
-        if not self._holds or len(left) == total or not self._is_over():
+        if not self._tolerates_missing or len(left) == total or not self._is_over():
             return False
         self.unreachable |= dict.fromkeys(left, why)
         return True

@@ -33,5 +33,6 @@ class SurveyRequest:
     """All that is known about these."""
     speed: ReadSpeed | None = None
     """The expected speed of reading, to find out what may expire meanwhile."""
-    holds_unreachable: bool = False
+    tolerates_missing_leaders: bool = False
+    """At the deadline it goes on without the partitions that have no leader."""
     """Whether partitions without a leader at the deadline are left out."""
