@@ -72,7 +72,7 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.
     started = time.monotonic()
     runner = Runner(job, spark, progress, kind)
     runner.refuse_disagreement()
-    unfinished = runner.target.history.unfinished()
+    unfinished = runner.target.history.unfinished_plans()
     draft = runner.draft()
     runner.refuse_draft(draft)
     return PlanPreview(
@@ -191,7 +191,7 @@ class Runner:
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
             self.refuse_disagreement()
-            unfinished = self.target.history.unfinished()
+            unfinished = self.target.history.unfinished_plans()
             first = next((u for u in unfinished if comes_first(self.job, self.kind, u)), None)
             if first is not None:
                 self.finished.append(self.committer.finish_entered(first))
@@ -234,7 +234,7 @@ class Runner:
         if plan.columns != self.reader.columns_to_add():
             raise outdated_conflict(plan, "it was made for rows with other columns")
         self._finish_prepared()
-        unfinished = self.target.history.unfinished()
+        unfinished = self.target.history.unfinished_plans()
         position = self.target.history.position(plan.application)
         refuse_outdated(plan, unfinished, position)
         self.reader.log_check.refuse_other_cluster(read_settings(self.job), plan)
@@ -266,7 +266,9 @@ class Runner:
 
     def _finish_prepared(self) -> None:
         """Commits what is prepared: a plan that was made since counts it as landed."""
-        while prepared := [u for u in self.target.history.unfinished() if u.outcome is not None]:
+        while prepared := [
+            u for u in self.target.history.unfinished_plans() if u.outcome is not None
+        ]:
             self.finished.append(self.committer.finish_entered(prepared[0]))
             self.target.refresh()
             self.refuse_disagreement()

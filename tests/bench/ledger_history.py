@@ -199,7 +199,7 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
     files = len({key.path for key in ledger.events()})
     if files <= READ_AT_MOST:  # else it takes minutes
         with clock.measured(found, "read all"):
-            assert len(ledger.prepared()) == many + rounds
+            assert len(ledger.prepared_plans()) == many + rounds
     log = list((table / FOLDER / "_delta_log").iterdir())
     size_mib = sum(path.stat().st_size for path in log) >> 20
     print(f"{many:>9,} landings in {files:,} files, log of {len(log):,} files, {size_mib} MiB")

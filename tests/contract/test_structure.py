@@ -97,8 +97,8 @@ def test_no_function_is_a_bare_participle() -> None:
 
 NO_PARTICIPLES = {"feed", "nothing", "spawn", "warning"}
 """They end as participles do."""
-TELLING = {"entered", "existing", "planned", "prepared", "unfinished"}
-"""Methods that tell of plans, ledgers and progress which of them they are about."""
+TELLING = {"entered", "existing", "planned"}
+"""Methods that tell of ledgers and progress which of them they are about."""
 
 
 def methods() -> Iterator[tuple[str, str]]:

@@ -52,7 +52,7 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     assert target.history.last_removal() is None
     last = target.history.position(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
-    assert target.enter(plan, target.history.unfinished())
+    assert target.enter(plan, target.history.unfinished_plans())
     outcome, is_mine = target.prepare(plan, (), (), {})
     assert is_mine
     target.land(outcome, target.table.version)

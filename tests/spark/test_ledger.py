@@ -208,11 +208,11 @@ def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger)
     before = (ledger.coverage(), ledger.without_outcome(), ledger.possibly_unfinished())
     assert ledger.append_part(part(first, 1, 0, 10))
     assert (ledger.coverage(), ledger.without_outcome(), ledger.possibly_unfinished()) == before
-    assert ledger.prepared() == []
+    assert ledger.prepared_plans() == []
     assert ledger.prepare(outcome(first))
     assert ledger.enter(second, 1)
     assert ledger.append_part(part(second, 1, 10, 20))
-    assert [(p.sequence, o) for p, o in ledger.prepared()] == [(1, outcome(first))]
+    assert [(p.sequence, o) for p, o in ledger.prepared_plans()] == [(1, outcome(first))]
     assert list(ledger.outcomes(APP)) == [outcome(first)]
     assert ledger.outcome(APP, 2) is None
     assert [p.sequence for p in ledger.plans()] == [2, 1]
@@ -290,7 +290,7 @@ def known(ledger: Ledger) -> list[object]:
     plans = list(ledger.plans())
     outcomes = [ledger.outcome(APP, one.sequence) for one in plans]
     found = (
-        ledger.prepared(),
+        ledger.prepared_plans(),
         list(ledger.outcomes(APP)),
         ledger.coverage(),
         ledger.without_outcome(),

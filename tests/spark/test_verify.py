@@ -472,7 +472,7 @@ def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
     with pytest.raises(refusal):
         rangeland.backfill(part, spark, replace=True)
     seen = LandingTarget(spark, job)
-    assert (seen.table.version, seen.history.unfinished()) == (version, [])
+    assert (seen.table.version, seen.history.unfinished_plans()) == (version, [])
     assert rangeland.land(job, spark).state == "nothing"
 
 

@@ -178,7 +178,7 @@ def test_a_plan_of_losses_alone_is_reported_and_not_entered(
     assert (result.state, result.held) == ("nothing", (str(HELD),))
     target = drivers.another()
     assert told(target) == BOTH
-    assert (target.history.unfinished(), len(lake.tables[drivers.path].versions)) == ([], 1)
+    assert (target.history.unfinished_plans(), len(lake.tables[drivers.path].versions)) == ([], 1)
 
 
 @pytest.mark.parametrize("comes_to", ["its entry", "its end"])
@@ -226,7 +226,7 @@ def test_a_plan_whose_basis_has_changed_tells_nothing(drivers: Drivers) -> None:
 
 def prepared(target: LandingTarget, of: Plan) -> OutcomeEvent:
     """What a driver leaves behind that is killed before it commits."""
-    assert target.enter(of, target.history.unfinished())
+    assert target.enter(of, target.history.unfinished_plans())
     r = of.ranges[0]
     receipts = {0: Receipt(0, P0, r.from_offset, r.until_offset, Counts(landed=r.width))}
     outcome, is_mine = target.prepare(of, prove(of, receipts), (), receipts)
@@ -251,7 +251,7 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
     driving.reader.receipts = {0: Receipt(0, P0, 50, 100, Counts(landed=50))}
     assert driving.apply(NEXT, ()).state == "landed"
     target = drivers.another()
-    assert target.history.unfinished() == []
+    assert target.history.unfinished_plans() == []
     landed = [outcome.application for _, outcome in target.history.landings()]
     assert landed == [PLAN.application, BESIDE.application, PLAN.application]
 

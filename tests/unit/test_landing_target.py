@@ -157,7 +157,7 @@ def test_what_is_landed_between_two_looks_counts_with_what_it_has_held_back(
     position = second.history.position(application)
     assert position.checkpoint[P0].until_offset == 30
     assert position.landed.of(P0, "id") == [(0, 30)]
-    assert second.history.unfinished() == []
+    assert second.history.unfinished_plans() == []
     assert second.enter(plan(2, 30, 100, application=application), [])
 
 
@@ -241,7 +241,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     with pytest.raises((RangeLost, BadRecord)):
         finisher_of(reading).finish_new(replacing)
     target.refresh()
-    assert target.history.unfinished() == []
+    assert target.history.unfinished_plans() == []
     assert target.history.position(APP).landed.of(P0, "id") == []
     (loss,) = target.history.losses(application, 1)
     assert (loss.loss.action, loss.plan_hash) == ("fail", replacing.hash)
@@ -257,13 +257,13 @@ def test_a_replacement_that_another_driver_gives_up_does_not_end_it(
     replacing = plan(application=f"{APP}/replace/0123", kind=PlanKind.REPLACE)
     assert target.enter(replacing, [])
     target.refresh()
-    (left,) = target.history.unfinished()
+    (left,) = target.history.unfinished_plans()
     reading = reading_of(target)
     reading.error = error
     done = finisher_of(reading).finish_entered(left)
     assert (done.outcome.ranges, done.recovered) == ((), True)
     target.refresh()
-    assert target.history.unfinished() == []
+    assert target.history.unfinished_plans() == []
 
 
 def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
@@ -275,11 +275,11 @@ def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
     assert target.enter(replacing, [])
     target.give_up(replacing, [])
     target.refresh()
-    (left,) = target.history.unfinished()
+    (left,) = target.history.unfinished_plans()
     done = finisher_of(reading_of(target)).finish_entered(left)
     assert (done.outcome.ranges, done.landed.is_new) == ((), True)
     target.refresh()
-    assert target.history.unfinished() == []
+    assert target.history.unfinished_plans() == []
 
 
 class Steps(NoProgress):
@@ -363,7 +363,7 @@ def test_rows_that_a_constraint_refuses_get_no_outcome(
     with pytest.raises(TableRefused, match="orders/0 at offset 9 violates the constraint small"):
         finisher_of(reading).finish_new(plan())
     target.refresh()
-    (left,) = target.history.unfinished()
+    (left,) = target.history.unfinished_plans()
     assert left.outcome is None
 
 
@@ -397,7 +397,7 @@ def test_a_shared_plan_whose_rows_violate_a_constraint_gets_no_outcome(
     with pytest.raises(TableRefused, match="orders/0 at offset 9 violates the constraint small"):
         finisher_of(reading).finish_new(plan())
     target.refresh()
-    (left,) = target.history.unfinished()
+    (left,) = target.history.unfinished_plans()
     assert left.outcome is None
 
 
@@ -434,7 +434,7 @@ def test_an_outcome_that_was_prepared_before_a_constraint_is_read_again(
     target.prepare(plan(), prove(plan(), old.receipts), old.files, old.receipts)
     refused_rows.add("old.parquet")
     target.refresh()
-    (left,) = target.history.unfinished()
+    (left,) = target.history.unfinished_plans()
     new = whole_reading(drivers, target, "new.parquet")
     done = finisher_of(new).finish_entered(left)
     assert (done.landed.is_new, done.outcome.attempt) == (True, 1)

@@ -222,7 +222,7 @@ def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
     ledger.record_losses([seen(0, 5)])
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.prepare(outcome(), [loss()])
-    ((_, found),) = ledger.prepared()
+    ((_, found),) = ledger.prepared_plans()
     assert found == outcome()
     assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
     assert (ledger.without_outcome(), ledger.possibly_unfinished()) == ([], ((APP, 1),))

@@ -351,7 +351,7 @@ class _Still:
 
     def refresh(self) -> None: ...
 
-    def unfinished(self) -> list[Any]:
+    def unfinished_plans(self) -> list[Any]:
         return []
 
     def record_losses(self, *about: object) -> None: ...

@@ -55,7 +55,7 @@ def job_of_options(options: Mapping[str, str]) -> Job:
             do="give the options servers and topics, or job with the path of a job file",
         )
     lists = ("servers", "topics", "compacted")
-    source: dict[str, Any] = {name: _listed(options[name]) for name in lists if name in options}
+    source: dict[str, Any] = {name: _split_list(options[name]) for name in lists if name in options}
     if "tags" in options:
         source["tags"] = _tags_of_text(options["tags"])
     renamed = {"topicpattern": "topic_pattern"}
@@ -90,7 +90,7 @@ def bound_of_text(text: str) -> Any:
 def _tags_of_text(text: str) -> Any:
     """Tags may have any characters; those with commas are given as a JSON list."""
     if not text.lstrip().startswith("["):
-        return _listed(text) or [text]  # an empty text does not mean all messages
+        return _split_list(text) or [text]  # an empty text does not mean all messages
     try:
         return parse_json(text)
     except Unreadable as error:
@@ -101,7 +101,7 @@ def _tags_of_text(text: str) -> Any:
         ) from error
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 

@@ -218,7 +218,9 @@ class IdentityCheck:
         if newest.table_id is not None:
             return newest.table_id == self._table.snapshot.table_id
         recent = ledger.possibly_unfinished()
-        settled = [o for _, o in ledger.prepared() if (o.application, o.sequence) not in recent]
+        settled = [
+            o for _, o in ledger.prepared_plans() if (o.application, o.sequence) not in recent
+        ]
         if not settled or any(self._table.transaction_version(o.application) for o in settled[-5:]):
             return True
         paths = {entry.file.path for outcome in settled for entry in outcome.files}

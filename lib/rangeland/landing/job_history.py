@@ -136,7 +136,7 @@ class JobHistory:
         ledger. ``make_options`` drops the isolation where it makes no difference."""
         found: list[LandedRead] = []
         left = list(ranges)
-        for entry, outcome in reversed(self._ledger.prepared()):
+        for entry, outcome in reversed(self._ledger.prepared_plans()):
             if not left:
                 break
             covered = coverage_of(one.range for one in outcome.ranges)
@@ -164,10 +164,10 @@ class JobHistory:
 
     def clusters(self) -> set[Cluster]:
         """All clusters from which this table is known to have been landed."""
-        plans = (_plan_of(entry) for entry, _ in self._ledger.prepared())
+        plans = (_plan_of(entry) for entry, _ in self._ledger.prepared_plans())
         return {plan.cluster for plan in plans if plan.cluster is not None}
 
-    def unfinished(self) -> list[EnteredPlan]:
+    def unfinished_plans(self) -> list[EnteredPlan]:
         """Plans of any job that are entered and not in the table, oldest first."""
         if self._ledger.opened is None:
             return []
@@ -186,7 +186,7 @@ class JobHistory:
 
     def entered_plan(self, plan: Plan) -> EnteredPlan | None:
         """The same plan, if it is in the ledger, finished or not."""
-        same = next((u for u in self.unfinished() if u.plan.hash == plan.hash), None)
+        same = next((u for u in self.unfinished_plans() if u.plan.hash == plan.hash), None)
         return same or self.plan_with_outcome(plan)
 
     def plan_with_outcome(self, plan: Plan) -> EnteredPlan | None:
@@ -259,7 +259,7 @@ class JobHistory:
             )
         sequences: dict[str, int] = {}
         found = []
-        for plan, outcome in self._ledger.opened.prepared():
+        for plan, outcome in self._ledger.opened.prepared_plans():
             application = plan.application
             if application not in sequences:
                 sequences[application] = self._last_sequence(application)

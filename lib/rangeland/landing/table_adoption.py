@@ -79,7 +79,7 @@ def _unfinished_plans(target: LandingTarget) -> list[EnteredPlan]:
     """Plans that are known not to be in the table: later runs finish them. Where that is not
     known, which may be the reason for adopting, they count as landed."""
     try:
-        return target.history.unfinished()
+        return target.history.unfinished_plans()
     except Conflict:
         return []
 

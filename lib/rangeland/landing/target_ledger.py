@@ -82,9 +82,9 @@ class TargetLedger:
             raise Bug(f"the ledger of {self._table.name} is not open")
         return self.opened
 
-    def prepared(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
+    def prepared_plans(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans that have an outcome, oldest first, each with it; none without a ledger."""
-        return [] if self.opened is None else self.opened.prepared()
+        return [] if self.opened is None else self.opened.prepared_plans()
 
     def open_or_create(self, path: str) -> None:
         self.opened = self.opened or Ledger(self._table.kernel, path).open_or_create()

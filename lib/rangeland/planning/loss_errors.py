@@ -46,14 +46,14 @@ def range_lost(losses: list[Loss]) -> RangeLost:
     to go on."""
     kinds = group_by(losses, lambda loss: loss.kind)
     return RangeLost(
-        "; ".join(_named(found) for found in kinds.values()),
+        "; ".join(_name_losses(found) for found in kinds.values()),
         why="; ".join(_cause(found) for found in kinds.values()),
         do=_remedies(list(kinds)),
         losses=[PLAN_JSON.write(loss) for loss in losses],
     )
 
 
-def _named(losses: list[Loss]) -> str:
+def _name_losses(losses: list[Loss]) -> str:
     first, more = losses[0], len(losses) - 1
     where = f"{first.partition} [{first.from_offset}, {first.until_offset}) {first.kind}"
     return f"{where}, and {count_noun(more, 'more range')}" if more else where

@@ -36,7 +36,9 @@ class ReadOptions:
         if None not in (self.isolation, now.isolation) and self.isolation != now.isolation:
             found.append(f"the isolation was {self.isolation} and is {now.isolation} now")
         if self.tags != now.tags:
-            found.append(f"the tags were {_listed(self.tags)} and are {_listed(now.tags)} now")
+            found.append(
+                f"the tags were {_list_tags(self.tags)} and are {_list_tags(now.tags)} now"
+            )
         return found
 
 
@@ -124,5 +126,5 @@ def _remedy(do: str, then: Cluster | None, now: Cluster | None) -> str:
     return f"{_ELSEWHERE}, or if it is the same cluster, say so with `source.cluster: {name}`"
 
 
-def _listed(tags: frozenset[str]) -> str:
+def _list_tags(tags: frozenset[str]) -> str:
     return ", ".join(sorted(tags)) or "all"

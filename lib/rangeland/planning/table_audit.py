@@ -172,7 +172,7 @@ def _audit_runs(pieces: Sequence[LandedPiece], runs_of: Mapping[Partition, Runs]
     for partition in sorted(landed.keys() | set(runs_of)):
         runs = runs_of.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
         own = landed.get(partition, [])
-        wanted, unsure = _wanted(own, runs)
+        wanted, unsure = _expected_intervals(own, runs)
         compared = _Compared(partition, wanted, runs)
         holes += compared.where(compared.wanted > compared.found)
         duplicates += compared.where((compared.found > compared.wanted) & (compared.wanted > 0))
@@ -185,7 +185,9 @@ def _audit_runs(pieces: Sequence[LandedPiece], runs_of: Mapping[Partition, Runs]
     return Audit(tuple(holes), tuple(duplicates), tuple(unknown_rows), tuple(suspect), unproved)
 
 
-def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], list[Interval]]:
+def _expected_intervals(
+    pieces: Sequence[LandedPiece], runs: Runs
+) -> tuple[list[Interval], list[Interval]]:
     """The offsets that should have a row, one interval for each row; and where that is not known
     offset by offset."""
     wanted: list[Interval] = []

@@ -35,7 +35,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     disagreement = target.identity.disagreement()
     try:
         position = target.history.position(job.application)
-        unfinished = target.history.unfinished()
+        unfinished = target.history.unfinished_plans()
     except Conflict as error:  # what has landed is unknown, so the ledger alone says it
         position, unfinished = target.history.last_known(job.application), []
         disagreement = disagreement or error

@@ -32,7 +32,7 @@ def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
     Its ``bin/python`` is a link to the path of this machine's Python. Raises UsageError for a
     distribution whose files are elsewhere, such as one in editable mode."""
     target = folder / f"{ENVIRONMENT}.tar.gz"
-    chosen, ours = _chosen(only), package_files()
+    chosen, ours = _choose_distributions(only), package_files()
     with (
         place_file(target) as file,
         gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as packed,
@@ -47,7 +47,7 @@ def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
     return target
 
 
-def _chosen(only: Collection[str] | None) -> list[Distribution]:
+def _choose_distributions(only: Collection[str] | None) -> list[Distribution]:
     found = {_plain(d.metadata["Name"]): d for d in reversed(list(distributions()))}
     if only is None:
         return [found[name] for name in sorted(found) if name not in LEFT_OUT]

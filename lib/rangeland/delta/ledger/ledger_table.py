@@ -166,7 +166,7 @@ class Ledger:
         ]
         return self._at(mine[-1], PlanEvent) if mine else None
 
-    def prepared(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
+    def prepared_plans(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans that have an outcome, in the order they were entered, each with its last
         outcome. Reads the whole ledger at once."""
         wanted = (EventKind.PLAN, EventKind.OUTCOME)

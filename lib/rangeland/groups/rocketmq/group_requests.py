@@ -130,15 +130,15 @@ def _read_clients(found: JsonFields) -> GroupConnections:
 def lock(client: str, group: str, queues: Collection[Partition]) -> RemotingRequest:
     """Locks queues that are free, and renews the client's own locks. A lock expires after a
     minute, and when the broker stops."""
-    return RemotingRequest(LOCK, {}, _locking(client, group, queues))
+    return RemotingRequest(LOCK, {}, _lock_body(client, group, queues))
 
 
 def unlock(client: str, group: str, queues: Collection[Partition]) -> RemotingRequest:
     """Releases those of the queues that the named client has locked."""
-    return RemotingRequest(UNLOCK, {}, _locking(client, group, queues))
+    return RemotingRequest(UNLOCK, {}, _lock_body(client, group, queues))
 
 
-def _locking(client: str, group: str, queues: Collection[Partition]) -> bytes:
+def _lock_body(client: str, group: str, queues: Collection[Partition]) -> bytes:
     listed = [
         {"brokerName": q.broker, "queueId": q.number, "topic": q.topic} for q in sorted(queues)
     ]

@@ -113,14 +113,14 @@ class ZooKeeperGroups:
     def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         refused: Refused | None = None
         for _ in range(_TRIES):
-            refused = self._connect().apply(self._committing(group, offsets))
+            refused = self._connect().apply(self._commit_operations(group, offsets))
             if refused is None:
                 return
             if refused.reason is Reason.NOT_EMPTY:
                 raise self._in_use(group)
         raise offsets_not_written(group, refused, _TRIES)
 
-    def _committing(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
+    def _commit_operations(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
         """A node with children cannot be deleted: so the transaction itself ensures that nobody
         is registered, and nobody can register meanwhile."""
         zookeeper, ids = self._connect(), ids_path(group)

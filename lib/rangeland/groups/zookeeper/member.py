@@ -214,7 +214,7 @@ class ZooKeeperMember(BackendMembership):
         """Claims the whole share; otherwise claims nothing and returns the obstacle."""
         self._held = share
         for some in transaction_sized(sorted(share)):
-            if zookeeper.apply(self._claiming(me, some)) is not None:
+            if zookeeper.apply(self._claim_operations(me, some)) is not None:
                 break
         nodes = zookeeper.read_all(map(self._owner_path, share))
         # A response may have been lost, so the nodes decide, not the responses.
@@ -227,7 +227,9 @@ class ZooKeeperMember(BackendMembership):
                 return self._blocked_error(partition, read_owner(node.content))
         return self._unsettled_error("owners came and went each time")
 
-    def _claiming(self, me: _HeldClaims, partitions: Sequence[Partition]) -> list[Operation]:
+    def _claim_operations(
+        self, me: _HeldClaims, partitions: Sequence[Partition]
+    ) -> list[Operation]:
         operations: list[Operation] = [Check(ids_path(self._joining.group, me.member_id), 0)]
         for path in map(self._owner_path, partitions):
             content = (me.member_id + THREAD).encode()
@@ -264,7 +266,7 @@ class ZooKeeperMember(BackendMembership):
     ) -> None:
         refused: Refused | None = None
         for _ in range(_TRIES):
-            refused = zookeeper.apply(self._committing(zookeeper, lease, offsets))
+            refused = zookeeper.apply(self._commit_operations(zookeeper, lease, offsets))
             if refused is None:
                 logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
                 return
@@ -272,7 +274,7 @@ class ZooKeeperMember(BackendMembership):
                 raise self._fenced(f"{refused.operation.path}: {refused.reason.value}")
         raise offsets_not_written(self._joining.group, refused, _TRIES)
 
-    def _committing(
+    def _commit_operations(
         self, zookeeper: ZooKeeper, lease: _HeldClaims, offsets: Mapping[Partition, int]
     ) -> list[Operation]:
         group = self._joining.group
