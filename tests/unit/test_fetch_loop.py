@@ -12,9 +12,10 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import OTHER_TOPIC_MS, FetchLoop
+from rangeland.fetch.fetch_size import RESPONSES_TO_GROW
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.slice_state import RESPONSES_TO_GROW, Phase, SliceEvent, move_on
+from rangeland.fetch.slice_state import Phase, SliceEvent, move_on
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, LossKind, Policy
 
@@ -189,7 +190,7 @@ def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
     loop.on_lost(ask(loop, 10).leader, "reset")
     assert loop.next(10) == FindLeaders((P1,), ())
     loop.on_leaders({}, unreachable={P1: "nobody answers"})
-    assert loop.states[0].failures == 1
+    assert loop.states[0].retry.failures == 1
     assert loop.next(99) == WaitUntil(100)
 
 
@@ -355,32 +356,32 @@ def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
     (other,) = ask(loop, 0).wants
     assert other.max_bytes == want.max_bytes
     for _ in range(40):
-        loop.states[other.index].ask_for_less(loop.limits)
-    assert loop.states[other.index].fetch_bytes == loop.limits.smallest_fetch_bytes
+        loop.states[other.index].size.shrink(loop.limits)
+    assert loop.states[other.index].size.bytes == loop.limits.smallest_fetch_bytes
 
 
 def test_the_size_grows_back_after_responses_in_time_and_later_after_each_slow_one() -> None:
     loop = loop_of(piece(0, P0, 0, 10_000))
     state = loop.states[0]
-    before = state.fetch_bytes
+    before = state.size.bytes
 
     def responses_until_it_grows() -> int:
-        size, count = state.fetch_bytes, 0
-        while state.fetch_bytes == size:
+        size, count = state.size.bytes, 0
+        while state.size.bytes == size:
             (want,) = ask(loop, 0).wants
             loop.on_records(want, want.offset + 1)
             count += 1
-        assert state.fetch_bytes == min(size * 2, before)
+        assert state.size.bytes == min(size * 2, before)
         return count
 
-    state.ask_for_less(loop.limits)
+    state.size.shrink(loop.limits)
     assert responses_until_it_grows() == 2 * RESPONSES_TO_GROW
-    state.ask_for_less(loop.limits)
-    state.ask_for_less(loop.limits)
+    state.size.shrink(loop.limits)
+    state.size.shrink(loop.limits)
     assert [responses_until_it_grows(), responses_until_it_grows()] == [8 * RESPONSES_TO_GROW] * 2
     (want,) = ask(loop, 0).wants
     loop.on_records(want, want.offset + 1)
-    assert state.fetch_bytes == before, "it never exceeds what it was"
+    assert state.size.bytes == before, "it never exceeds what it was"
 
 
 def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:
@@ -444,9 +445,9 @@ def test_empty_responses_prove_nothing_however_many_there_are(throttled: bool) -
 
 def test_what_came_empty_is_asked_for_alone() -> None:
     loop = loop_of(piece(0, P0), piece(1, P1))
-    assert loop.states[0].fetch_alone is False
+    assert loop.states[0].size.is_alone is False
     loop.on_empty(ask(loop).wants[0], 100, False)
-    assert loop.states[0].fetch_alone is True
+    assert loop.states[0].size.is_alone is True
 
 
 def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
@@ -777,7 +778,7 @@ def test_a_wrong_hint_costs_one_more_round(meaning: ErrorMeaning | None) -> None
         loop.on_lost(step.leader, "refused")
     else:
         loop.on_error(step.wants[0], meaning, "NOT_LEADER_OR_FOLLOWER", Leader(B3, 5))
-    found = loop.next(loop.states[0].resume_at_ms)
+    found = loop.next(loop.states[0].retry.resume_at_ms)
     assert found == FindLeaders((P0,), ())
     loop.on_leaders(lead(B1))
     step = ask(loop, loop.now_ms)

@@ -11,7 +11,9 @@ from rangeland.delta.ledger.events import LossEvent, OffsetSpan, OutcomeEvent, R
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord
+from rangeland.fetch.fetch_size import FetchSize
 from rangeland.fetch.replica_choice import ServingReplica
+from rangeland.fetch.retry_state import RetryState
 from rangeland.fetch.slice_failures import add_partition, unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState
 from rangeland.landing.loss_records import (
@@ -162,7 +164,9 @@ def test_damage_is_noted_with_the_broker_whose_log_it_is_in(broker: str) -> None
 def test_a_place_that_is_unreadable_is_noted_with_its_broker() -> None:
     where = Partition("orders", 0, "a")
     server = ServingReplica(Leader(Address("h", 10911)))
-    reading = SliceState(Slice(0, where, 0, 9), 4, server, Phase.READING, 1)
+    reading = SliceState(
+        Slice(0, where, 0, 9), 4, server, Phase.READING, FetchSize(1), RetryState(0)
+    )
     (found,) = losses_in(unreadable_error(reading, "a disk error"))
     assert found.partition == where
 

@@ -107,11 +107,11 @@ class FetchLoop:
 
     def _ready_at(self, state: SliceState) -> int:
         if state.phase is Phase.FINDING:
-            return state.resume_at_ms
-        return max(state.resume_at_ms, self.throttle.free_at(state.server.address))
+            return state.retry.resume_at_ms
+        return max(state.retry.resume_at_ms, self.throttle.free_at(state.server.address))
 
     def _give_up_if_stuck(self, state: SliceState) -> None:
-        if state.stuck_ms <= self.limits.no_progress_ms:
+        if state.retry.stuck_ms <= self.limits.no_progress_ms:
             return
         if state.suspected:
             self._lose(state, *state.suspected)
@@ -140,7 +140,7 @@ class FetchLoop:
         self.throttle.on_response(leader, size, throttle_ms, now_ms)
         for state in self.states.values():
             if state.server.address == leader:
-                state.excuse(throttle_ms, self.limits)
+                state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, want: FetchTarget, next_offset: int) -> bool:
         """Complete batches came; reading continues at ``next_offset``. False if they are of no
@@ -153,17 +153,16 @@ class FetchLoop:
             raise error
         state.advance(next_offset, self.now_ms)
         state.forget_failures()
-        state.grow_back()
+        state.size.grow_back()
         return True
 
     def on_too_small(self, want: FetchTarget) -> None:
         """Bytes came without a complete batch: the fetch size is below the batch size."""
         state = self._current(want)
-        if state.fetch_bytes >= self.limits.largest_fetch_bytes:
+        if state.size.bytes >= self.limits.largest_fetch_bytes:
             self.on_damaged(want, slice_failures.batch_size_error(state, self.capabilities))
             return
-        state.fetch_bytes = min(state.fetch_bytes * 2, self.limits.largest_fetch_bytes)
-        state.fetch_alone = True
+        state.size.double(self.limits)
 
     def on_damaged(self, want: FetchTarget, error: BadRecord) -> None:
         """The offset at which reading could resume after damaged bytes is unknown, so the
@@ -195,7 +194,7 @@ class FetchLoop:
             # the same, so the end of the log is requested.
             self._move(state, SliceEvent.EMPTY_AT_END, "its leader answered without records")
         elif high_watermark >= state.slice.until_offset:
-            state.fetch_alone = True
+            state.size.is_alone = True
             seen = f"without records, though its log is readable up to {high_watermark}"
             self._move(state, SliceEvent.EMPTY_BELOW_END, f"its leader answered {seen}")
         else:
@@ -215,7 +214,7 @@ class FetchLoop:
             self._move(state, SliceEvent.REPLICA_FAILED, reason)
             return
         # Only the first failure follows a hint, so a wrong one costs one more round.
-        is_first = state.failures == 0 and not self.leader_only
+        is_first = state.retry.failures == 0 and not self.leader_only
         match meaning:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
                 self._move(state, SliceEvent.RETRIABLE_ERROR, reason)
@@ -243,7 +242,7 @@ class FetchLoop:
         outside of it or at its end. ``written_end``: its end with what is not readable yet; None
         if that is unknown."""
         state = self._current(want, Phase.MEASURING)
-        seen = state.last_failure
+        seen = state.retry.last_failure
         if state.server.may_be_replica:
             self._doubt(state, f"its log is [{log_start}, {log_end})")
         elif state.position < log_start:
@@ -270,7 +269,7 @@ class FetchLoop:
         is_long = self.capabilities.has_epochs or waited_ms >= SHORT_END_MS
         if state.short_ends < SHORT_END_REPORTS or not is_long:
             self._suspect(state, LossKind.TRUNCATED, evidence)
-            state.resume_at_ms = self.now_ms + SHORT_END_PAUSE_MS
+            state.retry.resume_at_ms = self.now_ms + SHORT_END_PAUSE_MS
             return
         evidence += f"; asked {state.short_ends} times, with metadata from other brokers if any"
         self._move(state, SliceEvent.ENDS_EARLIER_FOR_SURE)
@@ -292,7 +291,7 @@ class FetchLoop:
                 event = SliceEvent.CONNECTION_LOST if is_leader else SliceEvent.REPLICA_FAILED
                 self._move(state, event, reason)
                 if is_slow:
-                    state.ask_for_less(self.limits)
+                    state.size.shrink(self.limits)
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
         """The broker prefers this replica to be read. True if another broker is read next, and a
@@ -317,7 +316,7 @@ class FetchLoop:
         leader yet, for the reason in ``unreachable`` if given. ``unknown``: those that do not exist
         according to the cluster, which is believed if it stays so until the deadline."""
         finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
-        for state in [s for s in finding if s.resume_at_ms <= self.now_ms]:
+        for state in [s for s in finding if s.retry.resume_at_ms <= self.now_ms]:
             partition = state.slice.partition
             found = leaders.get(partition)
             if found is None and partition in unknown:
@@ -341,8 +340,8 @@ class FetchLoop:
                 return
             self._move(state, SliceEvent.RECREATED)
             self._lose(state, LossKind.RECREATED, evidence)
-        elif address == state.left_leader and state.failures <= 1:
-            self._move(state, SliceEvent.NO_LEADER, state.last_failure)
+        elif address == state.left_leader and state.retry.failures <= 1:
+            self._move(state, SliceEvent.NO_LEADER, state.retry.last_failure)
         else:
             state.server.on_leader(found, self.now_ms)
             self._move(state, SliceEvent.LEADER_FOUND)

@@ -60,22 +60,22 @@ Step = SendFetch | SendLogRange | FindLeaders | WaitUntil | AllRead
 def fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetch:
     """One fetch for all ready slices of one leader, within the bytes of a request."""
     # The slice that has waited longest chooses the leader, so none is starved.
-    first = min(ready, key=lambda s: (s.progress_at_ms, s.slice.index))
+    first = min(ready, key=lambda s: (s.retry.progress_at_ms, s.slice.index))
     address = first.server.address
     if address is None:
         raise Bug(f"{first.slice} is to be read and has no leader")
-    sharing = [s for s in ready if s.can_share_request(first) and not s.fetch_alone]
+    sharing = [s for s in ready if s.can_share_request(first) and not s.size.is_alone]
     targets: list[FetchTarget] = []
     named: set[Partition] = set()
     budget = limits.request_bytes
     for state in sorted(
-        [first] if first.fetch_alone else sharing, key=lambda s: (s is not first, s.slice.index)
+        [first] if first.size.is_alone else sharing, key=lambda s: (s is not first, s.slice.index)
     ):
         # A request names a partition once: a second slice of it has its turn later.
-        if state.slice.partition in named or (targets and state.fetch_bytes > budget):
+        if state.slice.partition in named or (targets and state.size.bytes > budget):
             continue
         named.add(state.slice.partition)
-        budget -= state.fetch_bytes
+        budget -= state.size.bytes
         targets.append(state.target)
     return SendFetch(address, tuple(targets), stays=first.server.stays)
 

@@ -129,8 +129,8 @@ def _state_facts(state: SliceState) -> dict[str, Any]:
 
 def no_progress_error(state: SliceState) -> Unreachable:
     return Unreachable(
-        f"{state.slice} got no further than offset {state.position} in {state.stuck_ms} ms",
-        why=state.last_failure or "its leader sent no records",
+        f"{state.slice} got no further than offset {state.position} in {state.retry.stuck_ms} ms",
+        why=state.retry.last_failure or "its leader sent no records",
         do="check the partition's leader, then run again: the same plan is read again",
         **_state_facts(state),
     )
@@ -151,7 +151,7 @@ def older_records_error(
 def batch_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord:
     return BadRecord(
         f"{state.slice.partition}: no complete batch at offset {state.position} in "
-        f"{state.fetch_bytes} bytes",
+        f"{state.size.bytes} bytes",
         why="batches of this size are not supported, or its length field is damaged",
         do=look_at("the batch", capabilities),
         **_state_facts(state),

@@ -15,14 +15,13 @@ from enum import Enum
 from typing import Any, Final
 
 from rangeland.errors import Bug
-from rangeland.fetch.pacing import FetchLimits, retry_delay_ms
+from rangeland.fetch.fetch_size import FetchSize, first_fetch_size
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import ServingReplica
+from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import LossKind
-
-RESPONSES_TO_GROW = 4
-"""How many responses must come in time before more is requested again, at first."""
 
 logger = logging.getLogger(__name__)
 
@@ -113,27 +112,12 @@ class SliceState:
     position: int
     server: ServingReplica
     phase: Phase
-    fetch_bytes: int
-    slowed_from: int = 0
-    """The fetch size before responses were too slow; 0 if none was."""
-    responses: int = 0
-    """How many responses have come in time since."""
-    responses_to_grow: int = RESPONSES_TO_GROW
-    resume_at_ms: int = 0
-    progress_at_ms: int = 0
-    stuck_since_ms: int | None = None
-    """When the first attempt since the last progress failed."""
-    throttled_ms: int = 0
-    tried_at_ms: int = 0
-    """When the latest attempt failed."""
-    failures: int = 0
-    last_failure: str = ""
+    size: FetchSize
+    retry: RetryState
     short_ends: int = 0
     """How often its leader has reported a log end at or before the position."""
     short_end_at_ms: int = 0
     """When the leader reported it first."""
-    fetch_alone: bool = False
-    """Its next request has no other slices, so that nothing limits its size."""
     suspected: tuple[LossKind, str] | None = None
     """The loss, and its evidence, that is assumed if nothing else happens before the deadline."""
     suspected_at_ms: int = 0
@@ -149,26 +133,13 @@ class SliceState:
             topic_id=self.slice.topic_id,
             epoch=self.server.leader.epoch,
             offset=self.position,
-            max_bytes=self.fetch_bytes,
+            max_bytes=self.size.bytes,
         )
 
     @property
     def log_fields(self) -> dict[str, Any]:
         """What its log lines carry."""
         return partition_fields(self.slice.partition, self.position)
-
-    @property
-    def stuck_ms(self) -> int:
-        """How long it has been stuck: from the first failed attempt since the last progress to the
-        latest one. Time spent elsewhere, such as in a slow writer, does not count."""
-        return 0 if self.stuck_since_ms is None else self.tried_at_ms - self.stuck_since_ms
-
-    def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
-        """Its broker throttles this client: the time does not count as stuck, up to a limit."""
-        if self.stuck_since_ms is not None:
-            excused_ms = max(0, min(throttle_ms, limits.most_throttled_ms - self.throttled_ms))
-            self.throttled_ms += excused_ms
-            self.stuck_since_ms += excused_ms
 
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
         """How long nothing but the evidence for this loss has been seen."""
@@ -182,55 +153,31 @@ class SliceState:
     def advance(self, position: int, now_ms: int) -> None:
         """Everything before ``position`` has been delivered or given up."""
         self.position = position
-        self.progress_at_ms = now_ms
-        self.stuck_since_ms = None
+        self.retry.on_progress(now_ms)
         if position >= self.slice.until_offset:
             self.phase = Phase.DONE
 
     def forget_failures(self) -> None:
-        self.throttled_ms = self.failures = self.short_ends = 0
-        self.fetch_alone = False
+        self.retry.forget_failures()
+        self.short_ends = 0
+        self.size.is_alone = False
         self.suspected = self.left_leader = None
 
-    def ask_for_less(self, limits: FetchLimits) -> None:
-        """A response was too slow: the next request is smaller, and is for this slice alone. Each
-        time, twice as many timely responses are needed before the size grows again."""
-        self.slowed_from = max(self.slowed_from, self.fetch_bytes)
-        self.responses, self.responses_to_grow = 0, self.responses_to_grow * 2
-        self.fetch_bytes = max(
-            self.fetch_bytes // 2, min(limits.smallest_fetch_bytes, self.fetch_bytes)
-        )
-        self.fetch_alone = True
-
-    def grow_back(self) -> None:
-        """A response came in time. After enough of them more is requested, up to the size
-        before."""
-        if self.fetch_bytes >= self.slowed_from:
-            return
-        self.responses += 1
-        if self.responses >= self.responses_to_grow:
-            self.responses, self.fetch_bytes = 0, min(self.fetch_bytes * 2, self.slowed_from)
-
     def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
-        self.failures += 1
-        self.last_failure = reason
-        self.tried_at_ms = now_ms
-        if self.stuck_since_ms is None:
-            self.stuck_since_ms = now_ms
+        self.retry.back_off(reason, now_ms, limits)
         if self.suspected and reason != self.suspected[1]:
             # A loss is assumed only if it is still the last thing seen at the deadline.
             self.suspected = None
-        self.resume_at_ms = now_ms + retry_delay_ms(self.failures, limits)
 
     def leave_leader(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
         self.left_leader = self.server.leader.address
         self.back_off(reason, now_ms, limits)
-        if self.failures <= 1:
+        if self.retry.failures <= 1:
             # The first time, metadata is requested at once: it may name a new leader.
-            self.resume_at_ms = now_ms
+            self.retry.resume_at_ms = now_ms
 
     def return_to_leader(self, reason: str, now_ms: int) -> None:
-        self.last_failure = reason
+        self.retry.last_failure = reason
         self.server.return_to_leader(now_ms)
 
 
@@ -244,17 +191,9 @@ def new_state(
         position=slice_.from_offset,
         server=server,
         phase=Phase.DONE if is_empty else phase,
-        fetch_bytes=_first_fetch_bytes(slice_, limits),
-        progress_at_ms=now_ms,
+        size=first_fetch_size(slice_, limits),
+        retry=RetryState(now_ms),
     )
-
-
-def _first_fetch_bytes(slice_: Slice, limits: FetchLimits) -> int:
-    if slice_.estimated_bytes <= 0:
-        return limits.fetch_bytes
-    # A quarter above the estimate, so that a small slice is one response and not two.
-    guess = slice_.estimated_bytes * 5 // 4 + limits.smallest_fetch_bytes
-    return min(limits.fetch_bytes, guess)
 
 
 def move_on(
@@ -268,7 +207,7 @@ def move_on(
     match move:
         case Move.BACK_OFF:
             state.back_off(reason, now_ms, limits)
-            _log(state, f"Retrying in {state.resume_at_ms - now_ms} ms", reason)
+            _log(state, f"Retrying in {state.retry.resume_at_ms - now_ms} ms", reason)
         case Move.LEAVE:
             state.leave_leader(reason, now_ms, limits)
             _log(state, f"Left the leader {state.left_leader}", reason)
@@ -276,7 +215,7 @@ def move_on(
             state.return_to_leader(reason, now_ms)
             _log(state, f"Returned to the leader {state.server.leader.address}", reason)
         case Move.GO_ON if reason:
-            state.last_failure = reason
+            state.retry.last_failure = reason
 
 
 def _log(state: SliceState, what: str, reason: str) -> None:
