@@ -93,12 +93,12 @@ PLANS_AND_LEDGER = (
         "a reviewed plan is applied whatever has landed since",
         Change(
             "landing.unfinished_plans:refuse_outdated",
-            "if covered := covered_parts(plan.ranges, now.landed):",
+            "if covered := covered_parts(plan.ranges, position.landed):",
             "if covered := None:",
         ),
         Change(
             "landing.unfinished_plans:refuse_outdated",
-            "if now.sequence != plan.sequence:",
+            "if position.sequence != plan.sequence:",
             "if False:",
         ),
     ),

@@ -245,12 +245,14 @@ class Planner:
         if cluster is not None:
             refuse_other_cluster(self.job.sink.table, position, survey, cluster)
 
-    def _known_as(self, now: Cluster | None, then: Sequence[Cluster | None]) -> Cluster | None:
+    def _known_as(
+        self, cluster: Cluster | None, earlier: Sequence[Cluster | None]
+    ) -> Cluster | None:
         """The cluster with all the addresses it has had, if its present ones are not among
-        ``then``. Reads all landings only in that case."""
-        if now is None or not any(one is not None and now.is_other(one) for one in then):
-            return now
-        return with_known_addresses(now, self.target.history.clusters())
+        ``earlier``. Reads all landings only in that case."""
+        if cluster is None or not any(one is not None and cluster.is_other(one) for one in earlier):
+            return cluster
+        return with_known_addresses(cluster, self.target.history.clusters())
 
     def _refuse_replace(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""

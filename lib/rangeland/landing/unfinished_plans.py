@@ -57,11 +57,11 @@ def refuse_other_job(job: Job, unfinished: EnteredPlan) -> None:
     )
 
 
-def refuse_outdated(plan: Plan, unfinished: Sequence[EnteredPlan], now: JobPosition) -> None:
+def refuse_outdated(plan: Plan, unfinished: Sequence[EnteredPlan], position: JobPosition) -> None:
     """Raises Conflict for a plan that was made earlier and cannot be entered any more."""
-    if now.sequence != plan.sequence:
-        raise outdated_conflict(plan, f"the next plan of {plan.application} is {now.sequence}")
-    if covered := covered_parts(plan.ranges, now.landed):
+    if position.sequence != plan.sequence:
+        raise outdated_conflict(plan, f"the next plan of {plan.application} is {position.sequence}")
+    if covered := covered_parts(plan.ranges, position.landed):
         raise outdated_conflict(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
         # Two plans of one sequence: the checkpoint of one would count with the rows of the other.

@@ -55,30 +55,30 @@ class LandedRead:
     """How far its plan has landed the partition, and the leader epoch then, if it is known."""
 
 
-def with_known_addresses(now: Cluster, known: Iterable[Cluster]) -> Cluster:
+def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:
     """The cluster with all its known addresses: those of landings that share an address with it,
     directly or through others. A cluster with another id is never included."""
     left = set(known)
     while True:
-        same = {one for one in left if not now.is_other(one)}
+        same = {one for one in left if not cluster.is_other(one)}
         if not same:
-            return now
+            return cluster
         left -= same
-        ids = {now.id, *(one.id for one in same)} - {""}
-        names = {name for one in (now, *same) for name in one.addresses}
-        now = Cluster(now.id or next(iter(sorted(ids)), ""), tuple(sorted(names)))
+        ids = {cluster.id, *(one.id for one in same)} - {""}
+        names = {name for one in (cluster, *same) for name in one.addresses}
+        cluster = Cluster(cluster.id or next(iter(sorted(ids)), ""), tuple(sorted(names)))
 
 
-def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOptions) -> None:
+def refuse_other_options(table: str, landed: Sequence[LandedRead], wanted: ReadOptions) -> None:
     """Raises Conflict where a range was landed with other options than are asked for now."""
     for one in landed:
-        differences = one.options.differences(now)
+        differences = one.options.differences(wanted)
         if not differences:
             continue
         raise Conflict(
             f"{one.range} has landed in {table}, but with other options than this job asks for",
             why=f"when {one.application} {one.sequence} landed it, {'; '.join(differences)}",
-            do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", one.options.cluster, now.cluster),
+            do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", one.options.cluster, wanted.cluster),
             range=str(one.range),
             differences=differences,
             application=one.application,
@@ -86,10 +86,10 @@ def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOpti
         )
 
 
-def refuse_changed_options(table: str, then: ReadOptions, now: ReadOptions) -> None:
+def refuse_changed_options(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
     """Raises Conflict where a checkpoint was reached with other options: what those left out would
     never land."""
-    differences = then.differences(now)
+    differences = landed.differences(wanted)
     if differences:
         raise Conflict(
             f"the checkpoint in {table} was reached with other options than this job asks for",
@@ -101,11 +101,13 @@ def refuse_changed_options(table: str, then: ReadOptions, now: ReadOptions) -> N
         )
 
 
-def refuse_other_cluster(table: str, position: JobPosition, survey: Survey, now: Cluster) -> None:
-    """Raises Conflict where the checkpoint belongs to another cluster than ``now``: its offsets
+def refuse_other_cluster(
+    table: str, position: JobPosition, survey: Survey, cluster: Cluster
+) -> None:
+    """Raises Conflict where the checkpoint belongs to another cluster than this one: its offsets
     mean nothing in these logs, and a topic with another id was not deleted and created again."""
     planned_from = position.cluster
-    if planned_from is None or not now.is_other(planned_from):
+    if planned_from is None or not cluster.is_other(planned_from):
         return
     for partition, mark in sorted(position.checkpoint.items()):
         if partition not in survey.logs:
@@ -114,15 +116,15 @@ def refuse_other_cluster(table: str, position: JobPosition, survey: Survey, now:
             f"the checkpoint of {partition} in {table} belongs to another cluster",
             why=f"offset {mark.until_offset} was reached in the cluster {planned_from}, and this "
             f"is the cluster {survey.cluster}",
-            do=_remedy("", planned_from, now),
+            do=_remedy("", planned_from, cluster),
             partition=str(partition),
         )
 
 
-def _remedy(do: str, then: Cluster | None, now: Cluster | None) -> str:
-    if then is None or now is None or not now.is_other(then):
+def _remedy(do: str, planned_from: Cluster | None, cluster: Cluster | None) -> str:
+    if planned_from is None or cluster is None or not cluster.is_other(planned_from):
         return do
-    name = then.id or then.addresses[0]
+    name = planned_from.id or planned_from.addresses[0]
     return f"{_ELSEWHERE}, or if it is the same cluster, say so with `source.cluster: {name}`"
 
 
