@@ -10,7 +10,14 @@ import pytest
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
+from rangeland.errors import (
+    BadRecord,
+    Bug,
+    JobFileError,
+    RangeLost,
+    RemoteProtocolError,
+    Unreachable,
+)
 from rangeland.fetch.fetch_loop import OTHER_TOPIC_MS, FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
@@ -702,12 +709,32 @@ def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progre
     assert loop.now_ms >= PATIENCE.no_progress_ms
 
 
-@pytest.mark.parametrize("meaning", [ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED])
-def test_what_would_be_refused_again_is_not_tried_again(meaning: ErrorMeaning) -> None:
+def test_what_would_be_refused_again_is_not_tried_again() -> None:
     loop = loop_of(piece(0, P0))
-    kind = JobFileError if meaning is ErrorMeaning.REFUSED else Unreachable
-    with pytest.raises(kind, match="TOPIC_AUTHORIZATION_FAILED"):
-        loop.on_error(ask(loop).wants[0], meaning, "TOPIC_AUTHORIZATION_FAILED")
+    with pytest.raises(JobFileError, match="TOPIC_AUTHORIZATION_FAILED"):
+        loop.on_error(ask(loop).wants[0], ErrorMeaning.REFUSED, "TOPIC_AUTHORIZATION_FAILED")
+
+
+def test_a_leader_that_does_not_support_a_fetch_ends_the_run_for_good() -> None:
+    loop = confirmed(loop_of(piece(0, P0)))
+    with pytest.raises(JobFileError, match="UNSUPPORTED_VERSION"):
+        loop.on_error(ask(loop).wants[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
+
+
+def test_a_fetch_that_the_leader_of_the_plan_does_not_support_is_sent_to_the_present_one() -> None:
+    loop = loop_of(piece(0, P0))
+    loop.on_error(ask(loop).wants[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
+    assert isinstance(loop.next(0), FindLeaders)
+    loop.on_leaders(lead(B2))
+    loop.on_records(ask(loop).wants[0], 100)
+    assert loop.next(1) == AllRead()
+
+
+@pytest.mark.parametrize("meaning", [ErrorMeaning.OK, ErrorMeaning.REJOIN])
+def test_a_code_that_is_no_error_of_a_fetch_breaks_the_protocol(meaning: ErrorMeaning) -> None:
+    loop = loop_of(piece(0, P0))
+    with pytest.raises(RemoteProtocolError, match="ILLEGAL_GENERATION"):
+        loop.on_error(ask(loop).wants[0], meaning, "ILLEGAL_GENERATION")
 
 
 def denied(policy: Policy) -> tuple[FetchLoop, int]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -229,10 +230,14 @@ class FetchLoop:
                 self._move(state, SliceEvent.OUT_OF_RANGE, reason)
             case ErrorMeaning.CORRUPT:
                 self.on_damaged(want, slice_failures.unreadable_error(state, reason))
-            case ErrorMeaning.REFUSED:
-                raise slice_failures.refused_error(state, reason)
+            case ErrorMeaning.UNSUPPORTED if self._asks_leader(want, reason):
+                pass  # Versions are agreed on with each broker, and another one may lead by now.
+            case ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
+                raise slice_failures.refused_error(state, meaning, reason)
+            case ErrorMeaning.OK | ErrorMeaning.REJOIN:
+                raise slice_failures.wrong_code_error(state, reason)
             case _:
-                raise slice_failures.not_served_error(state, reason)
+                assert_never(meaning)
 
     # --- outcomes of other requests -----------------------------------------------------
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.dialects.capabilities import Capabilities
-from rangeland.errors import BadRecord, Damage, JobFileError, Unreachable
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.errors import BadRecord, Damage, JobFileError, RemoteProtocolError, Unreachable
 from rangeland.fetch.slice_state import SliceState
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Partition, Slice
@@ -167,19 +168,23 @@ def unreadable_error(state: SliceState, reason: str) -> BadRecord:
     )
 
 
-def refused_error(state: SliceState, reason: str) -> JobFileError:
+def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> JobFileError:
+    """For what would be refused again."""
+    is_right = meaning is ErrorMeaning.REFUSED
     return JobFileError(
-        f"{state.slice} may not be read",
+        f"{state.slice} {'may not' if is_right else 'cannot'} be read",
         why=reason,
-        do="give the user of source.security the right to read the topic",
+        do="give the user of source.security the right to read the topic"
+        if is_right
+        else "check whether this version of the broker is supported",
         **_state_facts(state),
     )
 
 
-def not_served_error(state: SliceState, reason: str) -> Unreachable:
-    return Unreachable(
+def wrong_code_error(state: SliceState, reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
         f"{state.slice} cannot be read",
-        why=reason,
-        do="check the permissions of this client and the version of the broker",
+        why=f"{reason}, which is no error of a fetch",
+        do="check the version of the broker",
         **_state_facts(state),
     )
