@@ -31,6 +31,8 @@ PLAN_STAYS = "nothing of this run was landed; its plan is in the ledger for the 
 reading."""
 WITH_ROOM = "yes, once there is room again"
 CLUSTER_OPERATOR = "the operator of the Spark cluster"
+BROKER_OPERATOR = "the brokers' operator"
+JOB_AUTHOR = "the author of the job file"
 
 
 class RangelandError(Exception):
@@ -148,7 +150,7 @@ class JobFileError(RangelandError):
 
     exit_code = 78
     data = "nothing was read or written"
-    acts = "the author of the job file"
+    acts = JOB_AUTHOR
 
     def __init__(
         self,
@@ -170,7 +172,7 @@ class Unreachable(RangelandError):
 
     exit_code = 75
     retry = "yes, later"
-    acts = "the scheduler; the brokers' operator if it lasts"
+    acts = f"the scheduler; {BROKER_OPERATOR} if it lasts"
 
     def __init__(
         self, what: str, *, why: str = "", do: str = "", closed: bool = False, **facts: Any
@@ -205,7 +207,7 @@ class RemoteProtocolError(RangelandError):
 
     exit_code = 75
     retry = "yes, later"
-    acts = "the brokers' operator, with the facts of the message"
+    acts = f"{BROKER_OPERATOR}, with the facts of the message"
 
     def __init__(
         self,
@@ -291,7 +293,7 @@ class UndecodablePayload(BadRecord):
     """A record of the log is intact, and its key or value is not what the job's schema says."""
 
     retry = "not before the schema or the policy in the job file is changed"
-    acts = "the author of the job file, or the owner of the topic"
+    acts = f"{JOB_AUTHOR}, or the owner of the topic"
 
 
 class TransformFailed(RangelandError):

@@ -709,10 +709,21 @@ def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progre
     assert loop.now_ms >= PATIENCE.no_progress_ms
 
 
-def test_what_would_be_refused_again_is_not_tried_again() -> None:
+@pytest.mark.parametrize(
+    ("meaning", "name", "what"),
+    [
+        (ErrorMeaning.DENIED, "TOPIC_AUTHORIZATION_FAILED", "may not be read"),
+        (ErrorMeaning.REFUSED, "INVALID_FETCH_SIZE", "cannot be read"),
+    ],
+)
+def test_what_would_be_refused_again_is_not_tried_again(
+    meaning: ErrorMeaning, name: str, what: str
+) -> None:
     loop = loop_of(piece(0, P0))
-    with pytest.raises(JobFileError, match="TOPIC_AUTHORIZATION_FAILED"):
-        loop.on_error(ask(loop).wants[0], ErrorMeaning.REFUSED, "TOPIC_AUTHORIZATION_FAILED")
+    with pytest.raises(JobFileError, match=f"{what}.*{name}") as caught:
+        loop.on_error(ask(loop).wants[0], meaning, name)
+    assert caught.value.acts == "the brokers' operator"
+    assert caught.value.data == "nothing of this run was landed"
 
 
 def test_a_leader_that_does_not_support_a_fetch_ends_the_run_for_good() -> None:

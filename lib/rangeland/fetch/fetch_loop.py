@@ -232,7 +232,7 @@ class FetchLoop:
                 self.on_damaged(want, slice_failures.unreadable_error(state, reason))
             case ErrorMeaning.UNSUPPORTED if self._asks_leader(want, reason):
                 pass  # Versions are agreed on with each broker, and another one may lead by now.
-            case ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
+            case ErrorMeaning.DENIED | ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
                 raise slice_failures.refused_error(state, meaning, reason)
             case ErrorMeaning.OK | ErrorMeaning.REJOIN:
                 raise slice_failures.wrong_code_error(state, reason)

@@ -13,7 +13,15 @@ from typing import Any
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.errors import BadRecord, Damage, JobFileError, RemoteProtocolError, Unreachable
+from rangeland.errors import (
+    BROKER_OPERATOR,
+    BadRecord,
+    Damage,
+    JobFileError,
+    RangelandError,
+    RemoteProtocolError,
+    Unreachable,
+)
 from rangeland.fetch.slice_state import SliceState
 from rangeland.logging_setup import partition_fields
 from rangeland.model import Partition, Slice
@@ -169,16 +177,13 @@ def unreadable_error(state: SliceState, reason: str) -> BadRecord:
 
 
 def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> JobFileError:
-    """For what would be refused again."""
-    is_right = meaning is ErrorMeaning.REFUSED
-    return JobFileError(
-        f"{state.slice} {'may not' if is_right else 'cannot'} be read",
-        why=reason,
-        do="give the user of source.security the right to read the topic"
-        if is_right
-        else "check whether this version of the broker is supported",
-        **_state_facts(state),
-    )
+    """For what would be refused again. Other slices may have been read."""
+    what, do = f"{state.slice} cannot be read", "check the broker's version and settings"
+    if meaning is ErrorMeaning.DENIED:
+        what = f"{state.slice} may not be read"
+        do = "give the user of source.security the right to read the topic"
+    error = JobFileError(what, why=reason, do=do, **_state_facts(state))
+    return error.with_answers(data=RangelandError.data, acts=BROKER_OPERATOR)
 
 
 def wrong_code_error(state: SliceState, reason: str) -> RemoteProtocolError:
