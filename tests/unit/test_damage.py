@@ -13,10 +13,11 @@ from rangeland.errors import BadRecord, ProofFailed
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from tests.record_batches import Batch, Record, encode

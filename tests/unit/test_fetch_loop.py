@@ -22,8 +22,9 @@ from rangeland.fetch.fetch_loop import OTHER_TOPIC_MS, FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.slice_state import RESPONSES_TO_GROW, Phase, SliceEvent, move_on
+from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 B1, B2, B3 = Address("b1", 1), Address("b2", 2), Address("b3", 3)
 P0, P1 = Partition("t", 0), Partition("t", 1)

@@ -30,11 +30,11 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.landing.shared_reader import PlanToRead, PrepareOutcome, SharedOutcome
 from rangeland.landing.spark_plan_reader import SparkPlanReader
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress, Progress

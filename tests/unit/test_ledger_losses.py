@@ -20,10 +20,10 @@ from rangeland.landing.loss_records import (
     seen_losses,
     widen_to_whole_logs,
 )
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 from tests.unit.test_ledger_lost_responses import P0, TableInMemory, ledger_of, plan
 

@@ -7,9 +7,10 @@ import pytest
 from rangeland.errors import BadRecord, JobFileError
 from rangeland.job import Job
 from rangeland.landing.loss_records import losses_in
+from rangeland.loss import CAUSES, Action, Loss, LossKind
 from rangeland.model import Partition
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.policy import CAUSES, Action, Loss, LossKind, Policy, TopicRule
+from rangeland.planning.policy import Policy, TopicRule
 
 JOB = """
 job: orders

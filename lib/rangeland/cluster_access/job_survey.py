@@ -17,9 +17,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
+from rangeland.loss import Action, LossKind
 from rangeland.model import Isolation, Slice, Survey
 from rangeland.patterns import match_topics
-from rangeland.planning.policy import Action, LossKind
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.seen_schema_ids import seen_schema_ids
 from rangeland.survey.survey_request import SurveyRequest

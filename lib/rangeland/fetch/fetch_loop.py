@@ -43,8 +43,9 @@ from rangeland.fetch.slice_state import (
     move_on,
     new_state,
 )
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 SHORT_END_REPORTS = 2
 """How often a leader must report that its log ends too early before that is believed."""
@@ -388,8 +389,7 @@ class FetchLoop:
         return is_doubtful
 
     def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
-        """Up to ``until``, or to the slice's end if it is 0. Raises RangeLost unless the policy
-        skips the offsets or holds the partition."""
+        """To ``until``, or the slice's end if it is 0. Raises RangeLost where the policy fails."""
         piece, until = state.slice, until or state.slice.until_offset
         loss = slice_failures.range_loss(self.policy, piece, state.position, until, kind, evidence)
         self._record_loss(state, loss)

@@ -20,10 +20,10 @@ from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_failures import log_loss, range_loss
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Slice
 from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.policy import Action, Loss, LossKind
 
 MAX_LOSSES = 10_000
 """Gaps of one slice that are recorded as lost, at most."""

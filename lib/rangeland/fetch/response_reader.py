@@ -27,8 +27,8 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_failures import add_partition, passable_until
 from rangeland.fetch.slice_state import FetchTarget
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Latest
-from rangeland.planning.policy import Action, Loss, LossKind
 
 NO_BYTES = memoryview(b"")
 

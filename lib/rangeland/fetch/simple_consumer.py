@@ -23,8 +23,8 @@ from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
 from rangeland.fetch.slice_failures import add_partition, damage_loss, first_damaged, log_loss
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
+from rangeland.loss import Action
 from rangeland.model import Address, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action
 from rangeland.untrusted import parse_address
 
 

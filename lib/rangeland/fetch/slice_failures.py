@@ -24,9 +24,10 @@ from rangeland.errors import (
 )
 from rangeland.fetch.slice_state import SliceState
 from rangeland.logging_setup import partition_fields
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Partition, Slice
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 logger = logging.getLogger(__name__)
 

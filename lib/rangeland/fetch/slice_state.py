@@ -18,8 +18,8 @@ from rangeland.errors import Bug
 from rangeland.fetch.pacing import FetchLimits, retry_delay_ms
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.logging_setup import partition_fields
+from rangeland.loss import LossKind
 from rangeland.model import Address, Partition, Slice
-from rangeland.planning.policy import LossKind
 
 RESPONSES_TO_GROW = 4
 """How many responses must come in time before more is requested again, at first."""

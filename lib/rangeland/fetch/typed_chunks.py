@@ -24,8 +24,9 @@ from rangeland.errors import UndecodablePayload
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
 from rangeland.fetch.slice_failures import log_loss
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.wording import count_noun
 
 MAX_LOSSES = 10_000

@@ -22,8 +22,8 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.landing.plan_surveys import FRESH_SECONDS, SurveyOf
+from rangeland.loss import Action, LossKind
 from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
-from rangeland.planning.policy import Action, LossKind
 from rangeland.survey.survey_request import SurveyRequest
 
 K = TypeVar("K")

@@ -14,12 +14,13 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import Conflict, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
+from rangeland.loss import READ_AGAIN, Action, Loss, LossKind
 from rangeland.model import Cluster, Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import READ_AGAIN, Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums

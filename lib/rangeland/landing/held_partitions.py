@@ -14,10 +14,10 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.loss import FOUND_BY_READING, Action, Loss
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_still_lost
 from rangeland.planning.plan_builder import JobPosition
-from rangeland.planning.policy import FOUND_BY_READING, Action, Loss
 
 
 def find_damage(

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePayload
+from rangeland.loss import WHOLE_LOG, Action, Loss, LossKind
 from rangeland.model import Partition
 from rangeland.planning.grouping import by_partition
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import PLAN_JSON, Plan
-from rangeland.planning.policy import WHOLE_LOG, Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from rangeland.errors import JobFileError
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     AtOffset,
     AtTime,
@@ -41,7 +42,7 @@ from rangeland.planning.missing_partitions import (
     vanished_partitions,
     with_confirmation,
 )
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

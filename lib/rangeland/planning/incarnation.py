@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from rangeland.loss import FOUND_BY_READING, STILL_TO_COME, Action, Loss, LossKind
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.coverage import Coverage
-from rangeland.planning.policy import FOUND_BY_READING, STILL_TO_COME, Action, Loss, LossKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.planning.grouping import group_by
 from rangeland.planning.plan import PLAN_JSON
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.wording import capitalise, count_noun
 
 REMEDY = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rangeland.loss import GONE_FOR_GOOD, Action, Loss, LossKind
 from rangeland.model import (
     Cluster,
     Earliest,
@@ -33,7 +34,7 @@ from rangeland.planning.passed_over_ranges import (
     ranges_passed_over,
 )
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.policy import GONE_FOR_GOOD, Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.retention_risk import RetentionRisk, at_risk
 from rangeland.planning.run_limits import Limits, apply_limits
 from rangeland.planning.slices import Slicing, cut_slices, share_of

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rangeland.delta.ledger.events import OffsetSpan, RangeEntry, Spans
+from rangeland.loss import STILL_TO_COME, Loss
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge, subtract
-from rangeland.planning.policy import STILL_TO_COME, Loss
 
 _Offsets = list[Interval]
 
