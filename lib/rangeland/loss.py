@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from rangeland.model import Partition, Range
 
@@ -96,5 +97,22 @@ class Loss:
     def range(self) -> Range:
         return Range(self.partition, *self.interval, self.topic_id)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As in the JSON form of plans."""
+        return {
+            **partition_facts(self.partition),
+            "from_offset": self.from_offset,
+            "until_offset": self.until_offset,
+            "verdict": self.kind.value,
+            "evidence": self.evidence,
+        }
+
     def __str__(self) -> str:
         return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.kind}"
+
+
+def partition_facts(partition: Partition) -> dict[str, Any]:
+    """How facts name a partition."""
+    broker = partition.broker or None
+    return {"topic": partition.topic, "partition": partition.number, "broker": broker}

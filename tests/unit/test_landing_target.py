@@ -20,7 +20,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
     Committed,
     NotReady,
 )
-from rangeland.errors import BadRecord, Conflict, RangeLost, TableRefused
+from rangeland.errors import BadRecord, Conflict, Damage, DamagedLog, RangeLost, TableRefused
 from rangeland.job import Job
 from rangeland.landing import constraint_check
 from rangeland.landing import target_table as table_module
@@ -220,7 +220,7 @@ def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
     return PlanCommitter(context_of(reading.target, reading.progress), reading)
 
 
-DAMAGED = BadRecord("bad", why="its checksum is wrong", topic="orders", partition=0, base_offset=40)
+DAMAGED = BadRecord("bad", why="its checksum is wrong", damage=Damage(40), log=DamagedLog(P0))
 EXPIRED = range_lost([Loss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40")])
 
 

@@ -10,7 +10,7 @@ import pytest
 from rangeland.delta.ledger.events import LossEvent, OffsetSpan, OutcomeEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
-from rangeland.errors import BadRecord
+from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.slice_failures import add_partition, unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState
@@ -154,7 +154,7 @@ def test_what_is_lost_of_a_topics_next_incarnation_is_another_loss(ledger: Ledge
 @pytest.mark.parametrize("broker", ["", "a", "b"])
 def test_damage_is_noted_with_the_broker_whose_log_it_is_in(broker: str) -> None:
     where = Partition("orders", 0, broker)
-    fault = BadRecord("a bad entry", why="torn", base_offset=4, next_offset=9, broker="h:10911")
+    fault = BadRecord("a bad entry", why="torn", damage=Damage(4, 9), broker="h:10911")
     (found,) = losses_in(add_partition(fault, where, "h:10911", CAPABILITIES))
     assert found.partition == where
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from rangeland.errors import BadRecord, JobFileError
+from rangeland.errors import BadRecord, Damage, DamagedLog, JobFileError
 from rangeland.job import Job
 from rangeland.landing.loss_records import losses_in
 from rangeland.loss import CAUSES, Action, Loss, LossKind
 from rangeland.model import Partition
 from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.plan import PLAN_JSON
 from rangeland.planning.policy import Policy, TopicRule
 
 JOB = """
@@ -78,7 +81,11 @@ def test_the_losses_of_an_error_are_found_again() -> None:
     loss = Loss(
         Partition("t", 1, "b-1"), 5, 9, LossKind.EXPIRED, "the log begins at 9", Action.FAIL
     )
-    assert losses_in(range_lost([loss])) == [loss]
-    bad = BadRecord("t/1: the batch", why="why", topic="t", partition=1, base_offset=3)
+    error = range_lost([loss])
+    assert losses_in(error) == losses_in(pickle.loads(pickle.dumps(error))) == [loss]
+    assert error.facts == {"losses": [PLAN_JSON.write(loss)]}
+    bad = BadRecord(
+        "t/1: the batch", why="why", damage=Damage(3), log=DamagedLog(Partition("t", 1))
+    )
     (found,) = losses_in(bad)
     assert (found.from_offset, found.until_offset, found.kind) == (3, 3, LossKind.CORRUPT)

@@ -17,6 +17,7 @@ from rangeland.errors import (
     BROKER_OPERATOR,
     BadRecord,
     Damage,
+    DamagedLog,
     JobFileError,
     RangelandError,
     RemoteProtocolError,
@@ -24,7 +25,7 @@ from rangeland.errors import (
 )
 from rangeland.fetch.slice_state import SliceState
 from rangeland.logging_setup import partition_fields
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, Loss, LossKind, partition_facts
 from rangeland.model import Partition, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.policy import Policy
@@ -40,7 +41,7 @@ def add_partition(
         error,
         what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", capabilities),
-        **_facts_of(partition),
+        log=DamagedLog(partition),
         leader=leader,
     )
 
@@ -101,10 +102,14 @@ def damage_loss(
     if action is Action.HOLD:
         until_offset = slice_.until_offset
         return Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence, action)
-    resumes_at = error.damage.next_offset if error.damage else None
-    if resumes_at is None or resumes_at <= first:
-        raise _unknown_end_error(error, action)
-    until_offset = min(until_offset, resumes_at)
+    damage = error.damage
+    if damage is None or damage.next_offset is None or damage.next_offset <= first:
+        raise _impassable_error(
+            error, f"its end is unknown, so `{action}` cannot continue after it"
+        )
+    if action is Action.QUARANTINE and not damage.has_bytes:
+        raise _impassable_error(error, "the leader no longer returns its bytes, to be quarantined")
+    until_offset = min(until_offset, damage.next_offset)
     return Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence, action)
 
 
@@ -113,23 +118,18 @@ def log_loss(loss: Loss) -> None:
     logger.warning("Applied policy %s: %s: %s", loss.action, loss, loss.evidence, extra=extra)
 
 
-def _unknown_end_error(error: BadRecord, action: Action) -> BadRecord:
+def _impassable_error(error: BadRecord, reason: str) -> BadRecord:
     return BadRecord.of(
         error,
-        why=f"{error.why}; its end is unknown, so `{action}` cannot continue after it",
+        why=f"{error.why}; {reason}",
         do="restore the log from a good replica, or land the other partitions with "
         "`policy: {corrupt: hold}`",
     )
 
 
-def _facts_of(partition: Partition) -> dict[str, Any]:
-    number, broker = partition.number, partition.broker or None
-    return {"topic": partition.topic, "partition": number, "broker": broker}
-
-
 def _state_facts(state: SliceState) -> dict[str, Any]:
     return {
-        **_facts_of(state.slice.partition),
+        **partition_facts(state.slice.partition),
         "from_offset": state.slice.from_offset,
         "until_offset": state.slice.until_offset,
         "position": state.position,
@@ -154,6 +154,7 @@ def older_records_error(
         f"end at {next_offset}",
         why="the response has only older records, so reading would never end",
         do=look_at("the log segment", capabilities),
+        log=DamagedLog(state.slice.partition, state.position),
         **_state_facts(state),
     )
 
@@ -164,6 +165,7 @@ def batch_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord
         f"{state.fetch_bytes} bytes",
         why="batches of this size are not supported, or its length field is damaged",
         do=look_at("the batch", capabilities),
+        log=DamagedLog(state.slice.partition, state.position),
         **_state_facts(state),
     )
 
@@ -173,6 +175,7 @@ def unreadable_error(state: SliceState, reason: str) -> BadRecord:
         f"{state.slice.partition} cannot be read at offset {state.position}",
         why=reason,
         do="check the log segment on the leader, or its disk",
+        log=DamagedLog(state.slice.partition, state.position),
         **_state_facts(state),
     )
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
-from rangeland.errors import UndecodablePayload
+from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
 from rangeland.fetch.slice_failures import log_loss
@@ -307,11 +307,8 @@ def undecodable_error(
         why=f"{reason_of(one)}; it begins with {_shown(rows, one)}{more}",
         do="correct the schema under `decode` in the job file, or choose what happens to such "
         "records with `policy: {undecodable: skip}` or `quarantine`",
-        base_offset=offset,
-        next_offset=offset + 1,
-        topic=partition.topic,
-        partition=partition.number,
-        broker=partition.broker or None,
+        damage=Damage(offset, offset + 1),
+        log=DamagedLog(partition),
         offset=offset,
         part=one.part,
         reason=one.reason,

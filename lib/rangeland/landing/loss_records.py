@@ -12,11 +12,10 @@ from dataclasses import replace
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePayload
 from rangeland.loss import WHOLE_LOG, Action, Loss, LossKind
-from rangeland.model import Partition
 from rangeland.planning.grouping import by_partition
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.plan import PLAN_JSON, Plan
+from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 
 
@@ -89,8 +88,7 @@ def _as_recorded(loss: Loss) -> Loss:
 def losses_in(error: RangelandError) -> list[Loss]:
     """The losses in the error that ended a run."""
     if isinstance(error, RangeLost):
-        found = (PLAN_JSON.read(Loss, loss) for loss in error.losses)
-        return [replace(loss, action=Action.FAIL) for loss in found]
+        return [replace(loss, action=Action.FAIL) for loss in error.losses]
     if not isinstance(error, BadRecord) or error.log is None:
         return []
     first = error.log.position or 0
@@ -98,11 +96,10 @@ def losses_in(error: RangelandError) -> list[Loss]:
     if error.damage is not None:
         first = error.damage.base_offset
         until = max(first, error.damage.next_offset or first)
-    partition = Partition(error.log.topic, error.log.number, error.log.broker)
     evidence = f"{error.what}: {error.why}"
     is_intact = isinstance(error, UndecodablePayload)
     kind = LossKind.UNDECODABLE if is_intact else LossKind.CORRUPT
-    return [Loss(partition, first, until, kind, evidence, Action.FAIL)]
+    return [Loss(error.log.partition, first, until, kind, evidence, Action.FAIL)]
 
 
 def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.planning.grouping import group_by
-from rangeland.planning.plan import PLAN_JSON
 from rangeland.planning.policy import Policy
 from rangeland.wording import capitalise, count_noun
 
@@ -50,7 +49,7 @@ def range_lost(losses: list[Loss]) -> RangeLost:
         "; ".join(_named(found) for found in kinds.values()),
         why="; ".join(_cause(found) for found in kinds.values()),
         do=_remedies(list(kinds)),
-        losses=[PLAN_JSON.write(loss) for loss in losses],
+        losses=losses,
     )
 
 
