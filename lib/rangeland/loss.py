@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from rangeland.model import Partition, Range
+
+
+class Action(StrEnum):
+    FAIL = "fail"
+    SKIP = "skip"
+    HOLD = "hold"
+    QUARANTINE = "quarantine"
 
 
 class LossKind(StrEnum):
@@ -22,47 +30,92 @@ class LossKind(StrEnum):
     MISSING = "missing"
     """The log goes on after them, and nothing explains the gap."""
     UNREACHABLE = "unreachable"
-    """Not lost: the partition has no leader now, or a transaction in it is open. Never skipped."""
+    """Not lost: the partition has no leader now, or a transaction in it is open."""
+
+    @property
+    def traits(self) -> LossTraits:
+        return TRAITS[self]
 
 
-FOUND_BY_READING = (LossKind.CORRUPT, LossKind.MISSING, LossKind.UNDECODABLE)
-"""A survey does not show these."""
+@dataclass(frozen=True, slots=True)
+class LossTraits:
+    """What is true of all losses of one kind."""
 
-WHOLE_LOG = (LossKind.RECREATED, LossKind.VANISHED)
-"""All of the log is gone, not only these offsets."""
+    cause: str
+    """What it means, as recorded in the ledger."""
+    remedy: str
+    """How to go on where it ends a run."""
+    actions: tuple[Action, ...] = (Action.FAIL, Action.SKIP, Action.HOLD)
+    """What a job file may choose. What it must not skip is never skipped."""
+    read_again: tuple[Action, ...] = ()
+    """With these actions a plan is read once more if its log has lost such offsets while it was
+    read. Where a log was truncated and written again, there is nothing to hold: what it has now is
+    read."""
+    is_found_by_reading: bool = False
+    """A survey does not show it."""
+    is_whole_log: bool = False
+    """All of the log is gone, not only these offsets."""
+    is_still_to_come: bool = False
+    """The log ended before these offsets. Records written there later are new, and will be
+    landed."""
+    is_for_good: bool = False
+    """These offsets will never be in the log again."""
 
-STILL_TO_COME = (LossKind.TRUNCATED,)
-"""The log ended before these offsets. Records written there later are new, and will be landed."""
 
-GONE_FOR_GOOD = (LossKind.EXPIRED, LossKind.RECREATED)
-"""These offsets will never be in the log again."""
-
-CAUSES = {
-    LossKind.EXPIRED: "retention removed them before they were landed",
-    LossKind.RECREATED: "the topic was deleted and created again: its offsets mean other records",
-    LossKind.TRUNCATED: "the log ends before them: it was truncated, or has not reached them yet",
-    LossKind.VANISHED: "the partition or its topic no longer exists",
-    LossKind.CORRUPT: "their bytes cannot be decoded",
-    LossKind.UNDECODABLE: "their keys or values do not fit the schema or the transform of the job",
-    LossKind.MISSING: "the log has a gap there that nothing explains: the topic is not compacted",
-    LossKind.UNREACHABLE: "no broker serves them yet; nothing is lost",
+TRAITS: Final[Mapping[LossKind, LossTraits]] = {
+    LossKind.EXPIRED: LossTraits(
+        "retention removed them before they were landed",
+        "land what is left with `policy: {expired: skip}`, which records the gap, or with "
+        "`--from earliest`; or restore the topic",
+        is_for_good=True,
+    ),
+    LossKind.RECREATED: LossTraits(
+        "the topic was deleted and created again: its offsets mean other records",
+        "land the new topic from its beginning with `policy: {recreated: skip}`, or into another "
+        "table",
+        read_again=(Action.SKIP, Action.HOLD),
+        is_whole_log=True,
+        is_for_good=True,
+    ),
+    LossKind.TRUNCATED: LossTraits(
+        "the log ends before them: it was truncated, or has not reached them yet",
+        "ask for an end that the log has reached, or wait until it has; after an unclean leader "
+        "election use `policy: {truncated: skip}`",
+        read_again=(Action.SKIP,),
+        is_still_to_come=True,
+    ),
+    LossKind.VANISHED: LossTraits(
+        "the partition or its topic no longer exists",
+        "take the topic or partition out of the job, or use `policy: {vanished: skip}`",
+        is_whole_log=True,
+    ),
+    LossKind.CORRUPT: LossTraits(
+        "their bytes cannot be decoded",
+        "restore the log from a good replica, or go on without the batch with "
+        "`policy: {corrupt: skip}`, which records what is lost",
+        (Action.FAIL, Action.SKIP, Action.HOLD, Action.QUARANTINE),
+        is_found_by_reading=True,
+    ),
+    LossKind.UNDECODABLE: LossTraits(
+        "their keys or values do not fit the schema or the transform of the job",
+        "correct the schema under `decode`, or go on without these records with "
+        "`policy: {undecodable: quarantine}`, which keeps their bytes",
+        (Action.FAIL, Action.SKIP, Action.QUARANTINE),
+        is_found_by_reading=True,
+    ),
+    LossKind.MISSING: LossTraits(
+        "the log has a gap there that nothing explains: the topic is not compacted",
+        "restore the log from a good replica. If compaction made the gap, name the topic in "
+        "`source.compacted`; to go on without the offsets use `policy: {missing: skip}`, which "
+        "records them as lost",
+        is_found_by_reading=True,
+    ),
+    LossKind.UNREACHABLE: LossTraits(
+        "no broker serves them yet; nothing is lost",
+        "start the broker, or wait until the transaction ends; then run again",
+        (Action.FAIL, Action.HOLD),
+    ),
 }
-"""What each kind means, as recorded in the ledger."""
-
-
-class Action(StrEnum):
-    FAIL = "fail"
-    SKIP = "skip"
-    HOLD = "hold"
-    QUARANTINE = "quarantine"
-
-
-READ_AGAIN = {
-    LossKind.RECREATED: (Action.SKIP, Action.HOLD),
-    LossKind.TRUNCATED: (Action.SKIP,),
-}
-"""With these actions a plan is read once more if its log has lost such offsets while it was read.
-Where a log was truncated and written again, there is nothing to hold: what it has now is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +144,7 @@ class Loss:
 
     @property
     def cause(self) -> str:
-        return CAUSES[self.kind]
+        return self.kind.traits.cause
 
     @property
     def range(self) -> Range:

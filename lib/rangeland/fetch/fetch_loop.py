@@ -43,7 +43,7 @@ from rangeland.fetch.slice_state import (
     move_on,
     new_state,
 )
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
 
@@ -117,11 +117,8 @@ class FetchLoop:
             return
         if state.suspected:
             self._lose(state, *state.suspected)
-            return
-        error = slice_failures.no_progress_error(state)
-        if self.policy.of(LossKind.UNREACHABLE, state.slice.partition.topic) is not Action.HOLD:
-            raise error
-        self._lose(state, LossKind.UNREACHABLE, f"{error.what}: {error.why}")
+        else:
+            self._record_loss(state, slice_failures.stuck_loss(state, self.policy))
 
     def is_doubtful(self, want: FetchTarget) -> bool:
         """Whether a replica may answer: the leader of the plan may have become a follower."""
@@ -391,8 +388,8 @@ class FetchLoop:
     def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
         """To ``until``, or the slice's end if it is 0. Raises RangeLost where the policy fails."""
         piece, until = state.slice, until or state.slice.until_offset
-        loss = slice_failures.range_loss(self.policy, piece, state.position, until, kind, evidence)
-        self._record_loss(state, loss)
+        loss = Loss(piece.partition, state.position, until, kind, evidence)
+        self._record_loss(state, slice_failures.settle_loss(loss, self.policy, piece))
 
     def _record_loss(self, state: SliceState, loss: Loss) -> None:
         slice_failures.log_loss(loss)

@@ -1,5 +1,5 @@
-"""What happens when a slice cannot be read as planned: the loss that the policy makes of damaged or
-missing offsets, and where reading resumes; or the error that ends the run.
+"""What happens when a slice cannot be read as planned: the loss, with what the policy decides about
+it, and where reading resumes; or the error that ends the run.
 
 Damage is found twice: when the end of a response is determined, and when its records are decoded.
 Both ask here. Pure functions; damage is judged by ``BadRecord.damage``.
@@ -75,18 +75,16 @@ def first_damaged(damage: Damage, position: int, good_end: int, until_offset: in
     return max(position, doubtful_from if damage.good_until is None else damage.good_until)
 
 
-def range_loss(
-    policy: Policy, slice_: Slice, first: int, until_offset: int, kind: LossKind, evidence: str
+def settle_loss(
+    loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
 ) -> Loss:
-    """What the policy does about offsets that the log does not have: they are skipped, or the
-    slice is held from ``first`` on. Raises RangeLost where the policy is to fail."""
-    loss = Loss(slice_.partition, first, min(until_offset, slice_.until_offset), kind, evidence)
-    action = policy.of(kind, slice_.partition.topic)
-    if action not in (Action.SKIP, Action.HOLD):
-        raise range_lost([loss])
-    if action is Action.HOLD:
-        return replace(loss, until_offset=slice_.until_offset, action=action)
-    return loss
+    """The loss within the slice, with what the policy does about it; to the slice's end where it is
+    held. Raises ``error`` where the policy is to fail, or RangeLost if there is none."""
+    end = slice_.until_offset
+    loss = replace(loss, until_offset=min(loss.until_offset, end), action=policy.decide(loss))
+    if loss.action is Action.FAIL:
+        raise error or range_lost([loss])
+    return replace(loss, until_offset=end) if loss.action is Action.HOLD else loss
 
 
 def damage_loss(
@@ -94,23 +92,26 @@ def damage_loss(
 ) -> Loss:
     """What the policy does about a batch that cannot be decoded: up to ``until_offset`` at most
     it is skipped or quarantined, or the slice is held from ``first`` on. Raises the error where
-    the policy is to fail, and where reading cannot resume since the damage's end is unknown."""
-    action = policy.of(LossKind.CORRUPT, slice_.partition.topic)
-    evidence = f"{error.what}: {error.why}"
-    if action is Action.FAIL:
-        raise error
-    if action is Action.HOLD:
-        until_offset = slice_.until_offset
-        return Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence, action)
-    damage = error.damage
+    the policy is to fail, and where reading cannot go on after the damage."""
+    evidence, damage = f"{error.what}: {error.why}", error.damage
+    loss = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
+    loss = settle_loss(loss, policy, slice_, error)
+    if loss.action is Action.HOLD:
+        return loss
     if damage is None or damage.next_offset is None or damage.next_offset <= first:
-        raise _impassable_error(
-            error, f"its end is unknown, so `{action}` cannot continue after it"
-        )
-    if action is Action.QUARANTINE and not damage.has_bytes:
+        reason = f"its end is unknown, so `{loss.action}` cannot continue after it"
+        raise _impassable_error(error, reason)
+    if loss.action is Action.QUARANTINE and not damage.has_bytes:
         raise _impassable_error(error, "the leader no longer returns its bytes, to be quarantined")
-    until_offset = min(until_offset, damage.next_offset)
-    return Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence, action)
+    return replace(loss, until_offset=min(until_offset, damage.next_offset))
+
+
+def stuck_loss(state: SliceState, policy: Policy) -> Loss:
+    """What the policy does about the rest of a slice that has made no progress for too long."""
+    error, piece = no_progress_error(state), state.slice
+    evidence = f"{error.what}: {error.why}"
+    loss = Loss(piece.partition, state.position, piece.until_offset, LossKind.UNREACHABLE, evidence)
+    return settle_loss(loss, policy, piece, error)
 
 
 def log_loss(loss: Loss) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePayload
-from rangeland.loss import WHOLE_LOG, Action, Loss, LossKind
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.planning.grouping import by_partition
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost
@@ -106,7 +106,7 @@ def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
     """The error with all that a plan would have read of the logs that are gone: a task knows only
     its own slices of them."""
     found = losses_in(error)
-    if not any(loss.kind in WHOLE_LOG for loss in found):
+    if not any(loss.kind.traits.is_whole_log for loss in found):
         return error
     return range_lost(
         [
@@ -119,7 +119,7 @@ def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
 
 def _lost_with(plan: Plan, loss: Loss) -> list[Interval]:
     """Where all of the log is gone, what the plan reads of that incarnation of it."""
-    if loss.kind not in WHOLE_LOG:
+    if not loss.kind.traits.is_whole_log:
         return [loss.interval]
     here = [s for s in plan.slices if s.partition == loss.partition]
     ids = {s.topic_id for s in here if s.from_offset <= loss.from_offset < s.until_offset}

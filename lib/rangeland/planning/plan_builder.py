@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rangeland.loss import GONE_FOR_GOOD, Action, Loss, LossKind
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Cluster,
     Earliest,
@@ -223,13 +223,14 @@ def draft_exact_ranges(
     resolved = apply_policy(terms.request.policy, here, [*losses, *others])
     skipped = [loss for loss in resolved.losses if loss in others]
     # What may still appear is not recorded as gone: it stays missing.
-    coming = [loss for loss in resolved.losses if loss.kind not in GONE_FOR_GOOD]
+    coming = [loss for loss in resolved.losses if not loss.kind.traits.is_for_good]
     coming = [loss for loss in coming if loss not in skipped]
     ranges = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
         for r in _leave_out_losses(list(resolved.ranges), coming)
     ]
-    gone = _losses_inside(ranges, resolved.losses, GONE_FOR_GOOD)
+    for_good = [kind for kind in LossKind if kind.traits.is_for_good]
+    gone = _losses_inside(ranges, resolved.losses, for_good)
     slices = cut_slices(_leave_out_losses(ranges, gone), terms.slicing, survey.logs)
     # A plan that is finished later must find these logs as they are now.
     now = [r for r in ranges if _is_in_log(r, survey.logs.get(r.partition))]
@@ -339,8 +340,8 @@ def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None
     failing = [
         loss
         for loss in gone
-        if loss.kind in (*GONE_FOR_GOOD, LossKind.VANISHED)
-        and policy.of(loss.kind, loss.partition.topic) is Action.FAIL
+        if loss.kind.traits.is_for_good or loss.kind.traits.is_whole_log
+        if policy.decide(loss) is Action.FAIL
     ]
     if failing:
         raise range_lost(failing)

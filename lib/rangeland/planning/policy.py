@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rangeland.loss import Action, LossKind
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.patterns import matches
 
 
@@ -45,7 +45,19 @@ class Policy:
         """The same action for every kind."""
         return Policy(**{kind.value: action for kind in LossKind}, topics=())
 
+    def decide(self, loss: Loss) -> Action:
+        """What is done about a loss. What may turn out not to be one is not skipped."""
+        action = self.of(loss.kind, loss.partition.topic)
+        may_skip = loss.is_sure and Action.SKIP in loss.kind.traits.actions
+        return Action.FAIL if action is Action.SKIP and not may_skip else action
+
+    def reads_again(self, loss: Loss) -> bool:
+        """Whether a plan is read once more if its log has lost this while it was read. Readers that
+        see a loss from the beginning find out whether it is one."""
+        return self.of(loss.kind, loss.partition.topic) in loss.kind.traits.read_again
+
     def of(self, kind: LossKind, topic: str) -> Action:
+        """What the job says."""
         rule = next((rule for rule in self.topics if rule.matches(topic)), None)
         own = dict(rule.actions).get(kind) if rule is not None else None
         general: Action = getattr(self, kind.value)
