@@ -60,12 +60,12 @@ class RangelandError(Exception):
 
     @property
     def values(self) -> dict[str, Any]:
-        """The typed values that it was made with, by parameter, where facts are derived of any."""
+        """The typed values that facts are derived from, by the name of their parameter."""
         return {}
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Plain JSON values: its own, and those derived of its values."""
+        """Plain JSON values: those that it was given, and those derived from its ``values``."""
         return self.own_facts
 
     @classmethod
