@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.results import (

@@ -4,20 +4,21 @@ Each answers three questions for the person or the scheduler that sees it: is my
 retry, who has to act. A class has the usual answers, which the documentation repeats; where more is
 known, an error gets its own (``with_answers``).
 
-Only ``wording`` is imported here. A foreign exception never reaches the library's callers: it is
-turned into one of these. An error carries its facts by name, for display and JSON. What callers
-branch on is an attribute of its class, even where a fact has the same value. Both survive pickling,
-since executors send their errors to the driver. Broker codes never become classes: a dialect's
-``error_code_of`` turns a code into an ``ErrorMeaning``, and the fetch loop turns that into an
-action or into one of these.
+A foreign exception never reaches the library's callers: it is turned into one of these. An error
+carries its facts by name, for display and JSON. What callers branch on is an attribute of its
+class, of which facts may be derived. Both survive pickling, since executors send their errors to
+the driver. Broker codes never become classes: a dialect's ``error_code_of`` turns a code into an
+``ErrorMeaning``, and the fetch loop turns that into an action or into one of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
+from rangeland.loss import Loss, partition_facts
+from rangeland.model import Partition
 from rangeland.wording import count_noun, end_sentence, sentence
 
 ALL_OR_NOTHING = (
@@ -31,6 +32,10 @@ PLAN_STAYS = "nothing of this run was landed; its plan is in the ledger for the 
 reading."""
 WITH_ROOM = "yes, once there is room again"
 CLUSTER_OPERATOR = "the operator of the Spark cluster"
+BROKER_OPERATOR = "the brokers' operator"
+JOB_AUTHOR = "the author of the job file"
+
+E = TypeVar("E", bound="RangelandError")
 
 
 class RangelandError(Exception):
@@ -50,15 +55,25 @@ class RangelandError(Exception):
         self.what = what
         self.why = why
         self.do = do
-        self.facts = facts
+        self.own_facts = facts
         super().__init__(what)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The typed values that facts are derived from, by the name of their parameter."""
+        return {}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Plain JSON values: those that it was given, and those derived from its ``values``."""
+        return self.own_facts
 
     @classmethod
     def of(
         cls, error: RangelandError, *, what: str = "", why: str = "", do: str = "", **facts: Any
     ) -> Self:
         """The same error as one of this class. What is given replaces what it had."""
-        known = error.facts | facts
+        known = (error.values if isinstance(error, cls) else {}) | error.own_facts | facts
         return cls(what or error.what, why=why or error.why, do=do or error.do, **known)
 
     def with_answers(self, *, data: str = "", retry: str = "", acts: str = "") -> Self:
@@ -68,10 +83,10 @@ class RangelandError(Exception):
 
     def with_facts(self, **facts: Any) -> Self:
         """A copy with these facts among its own."""
-        return self._copy({"facts": self.facts | facts})
+        return self._copy({"own_facts": self.own_facts | facts})
 
     def _copy(self, changed: Mapping[str, Any]) -> Self:
-        other = type(self).__new__(type(self), *self.args)
+        other = _bare(type(self), *self.args)
         vars(other).update({**vars(self), **changed})
         other.__cause__ = self.__cause__
         return other.with_traceback(self.__traceback__)
@@ -100,8 +115,7 @@ class RangelandError(Exception):
         return f"{statement} {sentence(self.do)}" if self.do else statement
 
     def __reduce__(self) -> tuple[Any, ...]:
-        own = {name: vars(self)[name] for name in ("data", "retry", "acts") if name in vars(self)}
-        return (_rebuild, (type(self), self.what, self.why, self.do, self.facts), own)
+        return (_bare, (type(self), *self.args), vars(self))
 
 
 def error_json(error: RangelandError) -> dict[str, Any]:
@@ -122,10 +136,9 @@ def public_name(error: RangelandError) -> str:
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
 
 
-def _rebuild(
-    kind: type[RangelandError], what: str, why: str, do: str, facts: dict[str, Any]
-) -> RangelandError:
-    return kind(what, why=why, do=do, **facts)
+def _bare(kind: type[E], *args: Any) -> E:
+    """An error of this class without its attributes."""
+    return kind.__new__(kind, *args)
 
 
 def _drop_none(**facts: Any) -> dict[str, Any]:
@@ -148,7 +161,7 @@ class JobFileError(RangelandError):
 
     exit_code = 78
     data = "nothing was read or written"
-    acts = "the author of the job file"
+    acts = JOB_AUTHOR
 
     def __init__(
         self,
@@ -170,7 +183,7 @@ class Unreachable(RangelandError):
 
     exit_code = 75
     retry = "yes, later"
-    acts = "the scheduler; the brokers' operator if it lasts"
+    acts = f"the scheduler; {BROKER_OPERATOR} if it lasts"
 
     def __init__(
         self, what: str, *, why: str = "", do: str = "", closed: bool = False, **facts: Any
@@ -205,7 +218,7 @@ class RemoteProtocolError(RangelandError):
 
     exit_code = 75
     retry = "yes, later"
-    acts = "the brokers' operator, with the facts of the message"
+    acts = f"{BROKER_OPERATOR}, with the facts of the message"
 
     def __init__(
         self,
@@ -229,26 +242,34 @@ class LocalProtocolError(RangelandError):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Where a log has bytes that cannot be decoded, as offsets, and the reason.
+    """Where a log has bytes that cannot be decoded, as offsets.
 
     The damaged batch begins at ``base_offset``; reading can resume at ``next_offset``, None
     where the end of the batch is unknown. ``good_until``: everything before it has been
-    decoded, where that is known."""
+    decoded, where that is known. ``has_bytes``: the broker still returns the bytes, so they
+    can be kept."""
 
     base_offset: int
-    next_offset: int | None
-    good_until: int | None
-    reason: str
+    next_offset: int | None = None
+    good_until: int | None = None
+    has_bytes: bool = True
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        edges = {"next_offset": self.next_offset, "good_until": self.good_until}
+        return {"base_offset": self.base_offset, **_drop_none(**edges)}
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedLog:
     """The partition that damage is in, and how far it was read, where that is known."""
 
-    topic: str
-    number: int
-    broker: str
-    position: int | None
+    partition: Partition
+    position: int | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {**partition_facts(self.partition), **_drop_none(position=self.position)}
 
 
 class BadRecord(RangelandError):
@@ -265,33 +286,29 @@ class BadRecord(RangelandError):
         *,
         why: str = "",
         do: str = "",
-        base_offset: int | None = None,
-        next_offset: int | None = None,
-        good_until: int | None = None,
-        topic: str | None = None,
-        partition: int | str | None = None,
-        broker: str | None = None,
-        position: int | None = None,
+        damage: Damage | None = None,
+        log: DamagedLog | None = None,
         **facts: Any,
     ) -> None:
-        edges = _drop_none(base_offset=base_offset, next_offset=next_offset, good_until=good_until)
-        where = _drop_none(topic=topic, partition=partition, broker=broker, position=position)
-        if topic is not None:
-            where["broker"] = broker
-        super().__init__(what, why=why, do=do, **edges, **where, **facts)
-        self.damage: Damage | None = None
-        if base_offset is not None:
-            self.damage = Damage(base_offset, next_offset, good_until, why)
-        self.log: DamagedLog | None = None
-        if topic is not None and isinstance(partition, int):
-            self.log = DamagedLog(topic, partition, broker or "", position)
+        super().__init__(what, why=why, do=do, **facts)
+        self.damage = damage
+        self.log = log
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return _drop_none(damage=self.damage, log=self.log)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        derived = {name: fact for one in self.values.values() for name, fact in one.facts.items()}
+        return self.own_facts | derived
 
 
 class UndecodablePayload(BadRecord):
     """A record of the log is intact, and its key or value is not what the job's schema says."""
 
     retry = "not before the schema or the policy in the job file is changed"
-    acts = "the author of the job file, or the owner of the topic"
+    acts = f"{JOB_AUTHOR}, or the owner of the topic"
 
 
 class TransformFailed(RangelandError):
@@ -316,12 +333,20 @@ class RangeLost(RangelandError):
         *,
         why: str = "",
         do: str = "",
-        losses: Sequence[Mapping[str, Any]] | None = None,
+        losses: Iterable[Loss] = (),
         **facts: Any,
     ) -> None:
-        super().__init__(what, why=why, do=do, **_drop_none(losses=losses), **facts)
-        self.losses = tuple(losses or ())
-        """Each as in the JSON form of plans, so that it can leave a task."""
+        super().__init__(what, why=why, do=do, **facts)
+        self.losses = tuple(losses)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {"losses": self.losses}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        derived = {"losses": [loss.facts for loss in self.losses]} if self.losses else {}
+        return self.own_facts | derived
 
 
 class Conflict(RangelandError):

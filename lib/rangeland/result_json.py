@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.groups.backend import GroupMember
+from rangeland.loss import Loss
 from rangeland.model import Partition, Range
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.table_audit import Audit, LandedPiece
 from rangeland.record_codec import AS_IT_IS, ColumnType, RecordCodec

@@ -13,12 +13,12 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangeLost
 from rangeland.groups.backend import GroupMember
+from rangeland.loss import Loss
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
 from rangeland.planning.intervals import Interval, overlap, width
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange

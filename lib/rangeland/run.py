@@ -47,11 +47,11 @@ from rangeland.landing.unfinished_plans import (
     refuse_outdated,
     refuse_passed_over,
 )
+from rangeland.loss import Loss
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_warnings
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft, rebuild_draft
-from rangeland.planning.policy import Loss
 from rangeland.planning.retention_risk import risk_warnings
 from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult

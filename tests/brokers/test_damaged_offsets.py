@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from rangeland.errors import BadRecord
+from rangeland.loss import Action
 from rangeland.model import Counts
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import WHOLE_BATCHES_MS, create_topic, numbered_records, produce
 from tests.brokers.reading import look, read, settings_of, slices_of

@@ -15,8 +15,9 @@ from rangeland.fetch import fetch_thread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
+from rangeland.loss import Action
 from rangeland.model import Counts, LogState
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S

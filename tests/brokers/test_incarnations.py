@@ -15,6 +15,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.landing.final_log_check import FinalLogCheck
+from rangeland.loss import Action
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
@@ -22,7 +23,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft, PlanTerms, draft_new
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing

@@ -19,8 +19,9 @@ from rangeland.dialects.jafka.requests import ask_records, read_records
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.loss import Action
 from rangeland.model import Address, AtOffset, Bounds, Isolation, Latest, Partition, Slice
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import JafkaClient, message, message_set, produce
 from rangeland.testing.ports import free_ports

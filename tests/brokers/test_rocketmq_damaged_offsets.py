@@ -10,8 +10,9 @@ import pytest
 
 from rangeland.decode.rocketmq.layout import MAGIC_1, MAGIC_2
 from rangeland.errors import BadRecord
+from rangeland.loss import Action
 from rangeland.model import Counts
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
 from tests.brokers.rocketmq import read, settings_of

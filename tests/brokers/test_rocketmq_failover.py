@@ -13,8 +13,9 @@ from rangeland.fetch import fetch_thread, simple_consumer
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.loss import Action
 from rangeland.model import Counts, Partition
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
 from tests.brokers.rocketmq import log_of, read, settings_of, wait_for_slave

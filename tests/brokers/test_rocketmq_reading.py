@@ -13,8 +13,9 @@ import pytest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.loss import Action
 from rangeland.model import Counts, Partition, Slice
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce

@@ -207,6 +207,7 @@ def test_a_wrong_password_of_digest_has_no_rights(secured: Secured, topic: str) 
     with pytest.raises(JobFileError, match=f"{USER} may not") as caught:
         backend.commit("g", dict.fromkeys(ORDERS, 9))
     assert "whether the password is right" in caught.value.why
+    assert caught.value.acts == "the author of the job file, or ZooKeeper's operator"
     assert WRONG not in str(caught.value)
     backend.close()
 

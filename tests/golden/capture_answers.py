@@ -22,6 +22,7 @@ from rangeland.job.job_text import parse_job_text
 from rangeland.landing.plan_file import write_plan_file
 from rangeland.landing.redrive import QuarantinedRange, RedriveResult
 from rangeland.landing.table_adoption import AdoptResult
+from rangeland.loss import Loss, LossKind
 from rangeland.model import (
     Address,
     Cluster,
@@ -36,7 +37,6 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange

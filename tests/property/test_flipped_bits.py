@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from rangeland.dialects.kafka.entry_scan import locate_entries
 from rangeland.dialects.rocketmq.log_entries import EntryTotals
 from rangeland.errors import BadRecord, RangelandError, RangeLost, Unreachable
-from rangeland.planning.policy import Action, Policy
+from rangeland.loss import Action
+from rangeland.planning.policy import Policy
 from tests.examples import tried
 from tests.fakes.logs import Log, Read, read_log
 from tests.golden import test_golden_records as golden_kafka

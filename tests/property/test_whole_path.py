@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from rangeland import decode
 from rangeland.dialects.rocketmq.log_entries import fields_of
 from rangeland.errors import RangelandError
-from rangeland.planning.policy import Action, Policy
+from rangeland.loss import Action
+from rangeland.planning.policy import Policy
 from tests.examples import tried
 from tests.fakes.logs import Log
 from tests.property.test_flipped_bits import LOGS, outcome

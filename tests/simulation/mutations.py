@@ -175,15 +175,15 @@ LOSSES = (
         "a held partition moves on",
         Change(
             "planning.incarnation:checkpoint_after",
-            "if loss.action is Action.HOLD or loss.kind in STILL_TO_COME:",
-            "if loss.kind in STILL_TO_COME:",
+            "if loss.action is Action.HOLD or loss.kind.traits.is_still_to_come:",
+            "if loss.kind.traits.is_still_to_come:",
         ),
     ),
     Mutation(
         "the checkpoint passes the end of a log that was cut",
         Change(
             "planning.incarnation:checkpoint_after",
-            "if loss.action is Action.HOLD or loss.kind in STILL_TO_COME:",
+            "if loss.action is Action.HOLD or loss.kind.traits.is_still_to_come:",
             "if loss.action is Action.HOLD:",
         ),
     ),

@@ -10,8 +10,8 @@ from typing import Any
 from rangeland.errors import Conflict, JobFileError, RangelandError, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.job.job_file import RangeSpec
+from rangeland.loss import Loss
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.policy import Loss
 from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
 from rangeland.results import PlanPreview

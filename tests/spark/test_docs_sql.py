@@ -14,8 +14,8 @@ from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, Ra
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.job import Job
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.spark.transform import load_transform
 from tests import docs
 

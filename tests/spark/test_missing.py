@@ -20,8 +20,8 @@ from rangeland.errors import RangeLost, Unreachable
 from rangeland.job import Job
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
+from rangeland.loss import LossKind
 from rangeland.model import Counts
-from rangeland.planning.policy import LossKind
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producer import WHOLE_BATCHES_MS, Record, create_topic, produce

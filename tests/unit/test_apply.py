@@ -15,11 +15,11 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.target_table import TargetTable
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Survey
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress

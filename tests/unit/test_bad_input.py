@@ -30,8 +30,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.typed_chunks import TypedChunks
+from rangeland.loss import Action
 from rangeland.model import Counts
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from tests.unit.test_avro_decoder import encode, record
 from tests.unit.test_protobuf_decoder import REPEATED, F, descriptors, message
 from tests.unit.test_typed_chunks import PIECE, rows

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rangeland.errors import JobFileError, RangeLost, Unreachable
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Absences,
     Address,
@@ -38,7 +39,7 @@ from rangeland.planning.bound_resolution import (
 from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 GONE = Partition("gone", 0)
 P0, P1, P2 = Partition("t", 0), Partition("t", 1), Partition("t", 2)

@@ -9,14 +9,16 @@ from dataclasses import replace
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.errors import BadRecord, ProofFailed
+from rangeland.errors import BadRecord, Damage, ProofFailed
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_failures import damage_loss
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from tests.record_batches import Batch, Record, encode
@@ -108,6 +110,15 @@ def test_nothing_goes_on_after_a_batch_whose_end_is_not_known(action: Action) ->
     with pytest.raises(BadRecord, match=f"`{action}` cannot continue after it"):
         chunks(action, bytes(broken))
     assert receipt(chunks(Action.HOLD, bytes(broken))).until_offset == 4
+
+
+def test_bytes_that_the_leader_no_longer_returns_are_skipped_and_not_quarantined() -> None:
+    error = BadRecord("t/0: bad", why="torn", damage=Damage(4, 8, has_bytes=False))
+    piece = Slice(0, P, 0, 12)
+    loss = damage_loss(error, Policy(corrupt=Action.SKIP), piece, 4, 12)
+    assert bounds_of(loss) == (4, 8, "corrupt")
+    with pytest.raises(BadRecord, match="no longer returns its bytes"):
+        damage_loss(error, Policy(corrupt=Action.QUARANTINE), piece, 4, 12)
 
 
 @pytest.mark.parametrize(

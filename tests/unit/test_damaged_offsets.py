@@ -30,8 +30,9 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.simple_consumer import _PieceDecoder, read_slices
+from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
+from rangeland.planning.policy import Policy, TopicRule
 from tests.fakes.logs import Log, read_log
 from tests.message_sets import Message, Wrapper, encode_message, encode_wrapper
 from tests.record_batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker

@@ -26,8 +26,9 @@ from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.schema_ids.schema_catalogue import RegisteredSchema, SchemaFormat
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.typed_chunks import TypedChunks
+from rangeland.loss import Action
 from rangeland.model import Counts
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from tests.unit.test_avro_decoder import encode, record
 from tests.unit.test_protobuf_decoder import REPEATED, descriptors, message

@@ -25,9 +25,9 @@ from rangeland.delta.ledger.landed_offsets import merge_spans, with_ranges
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.errors import Conflict, StorageFailed
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import merge
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 
 P0 = Partition("orders", 0)

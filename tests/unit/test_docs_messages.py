@@ -26,10 +26,10 @@ from rangeland.fetch.slice_failures import add_partition
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import require_closed_range
 from rangeland.job.job_text import parse_job_text
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Isolation, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import prove
 from rangeland.spark.spark_errors import unexpected_error
 from rangeland.survey.cluster_survey import take_survey

@@ -11,6 +11,7 @@ from rangeland import run
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import land
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Snapshot
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import (
     ALL_OR_NOTHING,
     CLUSTER_OPERATOR,
@@ -28,6 +29,8 @@ from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.spark.python_workers import check_workers
 from rangeland.spark.spark_errors import worker_failure
+from rangeland.zookeeper.access_diagnosis import missing_rights
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 
 
 def _plan_with(ranges: int) -> CommittedPlan:
@@ -69,6 +72,34 @@ def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_throug
             CommitRequest("rangeland/orders", 4, ()),
         )
     assert caught.value.data == ALL_OR_NOTHING
+
+
+@pytest.mark.parametrize(
+    ("meaning", "acts"),
+    [
+        (ErrorMeaning.DENIED, "the brokers' operator"),
+        (ErrorMeaning.UNSUPPORTED, "the brokers' operator"),
+        (ErrorMeaning.REFUSED, "the author of the job file"),
+    ],
+)
+def test_rights_and_versions_are_up_to_the_operator_of_the_brokers(
+    meaning: ErrorMeaning, acts: str
+) -> None:
+    assert meaning.refusal("orders may not be read", why="no right", do="ask").acts == acts
+
+
+@pytest.mark.parametrize(
+    ("login", "acts"),
+    [
+        (None, "the author of the job file, or ZooKeeper's operator"),
+        (ZooKeeperLogin("u", "p"), "the author of the job file, or ZooKeeper's operator"),
+        (ZooKeeperLogin("u", "p", uses_sasl=True), "ZooKeeper's operator"),
+    ],
+)
+def test_an_access_list_is_up_to_the_operator_of_zookeeper(
+    login: ZooKeeperLogin | None, acts: str
+) -> None:
+    assert missing_rights("read", "zk:2181", ZooKeeperAccess(login=login)).acts == acts
 
 
 def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(

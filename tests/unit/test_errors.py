@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from rangeland import errors
-from rangeland.errors import BadRecord, RangelandError, Unreachable
+from rangeland.errors import BadRecord, Damage, RangelandError, Unreachable
 
 EVERY_CLASS = [
     cls
@@ -112,9 +112,9 @@ def test_a_refused_table_is_a_conflict_that_is_not_retried() -> None:
     ("error", "name", "value"),
     [
         (
-            errors.BadRecord("b", why="crc", base_offset=3, next_offset=7, codec=2),
+            errors.BadRecord("b", why="crc", damage=errors.Damage(3, 7), codec=2),
             "damage",
-            errors.Damage(3, 7, None, "crc"),
+            errors.Damage(3, 7),
         ),
         (errors.BadRecord("b", why="crc"), "damage", None),
         (errors.Unreachable("u", closed=True), "closed", True),
@@ -136,7 +136,7 @@ def test_typed_attributes_survive_pickling_and_are_shown_among_the_facts(
 
 
 def test_facts_that_are_not_known_are_not_shown() -> None:
-    assert errors.BadRecord("b", base_offset=3).facts == {"base_offset": 3}
+    assert errors.BadRecord("b", damage=errors.Damage(3)).facts == {"base_offset": 3}
     assert errors.Unreachable("u").facts == errors.JobFileError("j").facts == {}
 
 
@@ -164,4 +164,4 @@ def test_an_error_as_one_of_another_class_keeps_what_is_not_replaced() -> None:
     assert type(found) is Unreachable
     assert (found.what, found.why, found.do) == ("it broke", "age", "mend it")
     assert (found.facts, error.facts["port"]) == ({"broker": "b1", "port": 2}, 1)
-    assert BadRecord.of(BadRecord("bad", why="torn", base_offset=4)).damage is not None
+    assert BadRecord.of(BadRecord("bad", why="torn", damage=Damage(4))).damage == Damage(4)

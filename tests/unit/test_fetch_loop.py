@@ -10,14 +10,22 @@ import pytest
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
+from rangeland.errors import (
+    BadRecord,
+    Bug,
+    JobFileError,
+    RangeLost,
+    RemoteProtocolError,
+    Unreachable,
+)
 from rangeland.fetch.fetch_loop import OTHER_TOPIC_MS, FetchLoop
 from rangeland.fetch.fetch_size import RESPONSES_TO_GROW
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.slice_state import Phase, SliceEvent, move_on
+from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 B1, B2, B3 = Address("b1", 1), Address("b2", 2), Address("b3", 3)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -703,12 +711,43 @@ def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progre
     assert loop.now_ms >= PATIENCE.no_progress_ms
 
 
-@pytest.mark.parametrize("meaning", [ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED])
-def test_what_would_be_refused_again_is_not_tried_again(meaning: ErrorMeaning) -> None:
+@pytest.mark.parametrize(
+    ("meaning", "name", "what"),
+    [
+        (ErrorMeaning.DENIED, "TOPIC_AUTHORIZATION_FAILED", "may not be read"),
+        (ErrorMeaning.REFUSED, "INVALID_FETCH_SIZE", "cannot be read"),
+    ],
+)
+def test_what_would_be_refused_again_is_not_tried_again(
+    meaning: ErrorMeaning, name: str, what: str
+) -> None:
     loop = loop_of(piece(0, P0))
-    kind = JobFileError if meaning is ErrorMeaning.REFUSED else Unreachable
-    with pytest.raises(kind, match="TOPIC_AUTHORIZATION_FAILED"):
-        loop.on_error(ask(loop).wants[0], meaning, "TOPIC_AUTHORIZATION_FAILED")
+    with pytest.raises(JobFileError, match=f"{what}.*{name}") as caught:
+        loop.on_error(ask(loop).wants[0], meaning, name)
+    assert caught.value.acts == "the brokers' operator"
+    assert caught.value.data == "nothing of this run was landed"
+
+
+def test_a_leader_that_does_not_support_a_fetch_ends_the_run_for_good() -> None:
+    loop = confirmed(loop_of(piece(0, P0)))
+    with pytest.raises(JobFileError, match="UNSUPPORTED_VERSION"):
+        loop.on_error(ask(loop).wants[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
+
+
+def test_a_fetch_that_the_leader_of_the_plan_does_not_support_is_sent_to_the_present_one() -> None:
+    loop = loop_of(piece(0, P0))
+    loop.on_error(ask(loop).wants[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
+    assert isinstance(loop.next(0), FindLeaders)
+    loop.on_leaders(lead(B2))
+    loop.on_records(ask(loop).wants[0], 100)
+    assert loop.next(1) == AllRead()
+
+
+@pytest.mark.parametrize("meaning", [ErrorMeaning.OK, ErrorMeaning.REJOIN])
+def test_a_code_that_is_no_error_of_a_fetch_breaks_the_protocol(meaning: ErrorMeaning) -> None:
+    loop = loop_of(piece(0, P0))
+    with pytest.raises(RemoteProtocolError, match="ILLEGAL_GENERATION"):
+        loop.on_error(ask(loop).wants[0], meaning, "ILLEGAL_GENERATION")
 
 
 def denied(policy: Policy) -> tuple[FetchLoop, int]:

@@ -14,10 +14,10 @@ from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.shared_reader import PlanToRead, SharedReader
 from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from tests.unit import test_landing_target

@@ -9,8 +9,9 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.errors import BadRecord
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.loss import Action
 from rangeland.model import Counts, Partition, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.plan_frames import frame_batches
 from tests.record_batches import Batch, Record, encode

@@ -6,11 +6,12 @@ import pytest
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangeLost
+from rangeland.loss import Action, LossKind
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest, Partition, Survey
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
 from tests.unit.test_connection import peer, settings_of

@@ -11,6 +11,7 @@ from rangeland.dialects.kafka.log_history import epoch_of, read_epochs
 from rangeland.errors import RangeLost
 from rangeland.landing import planner
 from rangeland.landing.loss_records import losses_in
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Address,
     AtOffset,
@@ -38,7 +39,7 @@ from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.plan_builder import PlanTerms, draft_new
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
 

@@ -14,6 +14,7 @@ from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.job_text import override, parse_job_text
 from rangeland.job.value_parsers import parse_bounds, parse_size, parse_time_ms
+from rangeland.loss import Action
 from rangeland.model import (
     Address,
     AtOffset,
@@ -27,7 +28,7 @@ from rangeland.model import (
     Latest,
     Partition,
 )
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
 

@@ -18,8 +18,9 @@ from rangeland.dialects.kafka.records import decode_chunk, decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
+from rangeland.loss import Action
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from tests.message_sets import NOW_MS, Message, Wrapper, encode_all, old_lz4
 from tests.record_batches import Batch, Record, encode
 

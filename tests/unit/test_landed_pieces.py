@@ -8,8 +8,8 @@ import pytest
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, RangeEntry
 from rangeland.landing.verification import pieces_of
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.table_audit import (
     CountedRange,
     LandedPiece,

@@ -20,7 +20,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
     Committed,
     NotReady,
 )
-from rangeland.errors import BadRecord, Conflict, RangeLost, TableRefused
+from rangeland.errors import BadRecord, Conflict, Damage, DamagedLog, RangeLost, TableRefused
 from rangeland.job import Job
 from rangeland.landing import constraint_check
 from rangeland.landing import target_table as table_module
@@ -30,11 +30,11 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.landing.shared_reader import PlanToRead, PrepareOutcome, SharedOutcome
 from rangeland.landing.spark_plan_reader import SparkPlanReader
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress, Progress
@@ -220,7 +220,7 @@ def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
     return PlanCommitter(context_of(reading.target, reading.progress), reading)
 
 
-DAMAGED = BadRecord("bad", why="its checksum is wrong", topic="orders", partition=0, base_offset=40)
+DAMAGED = BadRecord("bad", why="its checksum is wrong", damage=Damage(40), log=DamagedLog(P0))
 EXPIRED = range_lost([Loss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40")])
 
 

@@ -10,7 +10,7 @@ import pytest
 from rangeland.delta.ledger.events import LossEvent, OffsetSpan, OutcomeEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
-from rangeland.errors import BadRecord
+from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.fetch_size import FetchSize
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
@@ -22,10 +22,10 @@ from rangeland.landing.loss_records import (
     seen_losses,
     widen_to_whole_logs,
 )
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 from tests.unit.test_ledger_lost_responses import P0, TableInMemory, ledger_of, plan
 
@@ -156,7 +156,7 @@ def test_what_is_lost_of_a_topics_next_incarnation_is_another_loss(ledger: Ledge
 @pytest.mark.parametrize("broker", ["", "a", "b"])
 def test_damage_is_noted_with_the_broker_whose_log_it_is_in(broker: str) -> None:
     where = Partition("orders", 0, broker)
-    fault = BadRecord("a bad entry", why="torn", base_offset=4, next_offset=9, broker="h:10911")
+    fault = BadRecord("a bad entry", why="torn", damage=Damage(4, 9), broker="h:10911")
     (found,) = losses_in(add_partition(fault, where, "h:10911", CAPABILITIES))
     assert found.partition == where
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 
 P = Partition("orders", 0)

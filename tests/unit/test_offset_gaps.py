@@ -21,8 +21,9 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.simple_consumer import read_slices
+from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Partition, Slice
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from tests.record_batches import Batch, Record, cleaned, encode
 

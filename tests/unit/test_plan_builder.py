@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Absences,
     Address,
@@ -36,7 +37,7 @@ from rangeland.planning.plan_builder import (
     draft_exact_ranges,
     draft_new,
 )
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt

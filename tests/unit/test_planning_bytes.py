@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rangeland.errors import JobFileError, ProofFailed, RangeLost, Unreachable
+from rangeland.loss import Action, LossKind
 from rangeland.model import (
     Absences,
     Address,
@@ -32,7 +33,7 @@ from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.run_limits import Limits, apply_limits
 from rangeland.planning.slice_receipt import Receipt

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from rangeland.errors import Conflict, ProofFailed
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, PlanKind, advance, canonical, renumber_plan
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.untrusted import parse_address

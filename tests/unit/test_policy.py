@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
+
 import pytest
 
-from rangeland.errors import BadRecord, JobFileError
+from rangeland.errors import BadRecord, Damage, DamagedLog, JobFileError
 from rangeland.job import Job
+from rangeland.job.policy_section import PolicySpec, TopicPolicy
+from rangeland.job.section import Section
 from rangeland.landing.loss_records import losses_in
+from rangeland.loss import TRAITS, Action, Loss, LossKind
 from rangeland.model import Partition
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.policy import CAUSES, Action, Loss, LossKind, Policy, TopicRule
+from rangeland.planning.plan import PLAN_JSON
+from rangeland.planning.policy import Policy, TopicRule
 
 JOB = """
 job: orders
@@ -69,15 +76,40 @@ def test_a_topic_s_words_are_those_of_the_kind(wrong: str) -> None:
         Job.parse(f"{text}policy: {{topics: {wrong}}}")
 
 
-def test_each_kind_has_a_cause() -> None:
-    assert set(CAUSES) == set(LossKind)
+def test_each_kind_has_a_row() -> None:
+    assert set(TRAITS) == set(LossKind)
+
+
+@pytest.mark.parametrize("section", [PolicySpec, TopicPolicy])
+def test_a_job_file_may_choose_what_the_table_of_kinds_allows(section: type[Section]) -> None:
+    for kind, traits in TRAITS.items():
+        chosen = section.model_json_schema()["properties"][kind.value]
+        options = next((one for one in chosen.get("anyOf", ()) if "enum" in one), chosen)["enum"]
+        assert options == [action.value for action in traits.actions], kind
+
+
+def test_only_what_is_surely_lost_is_skipped() -> None:
+    policy = Policy.all(Action.SKIP)
+    loss = Loss(Partition("t", 0), 0, 5, LossKind.TRUNCATED, "the log ends at 0")
+    unsure, away = replace(loss, is_sure=False), replace(loss, kind=LossKind.UNREACHABLE)
+    assert [policy.decide(one) for one in (loss, unsure, away)] == [
+        Action.SKIP,
+        Action.FAIL,
+        Action.FAIL,
+    ]
+    assert policy.reads_again(unsure)
+    assert Policy.all(Action.HOLD).decide(away) is Action.HOLD
 
 
 def test_the_losses_of_an_error_are_found_again() -> None:
     loss = Loss(
         Partition("t", 1, "b-1"), 5, 9, LossKind.EXPIRED, "the log begins at 9", Action.FAIL
     )
-    assert losses_in(range_lost([loss])) == [loss]
-    bad = BadRecord("t/1: the batch", why="why", topic="t", partition=1, base_offset=3)
+    error = range_lost([loss])
+    assert losses_in(error) == losses_in(pickle.loads(pickle.dumps(error))) == [loss]
+    assert error.facts == {"losses": [PLAN_JSON.write(loss)]}
+    bad = BadRecord(
+        "t/1: the batch", why="why", damage=Damage(3), log=DamagedLog(Partition("t", 1))
+    )
     (found,) = losses_in(bad)
     assert (found.from_offset, found.until_offset, found.kind) == (3, 3, LossKind.CORRUPT)

@@ -25,6 +25,7 @@ from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing import redrive
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Counts,
     DataFile,
@@ -39,7 +40,7 @@ from rangeland.planning.coverage import Coverage
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from tests.unit.test_ledger_lost_responses import TableInMemory, Version

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from rangeland.errors import RangeLost
+from rangeland.loss import LossKind
 from rangeland.model import Counts, OpenTransaction, Partition
-from rangeland.planning.policy import LossKind
 from rangeland.render.error_view import render_error
 from rangeland.render.plan_view import render_plan
 from rangeland.render.result_view import closing_sum, render_result

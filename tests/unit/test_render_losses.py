@@ -9,8 +9,8 @@ from dataclasses import replace
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.landing.redrive import QuarantinedRange, RedriveResult
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.render.result_view import render_redrive, render_result
 from rangeland.result_json import RESULT_JSON
 from rangeland.results import RunResult

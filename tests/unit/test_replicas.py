@@ -11,8 +11,9 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import DETOUR_MS
+from rangeland.loss import Action
 from rangeland.model import Address, Leader, Partition, Slice
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 
 LEADER, REPLICA, OTHER = Address("leader", 1), Address("replica", 2), Address("other", 3)
 P0, P1 = Partition("t", 0), Partition("t", 1)

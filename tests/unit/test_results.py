@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from rangeland.groups.backend import GroupMember
+from rangeland.loss import Loss, LossKind
 from rangeland.model import (
     Address,
     Counts,
@@ -18,7 +19,6 @@ from rangeland.model import (
 )
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome
 from rangeland.results import (
     CheckResult,

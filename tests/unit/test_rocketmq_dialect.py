@@ -346,7 +346,7 @@ ENDS = {"nextBeginOffset": 9, "minOffset": 0, "maxOffset": 9}
         (21, "NO_MATCHED_LOGIC_QUEUE", 5, ErrorMeaning.OUT_OF_RANGE),
         (17, "topic[t] not exist", 0, ErrorMeaning.FIND_LEADER),
         (29, "queueId[9] is illegal", 0, ErrorMeaning.FIND_LEADER),
-        (16, "the topic is forbidden", 0, ErrorMeaning.REFUSED),
+        (16, "the topic is forbidden", 0, ErrorMeaning.DENIED),
         (24, "the group info not exist", 0, ErrorMeaning.REFUSED),
         (26, "subscription group does not exist", 0, ErrorMeaning.REFUSED),
         (2, "busy", 0, ErrorMeaning.RETRY),
@@ -562,7 +562,7 @@ def test_an_offset_that_is_refused_is_none() -> None:
     (question,) = ask_offsets({QUEUE: Leader(FIRST)}, Latest(), COMMITTED)
     found = read_offsets([m.RemotingResponse(question.request, 16, "no right", {}, b"")])[QUEUE]
     assert (found.meaning, found.offset, found.code) == (
-        ErrorMeaning.REFUSED,
+        ErrorMeaning.DENIED,
         None,
         "NO_PERMISSION: no right",
     )

@@ -23,8 +23,9 @@ from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
+from rangeland.loss import Action
 from rangeland.model import Address, Counts, Partition, Slice
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.wire.framing import FrameReader, frame
 from tests.rocketmq_messages import batch, inner, properties_of, stored
 

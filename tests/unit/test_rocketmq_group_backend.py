@@ -99,8 +99,9 @@ def test_an_offset_that_is_not_a_number_is_a_protocol_error() -> None:
 def test_a_refusal_names_its_remedy(code: int, kind: type[RangelandError], words: str) -> None:
     _, io, backend = a_backend()
     io.strange = lambda r: (code, {}, {}) if r.code == g.QUERY_OFFSET else None
-    with pytest.raises(kind, match=words):
+    with pytest.raises(kind, match=words) as caught:
         backend.offsets("g", ALL)
+    assert "the brokers' operator" in caught.value.acts
 
 
 # --- commits of nobody --------------------------------------------------------------------

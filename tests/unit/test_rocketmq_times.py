@@ -107,7 +107,7 @@ def test_a_time_has_no_response_while_the_entry_that_is_named_cannot_be_looked_a
         (2, "busy", ErrorMeaning.RETRY),
         (20, "MESSAGE_WAS_REMOVING", ErrorMeaning.RETRY),
         (19, "OFFSET_FOUND_NULL", ErrorMeaning.UNKNOWN),
-        (16, "no right", ErrorMeaning.REFUSED),
+        (16, "no right", ErrorMeaning.DENIED),
     ):
         found = searched(config, (code, remark), attributes)
         assert (found.meaning, found.offset) == (meaning, None)

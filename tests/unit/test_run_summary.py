@@ -10,9 +10,9 @@ from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing.committer import CommittedPlan
 from rangeland.landing.run_summary import result_of_plans
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Isolation, Partition
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind
 
 P0 = Partition("orders", 0)
 NAME = ("rangeland/orders", "orders")

@@ -12,8 +12,9 @@ import pytest
 
 from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import BadRecord
+from rangeland.loss import Action
 from rangeland.model import Counts, Earliest
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from tests.fakes import logs
 from tests.fakes.logs import KafkaServing, Log, Read, read_log
 from tests.record_batches import Batch, Record, encode

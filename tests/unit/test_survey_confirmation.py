@@ -21,6 +21,7 @@ from rangeland.dialects.cluster_values import (
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError, RangeLost, Unreachable
+from rangeland.loss import Action, LossKind
 from rangeland.model import (
     Absences,
     Address,
@@ -38,7 +39,7 @@ from rangeland.model import (
 from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.survey import cluster_survey as surveys
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.leaders import ask_leaders

@@ -14,6 +14,7 @@ from rangeland.dialects.cluster_values import ClusterView, OffsetResult, TopicVi
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
+from rangeland.loss import Action, LossKind
 from rangeland.model import (
     Address,
     AtTime,
@@ -26,10 +27,9 @@ from rangeland.model import (
     Partition,
     Survey,
 )
-from rangeland.planning import policy
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
 
@@ -106,7 +106,7 @@ def test_a_partition_whose_time_could_not_be_looked_up_is_held_and_not_taken_for
     )
     found = resolve(request, survey, JobPosition())
     assert [(r.partition, r.from_offset, r.until_offset) for r in found.ranges] == [(P0, *span)]
-    assert [(x.partition, x.kind) for x in found.held] == [(P1, policy.LossKind.UNREACHABLE)]
+    assert [(x.partition, x.kind) for x in found.held] == [(P1, LossKind.UNREACHABLE)]
 
 
 def test_a_time_that_cannot_be_looked_up_fails_the_survey_where_nothing_is_held() -> None:

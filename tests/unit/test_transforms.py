@@ -12,9 +12,10 @@ from pyspark.errors import PySparkException
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, TransformFailed
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.plan import PlanKind
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.failing_records import (
     NotAttributable,

@@ -21,8 +21,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 )
 from rangeland.errors import TableRefused
 from rangeland.landing.schema_refusal import refuse_unreadable, unreadable_schemas
+from rangeland.loss import Action
 from rangeland.model import Partition, Slice
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Policy
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.schema_registry.table_formats import TableFormats

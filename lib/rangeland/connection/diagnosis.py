@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.failures import NotABroker
-from rangeland.errors import JobFileError
+from rangeland.errors import BROKER_OPERATOR, JobFileError
 from rangeland.model import Address
 
 # Verification codes of OpenSSL, from x509_vfy.h.
@@ -43,7 +43,7 @@ class Peer:
 
     tls: str = "source.security.tls"
     servers: str = "source.servers"
-    operator: str = "the brokers' operator"
+    operator: str = BROKER_OPERATOR
 
 
 BROKER = Peer()

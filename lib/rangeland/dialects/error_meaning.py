@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+from rangeland.errors import BROKER_OPERATOR, JobFileError
 
 
 class ErrorMeaning(Enum):
@@ -32,8 +35,10 @@ class ErrorMeaning(Enum):
     """The group membership is no longer valid: join the group again first."""
     UNSUPPORTED = "unsupported"
     """This broker does not support the request as it is: a version, a format, a codec."""
+    DENIED = "denied"
+    """This client lacks a right."""
     REFUSED = "refused"
-    """The same request would be refused again: rights, names, settings."""
+    """The same request would be refused again for another reason: names, settings."""
     UNKNOWN = "unknown"
     """The code does not say what to do, so it may be temporary: retried, as RETRY is."""
 
@@ -41,6 +46,18 @@ class ErrorMeaning(Enum):
     def may_pass(self) -> bool:
         """Whether the same request may succeed later without any change."""
         return self in (ErrorMeaning.RETRY, ErrorMeaning.FIND_LEADER, ErrorMeaning.UNKNOWN)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request would be refused again."""
+        return self in (ErrorMeaning.DENIED, ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED)
+
+    def refusal(self, what: str, *, why: str, do: str, **facts: Any) -> JobFileError:
+        """The error for a request that would be refused again. Rights and versions are up to the
+        brokers' operator; names and settings are the job's."""
+        error = JobFileError(what, why=why, do=do, **facts)
+        is_own = self is ErrorMeaning.REFUSED
+        return error if is_own else error.with_answers(acts=BROKER_OPERATOR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from rangeland.dialects.fetch_values import (
     UnconfirmedGap,
 )
 from rangeland.dialects.protocol_session import NoCommonVersion
-from rangeland.errors import BadRecord
+from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.slice_state import FetchTarget
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import request_offsets, request_records
@@ -161,7 +161,7 @@ class AskedLeader:
         raise BadRecord(
             f"the batch at offset {asked_at} cannot be decoded",
             why=f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are",
-            base_offset=asked_at,
+            damage=Damage(asked_at),
         )
 
     def _is_first_at(self, offset: int, entry: memoryview) -> bool | None:

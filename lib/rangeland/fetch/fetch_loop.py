@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -42,8 +43,9 @@ from rangeland.fetch.slice_state import (
     move_on,
     new_state,
 )
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 SHORT_END_REPORTS = 2
 """How often a leader must report that its log ends too early before that is believed."""
@@ -115,11 +117,8 @@ class FetchLoop:
             return
         if state.suspected:
             self._lose(state, *state.suspected)
-            return
-        error = slice_failures.no_progress_error(state)
-        if self.policy.of(LossKind.UNREACHABLE, state.slice.partition.topic) is not Action.HOLD:
-            raise error
-        self._lose(state, LossKind.UNREACHABLE, f"{error.what}: {error.why}")
+        else:
+            self._record_loss(state, slice_failures.stuck_loss(state, self.policy))
 
     def is_doubtful(self, want: FetchTarget) -> bool:
         """Whether a replica may answer: the leader of the plan may have become a follower."""
@@ -228,10 +227,14 @@ class FetchLoop:
                 self._move(state, SliceEvent.OUT_OF_RANGE, reason)
             case ErrorMeaning.CORRUPT:
                 self.on_damaged(want, slice_failures.unreadable_error(state, reason))
-            case ErrorMeaning.REFUSED:
-                raise slice_failures.refused_error(state, reason)
+            case ErrorMeaning.UNSUPPORTED if self._asks_leader(want, reason):
+                pass  # Versions are agreed on with each broker, and another one may lead by now.
+            case ErrorMeaning.DENIED | ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
+                raise slice_failures.refused_error(state, meaning, reason)
+            case ErrorMeaning.OK | ErrorMeaning.REJOIN:
+                raise slice_failures.wrong_code_error(state, reason)
             case _:
-                raise slice_failures.not_served_error(state, reason)
+                assert_never(meaning)
 
     # --- outcomes of other requests -----------------------------------------------------
 
@@ -382,11 +385,10 @@ class FetchLoop:
         return is_doubtful
 
     def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
-        """Up to ``until``, or to the slice's end if it is 0. Raises RangeLost unless the policy
-        skips the offsets or holds the partition."""
+        """To ``until``, or the slice's end if it is 0. Raises RangeLost where the policy fails."""
         piece, until = state.slice, until or state.slice.until_offset
-        loss = slice_failures.range_loss(self.policy, piece, state.position, until, kind, evidence)
-        self._record_loss(state, loss)
+        loss = Loss(piece.partition, state.position, until, kind, evidence)
+        self._record_loss(state, slice_failures.settle_loss(loss, self.policy, piece))
 
     def _record_loss(self, state: SliceState, loss: Loss) -> None:
         slice_failures.log_loss(loss)

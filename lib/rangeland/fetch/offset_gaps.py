@@ -19,11 +19,11 @@ from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.slice_failures import log_loss, range_loss
+from rangeland.fetch.slice_failures import log_loss, settle_loss
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Slice
 from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.policy import Action, Loss, LossKind
 
 MAX_LOSSES = 10_000
 """Gaps of one slice that are recorded as lost, at most."""
@@ -57,8 +57,8 @@ class GapExplainer:
             "the log has nothing at these offsets and continues after them, and compaction is not "
             f"known to be the reason: {self._known[partition.topic].evidence}"
         )
-        policy, kind = self._settings.policy, LossKind.MISSING
-        loss = range_loss(policy, slice_, from_offset, until_offset, kind, evidence)
+        loss = Loss(partition, from_offset, until_offset, LossKind.MISSING, evidence)
+        loss = settle_loss(loss, self._settings.policy, slice_)
         self._count(slice_, loss)
         return loss
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import ProofFailed
+from rangeland.loss import Action, Loss
 from rangeland.model import Counts, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action, Loss
 from rangeland.planning.slice_receipt import Receipt
 
 MAX_GAPS = 10_000

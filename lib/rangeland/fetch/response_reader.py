@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
@@ -21,14 +20,14 @@ from rangeland.dialects.fetch_values import (
     FetchedPartition,
     UnconfirmedGap,
 )
-from rangeland.errors import BadRecord
+from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.broker_questions import AskedLeader
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_failures import add_partition, passable_until
 from rangeland.fetch.slice_state import FetchTarget
+from rangeland.loss import Loss
 from rangeland.model import Address, Latest
-from rangeland.planning.policy import Action, Loss, LossKind
 
 NO_BYTES = memoryview(b"")
 
@@ -186,11 +185,9 @@ class ResponseReader:
         except ConnectionLost as error:
             self._report_lost(leader, error)
             return True
-        action = self._settings.policy.of(LossKind.CORRUPT, leader.want.partition.topic)
-        # Bytes that the broker no longer returns cannot be put into quarantine.
-        facts: dict[str, Any] = {} if action is Action.QUARANTINE else {"next_offset": first}
         what = f"the batch at offset {offset} cannot be decoded"
-        self._report_damage(leader, BadRecord(what, why=why, base_offset=offset, **facts))
+        damage = Damage(offset, first, has_bytes=False)
+        self._report_damage(leader, BadRecord(what, why=why, damage=damage))
         return True
 
     def _until(self, want: FetchTarget) -> int:

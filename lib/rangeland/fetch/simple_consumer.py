@@ -23,8 +23,8 @@ from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
 from rangeland.fetch.slice_failures import add_partition, damage_loss, first_damaged, log_loss
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
+from rangeland.loss import Action
 from rangeland.model import Address, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action
 from rangeland.untrusted import parse_address
 
 
@@ -175,7 +175,7 @@ class _PieceDecoder:
                 raise Bug(f"{slice_}: the records before offset {first} were not decoded")
             kept = None
             if loss.action is Action.QUARANTINE and damage is not None:
-                kept = self._bytes_to_keep(records, position, piece, damage)
+                kept = self._bytes_to_keep(records, position, piece, damage, bad.why)
             log_loss(loss)
             yield lost_chunk(piece.index, loss, piece.leader, self._in_bytes, kept)
             if loss.action is Action.HOLD:
@@ -222,7 +222,7 @@ class _PieceDecoder:
                 position = part.next_offset
 
     def _bytes_to_keep(
-        self, records: memoryview, position: int, piece: FetchedPiece, damage: Damage
+        self, records: memoryview, position: int, piece: FetchedPiece, damage: Damage, why: str
     ) -> QuarantinedBytes:
         """The bytes that cannot be decoded, and what is needed to decode them alone."""
         first, until = damage.base_offset, damage.next_offset
@@ -231,7 +231,7 @@ class _PieceDecoder:
         stored = self._dialect.cut_out(records, position, first, until, piece.context)
         begin = max(first, 0)
         open_there = self._dialect.aborted_within(records, begin, until, piece.aborted)
-        return QuarantinedBytes(bytes(stored), open_there, damage.reason)
+        return QuarantinedBytes(bytes(stored), open_there, why)
 
 
 def _leader_of(piece: FetchedPiece) -> tuple[Address, ...]:
@@ -244,6 +244,5 @@ def _misplaced_error(first: int, after: int) -> BadRecord:
         f"the bytes quarantined for offsets {first} to {after - 1} contain none of them",
         why="the offset stored with them is wrong, and no checksum covers it",
         do="land the offsets from the log, if another replica has them intact",
-        base_offset=first,
-        next_offset=after,
+        damage=Damage(first, after),
     )

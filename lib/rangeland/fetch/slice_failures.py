@@ -1,5 +1,5 @@
-"""What happens when a slice cannot be read as planned: the loss that the policy makes of damaged or
-missing offsets, and where reading resumes; or the error that ends the run.
+"""What happens when a slice cannot be read as planned: the loss, with what the policy decides about
+it, and where reading resumes; or the error that ends the run.
 
 Damage is found twice: when the end of a response is determined, and when its records are decoded.
 Both ask here. Pure functions; damage is judged by ``BadRecord.damage``.
@@ -12,12 +12,23 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.dialects.capabilities import Capabilities
-from rangeland.errors import BadRecord, Damage, JobFileError, Unreachable
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.errors import (
+    BROKER_OPERATOR,
+    BadRecord,
+    Damage,
+    DamagedLog,
+    JobFileError,
+    RangelandError,
+    RemoteProtocolError,
+    Unreachable,
+)
 from rangeland.fetch.slice_state import SliceState
 from rangeland.logging_setup import partition_fields
+from rangeland.loss import Action, Loss, LossKind, partition_facts
 from rangeland.model import Partition, Slice
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +41,7 @@ def add_partition(
         error,
         what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", capabilities),
-        **_facts_of(partition),
+        log=DamagedLog(partition),
         leader=leader,
     )
 
@@ -64,18 +75,16 @@ def first_damaged(damage: Damage, position: int, good_end: int, until_offset: in
     return max(position, doubtful_from if damage.good_until is None else damage.good_until)
 
 
-def range_loss(
-    policy: Policy, slice_: Slice, first: int, until_offset: int, kind: LossKind, evidence: str
+def settle_loss(
+    loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
 ) -> Loss:
-    """What the policy does about offsets that the log does not have: they are skipped, or the
-    slice is held from ``first`` on. Raises RangeLost where the policy is to fail."""
-    loss = Loss(slice_.partition, first, min(until_offset, slice_.until_offset), kind, evidence)
-    action = policy.of(kind, slice_.partition.topic)
-    if action not in (Action.SKIP, Action.HOLD):
-        raise range_lost([loss])
-    if action is Action.HOLD:
-        return replace(loss, until_offset=slice_.until_offset, action=action)
-    return loss
+    """The loss within the slice, with what the policy does about it; to the slice's end where it is
+    held. Raises ``error`` where the policy is to fail, or RangeLost if there is none."""
+    end = slice_.until_offset
+    loss = replace(loss, until_offset=min(loss.until_offset, end), action=policy.decide(loss))
+    if loss.action is Action.FAIL:
+        raise error or range_lost([loss])
+    return replace(loss, until_offset=end) if loss.action is Action.HOLD else loss
 
 
 def damage_loss(
@@ -83,19 +92,26 @@ def damage_loss(
 ) -> Loss:
     """What the policy does about a batch that cannot be decoded: up to ``until_offset`` at most
     it is skipped or quarantined, or the slice is held from ``first`` on. Raises the error where
-    the policy is to fail, and where reading cannot resume since the damage's end is unknown."""
-    action = policy.of(LossKind.CORRUPT, slice_.partition.topic)
+    the policy is to fail, and where reading cannot go on after the damage."""
+    evidence, damage = f"{error.what}: {error.why}", error.damage
+    loss = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
+    loss = settle_loss(loss, policy, slice_, error)
+    if loss.action is Action.HOLD:
+        return loss
+    if damage is None or damage.next_offset is None or damage.next_offset <= first:
+        reason = f"its end is unknown, so `{loss.action}` cannot continue after it"
+        raise _impassable_error(error, reason)
+    if loss.action is Action.QUARANTINE and not damage.has_bytes:
+        raise _impassable_error(error, "the leader no longer returns its bytes, to be quarantined")
+    return replace(loss, until_offset=min(until_offset, damage.next_offset))
+
+
+def stuck_loss(state: SliceState, policy: Policy) -> Loss:
+    """What the policy does about the rest of a slice that has made no progress for too long."""
+    error, piece = no_progress_error(state), state.slice
     evidence = f"{error.what}: {error.why}"
-    if action is Action.FAIL:
-        raise error
-    if action is Action.HOLD:
-        until_offset = slice_.until_offset
-        return Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence, action)
-    resumes_at = error.damage.next_offset if error.damage else None
-    if resumes_at is None or resumes_at <= first:
-        raise _unknown_end_error(error, action)
-    until_offset = min(until_offset, resumes_at)
-    return Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence, action)
+    loss = Loss(piece.partition, state.position, piece.until_offset, LossKind.UNREACHABLE, evidence)
+    return settle_loss(loss, policy, piece, error)
 
 
 def log_loss(loss: Loss) -> None:
@@ -103,23 +119,18 @@ def log_loss(loss: Loss) -> None:
     logger.warning("Applied policy %s: %s: %s", loss.action, loss, loss.evidence, extra=extra)
 
 
-def _unknown_end_error(error: BadRecord, action: Action) -> BadRecord:
+def _impassable_error(error: BadRecord, reason: str) -> BadRecord:
     return BadRecord.of(
         error,
-        why=f"{error.why}; its end is unknown, so `{action}` cannot continue after it",
+        why=f"{error.why}; {reason}",
         do="restore the log from a good replica, or land the other partitions with "
         "`policy: {corrupt: hold}`",
     )
 
 
-def _facts_of(partition: Partition) -> dict[str, Any]:
-    number, broker = partition.number, partition.broker or None
-    return {"topic": partition.topic, "partition": number, "broker": broker}
-
-
 def _state_facts(state: SliceState) -> dict[str, Any]:
     return {
-        **_facts_of(state.slice.partition),
+        **partition_facts(state.slice.partition),
         "from_offset": state.slice.from_offset,
         "until_offset": state.slice.until_offset,
         "position": state.position,
@@ -144,6 +155,7 @@ def older_records_error(
         f"end at {next_offset}",
         why="the response has only older records, so reading would never end",
         do=look_at("the log segment", capabilities),
+        log=DamagedLog(state.slice.partition, state.position),
         **_state_facts(state),
     )
 
@@ -154,6 +166,7 @@ def batch_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord
         f"{state.size.bytes} bytes",
         why="batches of this size are not supported, or its length field is damaged",
         do=look_at("the batch", capabilities),
+        log=DamagedLog(state.slice.partition, state.position),
         **_state_facts(state),
     )
 
@@ -163,23 +176,25 @@ def unreadable_error(state: SliceState, reason: str) -> BadRecord:
         f"{state.slice.partition} cannot be read at offset {state.position}",
         why=reason,
         do="check the log segment on the leader, or its disk",
+        log=DamagedLog(state.slice.partition, state.position),
         **_state_facts(state),
     )
 
 
-def refused_error(state: SliceState, reason: str) -> JobFileError:
-    return JobFileError(
-        f"{state.slice} may not be read",
-        why=reason,
-        do="give the user of source.security the right to read the topic",
-        **_state_facts(state),
-    )
+def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> JobFileError:
+    """For what would be refused again. Other slices may have been read."""
+    what, do = f"{state.slice} cannot be read", "check the broker's version and settings"
+    if meaning is ErrorMeaning.DENIED:
+        what = f"{state.slice} may not be read"
+        do = "give the user of source.security the right to read the topic"
+    error = JobFileError(what, why=reason, do=do, **_state_facts(state))
+    return error.with_answers(data=RangelandError.data, acts=BROKER_OPERATOR)
 
 
-def not_served_error(state: SliceState, reason: str) -> Unreachable:
-    return Unreachable(
+def wrong_code_error(state: SliceState, reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
         f"{state.slice} cannot be read",
-        why=reason,
-        do="check the permissions of this client and the version of the broker",
+        why=f"{reason}, which is no error of a fetch",
+        do="check the version of the broker",
         **_state_facts(state),
     )

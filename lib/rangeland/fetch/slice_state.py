@@ -20,8 +20,8 @@ from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
+from rangeland.loss import LossKind
 from rangeland.model import Address, Partition, Slice
-from rangeland.planning.policy import LossKind
 
 logger = logging.getLogger(__name__)
 

@@ -20,12 +20,13 @@ import pyarrow as pa
 
 from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
-from rangeland.errors import UndecodablePayload
+from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
-from rangeland.fetch.slice_failures import log_loss
+from rangeland.fetch.slice_failures import log_loss, settle_loss
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.wording import count_noun
 
 MAX_LOSSES = 10_000
@@ -76,14 +77,21 @@ class TypedChunks:
         found = self._undecodable_rows(chunk, decoded.undecodable)
         if not found:
             return typed
-        action = self._policy.of(LossKind.UNDECODABLE, slice_.partition.topic)
-        first = found[0]
-        if action is Action.FAIL:
-            raise undecodable_error(slice_.partition, rows, first, len(found), chunk.leader)
+        partition, first = slice_.partition, found[0]
+        loss = Loss(
+            partition,
+            chunk.from_offset,
+            chunk.until_offset,
+            LossKind.UNDECODABLE,
+            evidence_of(rows, [first]),
+        )
+        error = undecodable_error(partition, rows, first, len(found), chunk.leader)
+        loss = settle_loss(loss, self._policy, slice_, error)
+        action = loss.action
         if action is Action.HOLD:
-            return _held_chunk(chunk, slice_, evidence_of(rows, [first]))
+            return _held_chunk(chunk, loss)
         entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
-        lost = tuple(lost_records(slice_.partition, rows, entries, found, action))
+        lost = tuple(lost_records(partition, rows, entries, found, action))
         self._refuse_many(slice_, rows, first, len(lost))
         for one in lost:
             log_loss(one.loss)
@@ -199,15 +207,7 @@ def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | 
     return TypedChunks(formats, settings.policy, slices, settings.left_out)
 
 
-def _held_chunk(chunk: SliceChunk, slice_: Slice, evidence: str) -> SliceChunk:
-    loss = Loss(
-        slice_.partition,
-        from_offset=chunk.from_offset,
-        until_offset=slice_.until_offset,
-        kind=LossKind.UNDECODABLE,
-        evidence=evidence,
-        action=Action.HOLD,
-    )
+def _held_chunk(chunk: SliceChunk, loss: Loss) -> SliceChunk:
     log_loss(loss)
     in_bytes = chunk.entry_span is not None
     lost = lost_chunk(chunk.slice_index, loss, chunk.leader, in_bytes)
@@ -306,11 +306,8 @@ def undecodable_error(
         why=f"{reason_of(one)}; it begins with {_shown(rows, one)}{more}",
         do="correct the schema under `decode` in the job file, or choose what happens to such "
         "records with `policy: {undecodable: skip}` or `quarantine`",
-        base_offset=offset,
-        next_offset=offset + 1,
-        topic=partition.topic,
-        partition=partition.number,
-        broker=partition.broker or None,
+        damage=Damage(offset, offset + 1),
+        log=DamagedLog(partition),
         offset=offset,
         part=one.part,
         reason=one.reason,

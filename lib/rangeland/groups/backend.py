@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
+from rangeland.dialects.error_meaning import ErrorCode
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Conflict, JobFileError, RangelandError, Unreachable
 from rangeland.model import Address, Partition
@@ -265,9 +265,8 @@ def group_refusal(
     ``remedies`` by the code's name."""
     why = f"{code.describe(remark)}, when {when}"
     facts: dict[str, Any] = {"group": group, "code": code.name}
-    if code.meaning in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
+    if code.meaning.is_final:
         remedy = remedies.get(code.name, "check the group and the brokers' settings")
-        return JobFileError(
-            f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts
-        )
+        what = f"the brokers refuse group {group}"
+        return code.meaning.refusal(what, why=why, do=remedy.format(group=group), **facts)
     return Unreachable(failed, why=why, do="try again in a moment", **facts)

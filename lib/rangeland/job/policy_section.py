@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from rangeland.job.section import Section
+from rangeland.loss import Action, LossKind
 from rangeland.patterns import check_pattern
-from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
+from rangeland.planning.policy import Policy, TopicRule
 
 OnLoss = Literal["fail", "skip", "hold"]
 OnSilence = Literal["fail", "hold"]

@@ -14,12 +14,13 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import Conflict, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Cluster, Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import READ_AGAIN, Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
@@ -94,20 +95,12 @@ class FinalLogCheck:
         if not losses:
             return
         is_same = after is not None and list(after.losses) == losses
-        if plan.replaces or is_same or not self._goes_on_without(losses):
+        if plan.replaces or is_same or not all(map(self._job.policies.reads_again, losses)):
             raise range_lost(losses)
         raise LogChange(
             f"{losses[0]} while it was read: {losses[0].evidence}",
             why="the policy goes on without them, and the log has changed again since",
             losses=changes,
-        )
-
-    def _goes_on_without(self, losses: Iterable[Loss]) -> bool:
-        """True if readers that see these losses from the beginning can apply the policy."""
-        policies = self._job.policies
-        return all(
-            policies.of(loss.kind, loss.partition.topic) in READ_AGAIN.get(loss.kind, ())
-            for loss in losses
         )
 
     def refuse_other_cluster(self, settings: ReadSettings, plan: Plan) -> None:

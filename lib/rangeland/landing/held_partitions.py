@@ -14,10 +14,10 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.loss import Action, Loss
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_still_lost
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.policy import FOUND_BY_READING, Action, Loss
 
 
 def find_damage(
@@ -28,8 +28,7 @@ def find_damage(
     found = []
     for loss in _held_losses(target, position).values():
         log = survey.logs.get(loss.partition)
-        policy = settings.policy.of(loss.kind, loss.partition.topic)
-        if log is None or policy is not Action.HOLD:
+        if log is None or settings.policy.decide(loss) is not Action.HOLD:
             continue
         if log.leader.topic_id not in (None, loss.topic_id or log.leader.topic_id):
             continue  # another incarnation of the topic, which a survey shows
@@ -53,7 +52,7 @@ def _held_losses(target: LandingTarget, position: JobPosition) -> dict[Partition
     found = {}
     for loss in (event.loss for event in target.history.losses()):
         mark = position.checkpoint.get(loss.partition)
-        is_held = loss.kind in FOUND_BY_READING and loss.action is Action.HOLD
+        is_held = loss.kind.traits.is_found_by_reading and loss.action is Action.HOLD
         if is_held and mark is not None and mark.until_offset == loss.from_offset:
             found[loss.partition] = loss
     return found
@@ -65,6 +64,6 @@ def _read_at(log: LogState, at: int, settings: ReadSettings) -> Loss | None:
         for chunk in chunks:
             if chunk.until_offset > at:
                 return None
-            if chunk.loss is not None and chunk.loss.kind in FOUND_BY_READING:
+            if chunk.loss is not None and chunk.loss.kind.traits.is_found_by_reading:
                 return chunk.loss
     return None

@@ -18,12 +18,12 @@ from rangeland.job import Job
 from rangeland.landing.identity_check import IdentityCheck
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
+from rangeland.loss import Action
 from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
 from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.policy import Action
 from rangeland.planning.read_options import LandedRead, ReadOptions
 
 MakeReadOptions = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptions]

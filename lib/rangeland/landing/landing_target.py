@@ -41,9 +41,9 @@ from rangeland.landing.loss_records import (
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.logging_setup import partition_fields
+from rangeland.loss import Loss
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 

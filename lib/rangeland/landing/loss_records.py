@@ -11,12 +11,11 @@ from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePayload
-from rangeland.model import Partition
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.planning.grouping import by_partition
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.plan import PLAN_JSON, Plan
-from rangeland.planning.policy import WHOLE_LOG, Action, Loss, LossKind
+from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 
 
@@ -89,8 +88,7 @@ def _as_recorded(loss: Loss) -> Loss:
 def losses_in(error: RangelandError) -> list[Loss]:
     """The losses in the error that ended a run."""
     if isinstance(error, RangeLost):
-        found = (PLAN_JSON.read(Loss, loss) for loss in error.losses)
-        return [replace(loss, action=Action.FAIL) for loss in found]
+        return [replace(loss, action=Action.FAIL) for loss in error.losses]
     if not isinstance(error, BadRecord) or error.log is None:
         return []
     first = error.log.position or 0
@@ -98,18 +96,17 @@ def losses_in(error: RangelandError) -> list[Loss]:
     if error.damage is not None:
         first = error.damage.base_offset
         until = max(first, error.damage.next_offset or first)
-    partition = Partition(error.log.topic, error.log.number, error.log.broker)
     evidence = f"{error.what}: {error.why}"
     is_intact = isinstance(error, UndecodablePayload)
     kind = LossKind.UNDECODABLE if is_intact else LossKind.CORRUPT
-    return [Loss(partition, first, until, kind, evidence, Action.FAIL)]
+    return [Loss(error.log.partition, first, until, kind, evidence, Action.FAIL)]
 
 
 def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
     """The error with all that a plan would have read of the logs that are gone: a task knows only
     its own slices of them."""
     found = losses_in(error)
-    if not any(loss.kind in WHOLE_LOG for loss in found):
+    if not any(loss.kind.traits.is_whole_log for loss in found):
         return error
     return range_lost(
         [
@@ -122,7 +119,7 @@ def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
 
 def _lost_with(plan: Plan, loss: Loss) -> list[Interval]:
     """Where all of the log is gone, what the plan reads of that incarnation of it."""
-    if loss.kind not in WHOLE_LOG:
+    if not loss.kind.traits.is_whole_log:
         return [loss.interval]
     slices = [s for s in plan.slices if s.partition == loss.partition]
     ids = {s.topic_id for s in slices if s.from_offset <= loss.from_offset < s.until_offset}

@@ -13,8 +13,8 @@ from rangeland.errors import UsageError
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.table_rows import TableRows, table_rows
 from rangeland.landing.verification import Landings
+from rangeland.loss import Action, Loss
 from rangeland.model import Partition
-from rangeland.planning.policy import Action, Loss
 from rangeland.planning.table_audit import LandedPiece
 from rangeland.results import Finding, FindState
 

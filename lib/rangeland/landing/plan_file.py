@@ -25,8 +25,8 @@ from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
 from rangeland.job.command_line_overrides import load_job
 from rangeland.job.job_text import JobText, override
+from rangeland.loss import Loss
 from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
-from rangeland.planning.policy import Loss
 from rangeland.record_codec import ColumnType
 from rangeland.results import PlanPreview
 from rangeland.untrusted import Unreadable, check_type, parse_json

@@ -32,6 +32,7 @@ from rangeland.landing.redrive import (
 from rangeland.landing.replacement import Replacement, refuse_partial_slices
 from rangeland.landing.verification import holes_of_job
 from rangeland.logging_setup import partition_fields
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_behind
@@ -46,7 +47,6 @@ from rangeland.planning.plan_builder import (
     draft_new,
     refuse_gone,
 )
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,

@@ -12,8 +12,8 @@ from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.landing.committer import CommittedPlan
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.loss import Action
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import Action
 from rangeland.planning.proof import RangeOutcome
 from rangeland.results import RunResult, RunState, WriterSchema
 

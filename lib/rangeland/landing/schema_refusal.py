@@ -14,9 +14,10 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField, To
 from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.loss import Action, LossKind
 from rangeland.model import Slice
 from rangeland.planning.grouping import group_by
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 
 @contextmanager

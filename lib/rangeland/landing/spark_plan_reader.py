@@ -37,10 +37,10 @@ from rangeland.landing.shared_reader import (
     SharedOutcome,
     SharedReader,
 )
+from rangeland.loss import Loss
 from rangeland.model import Partition, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome, prove_part
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.task_packing import pack_tasks

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from rangeland.errors import JobFileError
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     AtOffset,
     AtTime,
@@ -42,7 +43,7 @@ from rangeland.planning.missing_partitions import (
     vanished_partitions,
     with_confirmation,
 )
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,10 +353,7 @@ def _short(partition: Partition) -> str:
 
 def apply_policy(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRange:
     """Applies the policy to the losses. Raises RangeLost for those that must fail."""
-    actions = {loss: policy.of(loss.kind, loss.partition.topic) for loss in losses}
-    for loss in losses:
-        if actions[loss] is Action.SKIP and not loss.is_sure:
-            actions[loss] = Action.FAIL
+    actions = {loss: policy.decide(loss) for loss in losses}
     failing = [loss for loss in losses if actions[loss] is Action.FAIL]
     out_of_reach = [loss for loss in failing if loss.kind is LossKind.UNREACHABLE]
     if out_of_reach and len(out_of_reach) == len(failing):

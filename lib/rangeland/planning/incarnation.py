@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.coverage import Coverage
-from rangeland.planning.policy import FOUND_BY_READING, STILL_TO_COME, Action, Loss, LossKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def checkpoint_after(
         mark = marks.get(loss.partition)
         if mark is None or loss.from_offset >= mark.until_offset:
             continue
-        if loss.action is Action.HOLD or loss.kind in STILL_TO_COME:
+        if loss.action is Action.HOLD or loss.kind.traits.is_still_to_come:
             is_later = mark.epoch is not None
             marks[loss.partition] = replace(
                 mark, until_offset=loss.from_offset, epoch_is_later=is_later
@@ -181,14 +181,14 @@ def is_still_lost(kind: LossKind, mark: LogMark | None, log: LogState) -> bool:
     """Whether what a partition is held for at its checkpoint is still lost, as far as a survey
     shows: what only reading finds counts as long as the log has that offset."""
     checkpoint = 0 if mark is None else mark.until_offset
-    if kind in FOUND_BY_READING:
-        return checkpoint < log.end_offset
     match kind:
+        case LossKind.CORRUPT | LossKind.MISSING | LossKind.UNDECODABLE:
+            return checkpoint < log.end_offset
         case LossKind.EXPIRED:
             return checkpoint < log.start_offset
         case LossKind.TRUNCATED:
             return checkpoint > log.end_offset
         case LossKind.RECREATED:
             return mark is not None and is_recreated(mark, log)
-        case _:
+        case LossKind.VANISHED | LossKind.UNREACHABLE:
             return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Leader, Partition, Range, Survey
 from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import (
@@ -21,7 +22,6 @@ from rangeland.planning.incarnation import (
 )
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 
 

@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.planning.grouping import group_by
-from rangeland.planning.plan import PLAN_JSON
-from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.wording import capitalise, count_noun
-
-REMEDY = {
-    LossKind.EXPIRED: "land what is left with `policy: {expired: skip}`, which records the gap, "
-    "or with `--from earliest`; or restore the topic",
-    LossKind.RECREATED: "land the new topic from its beginning with `policy: {recreated: skip}`, "
-    "or into another table",
-    LossKind.TRUNCATED: "ask for an end that the log has reached, or wait until it has; after an "
-    "unclean leader election use `policy: {truncated: skip}`",
-    LossKind.CORRUPT: "restore the log from a good replica, or go on without the batch with "
-    "`policy: {corrupt: skip}`, which records what is lost",
-    LossKind.UNDECODABLE: "correct the schema under `decode`, or go on without these records with "
-    "`policy: {undecodable: quarantine}`, which keeps their bytes",
-    LossKind.MISSING: "restore the log from a good replica. If compaction made the gap, name the "
-    "topic in `source.compacted`; to go on without the offsets use `policy: {missing: skip}`, "
-    "which records them as lost",
-    LossKind.UNREACHABLE: "start the broker, or wait until the transaction ends; then run again",
-    LossKind.VANISHED: "take the topic or partition out of the job, or use "
-    "`policy: {vanished: skip}`",
-}
 
 
 def unreachable_error(losses: list[Loss]) -> Unreachable:
@@ -49,7 +30,7 @@ def range_lost(losses: list[Loss]) -> RangeLost:
         "; ".join(_name_losses(found) for found in kinds.values()),
         why="; ".join(_cause(found) for found in kinds.values()),
         do=_remedies(list(kinds)),
-        losses=[PLAN_JSON.write(loss) for loss in losses],
+        losses=losses,
     )
 
 
@@ -68,15 +49,15 @@ def _cause(losses: list[Loss]) -> str:
 
 def _remedies(kinds: list[LossKind]) -> str:
     if len(kinds) == 1:
-        return REMEDY[kinds[0]]
-    first, *more = (f"if {kind}: {REMEDY[kind]}" for kind in kinds)
+        return kinds[0].traits.remedy
+    first, *more = (f"if {kind}: {kind.traits.remedy}" for kind in kinds)
     return ". ".join((first, *map(capitalise, more)))
 
 
 def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
     """Refuses a recreated topic of which one incarnation has no topic id: its new offsets would
     count as landed, since the old ones are. Raises RangeLost where the policy would go on."""
-    if policy.of(loss.kind, loss.partition.topic) is not Action.SKIP:
+    if policy.decide(loss) is not Action.SKIP:
         return
     error = range_lost([loss])
     raise RangeLost.of(

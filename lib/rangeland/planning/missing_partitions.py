@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rangeland import patterns
+from rangeland.loss import Loss, LossKind
 from rangeland.model import FromCheckpoint, Partition, Survey
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.policy import Loss, LossKind
 
 if TYPE_CHECKING:
     from rangeland.planning.bound_resolution import RangeRequest

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rangeland.loss import Loss
 from rangeland.model import Partition, Survey
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark, is_recreated, truncation_loss
 from rangeland.planning.intervals import overlap
-from rangeland.planning.policy import Loss
 from rangeland.planning.read_options import LandedRead
 
 

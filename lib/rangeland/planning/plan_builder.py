@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Earliest,
     FromCheckpoint,
@@ -33,7 +34,7 @@ from rangeland.planning.passed_over_ranges import (
     ranges_passed_over,
 )
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.policy import GONE_FOR_GOOD, Action, Loss, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.retention_risk import RetentionRisk, at_risk
 from rangeland.planning.run_limits import Limits, apply_limits
 from rangeland.planning.slices import Slicing, cut_slices, share_of
@@ -203,13 +204,14 @@ def draft_exact_ranges(
     skipped = [loss for loss in resolved.losses if loss in replaced]
     # What may still appear is not recorded as gone: it stays missing.
     still_missing = [
-        loss for loss in resolved.losses if loss.kind not in GONE_FOR_GOOD and loss not in skipped
+        loss for loss in resolved.losses if not loss.kind.traits.is_for_good and loss not in skipped
     ]
     ranges = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
         for r in _leave_out_losses(list(resolved.ranges), still_missing)
     ]
-    gone = _losses_inside(ranges, resolved.losses, GONE_FOR_GOOD)
+    for_good = [kind for kind in LossKind if kind.traits.is_for_good]
+    gone = _losses_inside(ranges, resolved.losses, for_good)
     slices = cut_slices(_leave_out_losses(ranges, gone), terms.slicing, survey.logs)
     # A plan that is finished later must find these logs as they are now.
     in_logs = [r for r in ranges if _is_in_log(r, survey.logs.get(r.partition))]
@@ -320,8 +322,8 @@ def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None
     failing = [
         loss
         for loss in gone
-        if loss.kind in (*GONE_FOR_GOOD, LossKind.VANISHED)
-        and policy.of(loss.kind, loss.partition.topic) is Action.FAIL
+        if loss.kind.traits.is_for_good or loss.kind.traits.is_whole_log
+        if policy.decide(loss) is Action.FAIL
     ]
     if failing:
         raise range_lost(failing)

@@ -10,66 +10,9 @@ that it names; the general policy decides the others.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-from rangeland.model import Partition, Range
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.patterns import matches
-
-
-class LossKind(StrEnum):
-    """Why offsets that were asked for are not there."""
-
-    EXPIRED = "expired"
-    RECREATED = "recreated"
-    TRUNCATED = "truncated"
-    VANISHED = "vanished"
-    CORRUPT = "corrupt"
-    UNDECODABLE = "undecodable"
-    """A record whose key or value does not fit the schema of the job."""
-    MISSING = "missing"
-    """The log goes on after them, and nothing explains the gap."""
-    UNREACHABLE = "unreachable"
-    """Not lost: the partition has no leader now, or a transaction in it is open. Never skipped."""
-
-
-FOUND_BY_READING = (LossKind.CORRUPT, LossKind.MISSING, LossKind.UNDECODABLE)
-"""A survey does not show these."""
-
-WHOLE_LOG = (LossKind.RECREATED, LossKind.VANISHED)
-"""All of the log is gone, not only these offsets."""
-
-STILL_TO_COME = (LossKind.TRUNCATED,)
-"""The log ended before these offsets. Records written there later are new, and will be landed."""
-
-GONE_FOR_GOOD = (LossKind.EXPIRED, LossKind.RECREATED)
-"""These offsets will never be in the log again."""
-
-CAUSES = {
-    LossKind.EXPIRED: "retention removed them before they were landed",
-    LossKind.RECREATED: "the topic was deleted and created again: its offsets mean other records",
-    LossKind.TRUNCATED: "the log ends before them: it was truncated, or has not reached them yet",
-    LossKind.VANISHED: "the partition or its topic no longer exists",
-    LossKind.CORRUPT: "their bytes cannot be decoded",
-    LossKind.UNDECODABLE: "their keys or values do not fit the schema or the transform of the job",
-    LossKind.MISSING: "the log has a gap there that nothing explains: the topic is not compacted",
-    LossKind.UNREACHABLE: "no broker serves them yet; nothing is lost",
-}
-"""What each kind means, as recorded in the ledger."""
-
-
-class Action(StrEnum):
-    FAIL = "fail"
-    SKIP = "skip"
-    HOLD = "hold"
-    QUARANTINE = "quarantine"
-
-
-READ_AGAIN = {
-    LossKind.RECREATED: (Action.SKIP, Action.HOLD),
-    LossKind.TRUNCATED: (Action.SKIP,),
-}
-"""With these actions a plan is read once more if its log has lost such offsets while it was read.
-Where a log was truncated and written again, there is nothing to hold: what it has now is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +45,19 @@ class Policy:
         """The same action for every kind."""
         return Policy(**{kind.value: action for kind in LossKind}, topics=())
 
+    def decide(self, loss: Loss) -> Action:
+        """What is done about a loss. What may turn out not to be one is not skipped."""
+        action = self.of(loss.kind, loss.partition.topic)
+        may_skip = loss.is_sure and Action.SKIP in loss.kind.traits.actions
+        return Action.FAIL if action is Action.SKIP and not may_skip else action
+
+    def reads_again(self, loss: Loss) -> bool:
+        """Whether a plan is read once more if its log has lost this while it was read. Readers that
+        see a loss from the beginning find out whether it is one."""
+        return self.of(loss.kind, loss.partition.topic) in loss.kind.traits.read_again
+
     def of(self, kind: LossKind, topic: str) -> Action:
+        """What the job says."""
         rule = next((rule for rule in self.topics if rule.matches(topic)), None)
         own = dict(rule.actions).get(kind) if rule is not None else None
         general: Action = getattr(self, kind.value)
@@ -131,39 +86,3 @@ class Policy:
     def tolerates_missing_leaders(self) -> bool:
         """A survey may go on without partitions that have no leader: some are held then."""
         return self.ever(LossKind.UNREACHABLE, Action.HOLD)
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Offsets ``[from_offset, until_offset)`` that cannot be read, why, and the evidence."""
-
-    partition: Partition
-    from_offset: int
-    until_offset: int
-    kind: LossKind
-    evidence: str
-    action: Action = Action.SKIP
-    """What is done about it, once that is decided."""
-    is_sure: bool = True
-    """False: it may turn out not to be a loss, so it is not skipped."""
-    topic_id: str | None = None
-    """The incarnation of the topic that has lost them, where it is known."""
-
-    @property
-    def interval(self) -> tuple[int, int]:
-        return self.from_offset, self.until_offset
-
-    @property
-    def width(self) -> int:
-        return max(0, self.until_offset - self.from_offset)
-
-    @property
-    def cause(self) -> str:
-        return CAUSES[self.kind]
-
-    @property
-    def range(self) -> Range:
-        return Range(self.partition, *self.interval, self.topic_id)
-
-    def __str__(self) -> str:
-        return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.kind}"

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rangeland.errors import ProofFailed
+from rangeland.loss import Action
 from rangeland.model import COUNT_NAMES, Counts, Partition, Range, Slice
 from rangeland.planning.intervals import Interval, merge, subtract, width
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action
 from rangeland.planning.slice_receipt import Receipt
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rangeland.loss import Action, Loss
 from rangeland.model import Counts, DataFile, Partition
-from rangeland.planning.policy import Action, Loss
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from rich.console import RenderableType
 
 from rangeland.delta.ledger.events import LossEvent
+from rangeland.loss import Action
 from rangeland.planning.plan import PlanKind
-from rangeland.planning.policy import Action
 from rangeland.render.text_drawing import list_lines
 
 ACTIONS = {

@@ -14,9 +14,10 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError, TransformFailed
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.logging_setup import partition_fields
+from rangeland.loss import Action, LossKind
 from rangeland.model import Slice
 from rangeland.planning.plan import PlanKind
-from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.failing_records import (
     FailingRecord,

@@ -239,8 +239,8 @@ class SurveyAttempt:
 
     def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:
         code = topic.code if topic else "nothing"
-        if topic is not None and topic.meaning is ErrorMeaning.REFUSED:
-            raise JobFileError(
+        if topic is not None and topic.meaning.is_final:
+            raise topic.meaning.refusal(
                 f"this client may not read the topic {name}",
                 why=code,
                 do="give the user of source.security the right to describe and read it, or correct "
@@ -333,8 +333,8 @@ class SurveyAttempt:
         return found
 
     def _on_failure(self, partition: Partition, part: OffsetResult) -> None:
-        if part.meaning in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
-            raise JobFileError(
+        if part.meaning.is_final:
+            raise part.meaning.refusal(
                 f"this client may not ask for the offsets of {partition}",
                 why=part.code,
                 do="check the permissions of this client and the version of the broker",

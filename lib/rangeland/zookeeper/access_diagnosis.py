@@ -10,12 +10,13 @@ from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import Peer, plain_port, tls_mistake, tls_port
 from rangeland.connection.socket_stream import speaks_tls
 from rangeland.connection.tls_probe import answers_in_clear, tls_failure
-from rangeland.errors import JobFileError, Unreachable
+from rangeland.errors import JOB_AUTHOR, JobFileError, Unreachable
 from rangeland.model import Address
 from rangeland.zookeeper.connect_string import ConnectString
 from rangeland.zookeeper.zookeeper_access import SECTION, ZooKeeperAccess
 
-PEER = Peer(f"{SECTION}.tls", "source.zookeeper", "ZooKeeper's operator")
+OPERATOR = "ZooKeeper's operator"
+PEER = Peer(f"{SECTION}.tls", "source.zookeeper", OPERATOR)
 # One of its four-letter words: each server answers it, if only that the word is not allowed.
 _QUESTION = b"ruok"
 
@@ -60,22 +61,23 @@ def endless_login(name: str) -> Unreachable:
     return Unreachable(
         f"the login at {name} did not come to an end",
         why="the server is slow, or does not support SASL",
-        do=f"check with ZooKeeper's operator that it does, or remove {SECTION}.login.scheme",
+        do=f"check with {OPERATOR} that it does, or remove {SECTION}.login.scheme",
     )
 
 
 def missing_rights(what: str, name: str, access: ZooKeeperAccess) -> JobFileError:
     login = access.login
     if login is None:
-        who, do = "a client without a login", f"set {SECTION}.login, or ask ZooKeeper's operator"
+        who, do = "a client without a login", f"set {SECTION}.login, or ask {OPERATOR}"
     else:
         who = f"user {login.username}"
-        do = "ask ZooKeeper's operator"
-    may_be_password = login is not None and not login.uses_sasl
+        do = f"ask {OPERATOR}"
+    is_known = login is not None and login.uses_sasl
+    may_be_password = login is not None and not is_known
     return JobFileError(
         f"{who} may not {what} {name}",
         why="the access list of the node does not allow it"
         + ("; ZooKeeper does not say whether the password is right" if may_be_password else ""),
         do=(f"check {SECTION}.login, or " if may_be_password else "")
         + f"{do} for read and write access there",
-    )
+    ).with_answers(acts=OPERATOR if is_known else f"{JOB_AUTHOR}, or {OPERATOR}")

@@ -38,8 +38,8 @@ from rangeland.delta.table_schema.arrow_schema import (
     sql_type,
 )
 from rangeland.errors import Conflict
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition
-from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.record_codec import ColumnType, Record, RecordCodec, Shape
 from rangeland.untrusted import JsonFields, Unreadable, whole

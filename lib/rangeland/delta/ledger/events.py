@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import Interval
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rangeland.delta.ledger.events import OffsetSpan, RangeEntry, Spans
+from rangeland.loss import Loss
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge, subtract
-from rangeland.planning.policy import STILL_TO_COME, Loss
 
 _Offsets = list[Interval]
 
@@ -34,7 +34,7 @@ def with_ranges(
 
 def without_still_to_come(ranges: Iterable[RangeEntry], losses: Iterable[Loss]) -> list[RangeEntry]:
     """The ranges of an outcome without its losses after the end of a log."""
-    ends = [loss for loss in losses if loss.kind in STILL_TO_COME]
+    ends = [loss for loss in losses if loss.kind.traits.is_still_to_come]
     return [
         replace(entry, range=replace(r, from_offset=start, until_offset=end))
         for entry in ranges

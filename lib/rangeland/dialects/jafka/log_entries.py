@@ -23,7 +23,7 @@ from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, Messa
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.dialects.kafka.compression import NotDecompressible, check_records, decompress
-from rangeland.errors import BadRecord
+from rangeland.errors import BadRecord, Damage
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 LENGTH_BYTES: Final = ENTRY_HEADER.position_of("magic")
@@ -36,16 +36,16 @@ CODECS: Final = (0, GZIP)
 MAX_DEPTH: Final = 8
 
 
-def bad_entry(offset: int, why: str, **facts: Any) -> BadRecord:
-    """The fact ``next_offset`` is where reading can continue after the entry; it is absent if the
-    end of the entry is uncertain."""
+def bad_entry(offset: int, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
+    """``next_offset`` is where reading can continue after the entry; None if the end of the entry
+    is uncertain."""
     return BadRecord(
         f"the entry at offset {offset} cannot be decoded",
         why=why,
         do="offsets are byte positions in the log: if a range begins here, it may begin inside an "
         "entry. Otherwise restore the log, or go on without the entry with "
         "`policy: {corrupt: skip}`, which records what is lost",
-        base_offset=offset,
+        damage=Damage(offset, next_offset),
         **facts,
     )
 
@@ -99,9 +99,8 @@ def at_fault(records: memoryview, position: int, from_offset: int, fault: SetFau
         facts |= {"length": length, "magic": header[0], "codec": header[1] & CODEC_MASK}
         why += f" (length {length}, magic {header[0]}, codec {header[1] & CODEC_MASK})"
     end = position + LENGTH_BYTES + length
-    if length >= HEADER_BYTES and end <= len(records) and _may_begin(records, end):
-        facts["next_offset"] = from_offset + end
-    return bad_entry(offset, why, **facts)
+    is_known = length >= HEADER_BYTES and end <= len(records) and _may_begin(records, end)
+    return bad_entry(offset, why, from_offset + end if is_known else None, **facts)
 
 
 def _may_begin(records: memoryview, position: int) -> bool:

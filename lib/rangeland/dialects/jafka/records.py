@@ -53,8 +53,8 @@ def decode_chunks(
     the last complete entry. There are no transactions, so ``isolation`` and ``aborted`` are
     ignored; of ``context`` only the memory limit is used.
 
-    Raises BadRecord with the fact base_offset and, if known, next_offset after it; also for an
-    entry that extends beyond ``until_offset``."""
+    Raises BadRecord with the damage, and where reading resumes after it if that is known; also for
+    an entry that extends beyond ``until_offset``."""
     while from_offset < until_offset:
         most = context.max_batch_bytes
         chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=most)
@@ -126,7 +126,7 @@ class _EntryWalker:
             unpacked.add(self.records[start:end])
         except NotDecompressible as error:
             known = at_fault(self.records, start, self.from_offset, SetFault.NOT_PLAIN)
-            raise bad_entry(unpacked.offset, str(error), **_without_reason(known)) from None
+            raise BadRecord.of(known, why=str(error), reason=str(error)) from None
         self.sets += unpacked.sets
         self.ends += [self.from_offset + end] * len(unpacked.sets)
         self.messages += unpacked.messages
@@ -193,7 +193,3 @@ def beyond_the_range(offset: int, start: int, end: int) -> BadRecord:
     ranges end where entries end, so the length of this one, or of an earlier one, is damaged."""
     why = f"it takes up [{start}, {end}), and the range ends at {offset}, where an entry began"
     return bad_entry(start, why, entry_end=end)
-
-
-def _without_reason(error: BadRecord) -> dict[str, object]:
-    return {k: v for k, v in error.facts.items() if k not in ("base_offset", "reason")}

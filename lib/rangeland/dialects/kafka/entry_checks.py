@@ -61,10 +61,10 @@ def read_entry(
         after = own_end if after is None else after
         if after is not None and floor < after <= from_offset:
             return _stand_in(stored, floor, after)
-        facts = error.facts if after is None else error.facts | {"next_offset": after}
+        begin = error.damage.base_offset if error.damage else from_offset
         if own_end is None and (floor or after is not None):
-            facts |= {"base_offset": floor or from_offset}  # its own is impossible
-        raise bad_batch(why=error.why, **facts) from None
+            begin = floor or from_offset  # its own is impossible
+        raise bad_batch(begin, error.why, after, **error.own_facts) from None
     if isinstance(entry, Run) and end + MAGIC < len(records) and records[end + MAGIC] == 2:
         return entry._replace(after=max(first_of(records, end), entry.last_offset + 1))
     if isinstance(entry, Wrapper):
@@ -107,8 +107,7 @@ def placed_entry(
         return entry
     if after is not None and floor < after <= from_offset:
         return _stand_in(records[position:end], floor, after)
-    facts = {} if after is None else {"next_offset": after}
-    raise bad_batch(begin, why, **facts)
+    raise bad_batch(begin, why, after)
 
 
 def unrequested_entry(
@@ -119,9 +118,8 @@ def unrequested_entry(
     after = _resume_offset(records, end, asked_at)
     if after is not None and after <= from_offset:
         return _stand_in(records[:end], asked_at, after)
-    facts = {} if after is None else {"next_offset": after}
     why = f"it says that it ends at {entry.last_offset}, and {asked_at} was asked for"
-    raise bad_batch(asked_at, why, **facts)
+    raise bad_batch(asked_at, why, after)
 
 
 def has_gap(entry: LogEntry, known: int) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.layout import MessageRun, Payload, RecordFormat, UndecodableRecord
 from rangeland.dialects.kafka.compression import CODECS, NotDecompressible, decompress, mend_lz4
-from rangeland.errors import BadRecord
+from rangeland.errors import BadRecord, Damage
 from rangeland.wire.fixed_layouts import (
     BATCH_PREFIX,
     MESSAGE_V0,
@@ -42,15 +42,17 @@ _VALUE_LENGTH_BYTES = 4
 _ENTIRE = 1 << 62
 
 
-def bad_batch(base_offset: int, why: str, **facts: Any) -> BadRecord:
-    """The fact ``next_offset`` is where reading can continue after the batch; it is absent if the
-    end of the batch is uncertain."""
+def bad_batch(
+    base_offset: int, why: str, next_offset: int | None = None, **facts: Any
+) -> BadRecord:
+    """``next_offset`` is where reading can continue after the batch; None if the end of the batch
+    is uncertain."""
     return BadRecord(
         f"the batch at offset {base_offset} cannot be decoded",
         why=why,
         do="restore the log from a good replica, or go on without the batch with "
         "`policy: {corrupt: skip}`, which records what is lost",
-        base_offset=base_offset,
+        damage=Damage(base_offset, next_offset),
         **facts,
     )
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -98,7 +99,7 @@ def decode_chunk(
 
     ``aborted`` is the list that was returned with these bytes. ``next_offset`` of the result is
     ``from_offset`` if no offset is accounted for, and never beyond ``until_offset``.
-    Raises BadRecord with the fact base_offset and, if known, next_offset after it."""
+    Raises BadRecord with the damage, and where reading resumes after it if that is known."""
     walk = _LogWalk(from_offset, until_offset, isolation, aborted)
     walk.advance(runs(records, from_offset), max_bytes)
     return walk.finish()
@@ -148,13 +149,14 @@ class _LogWalk:
     def advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
         """Walks to the end of the range, or of ``found``, or until ``max_bytes`` are decompressed.
         Damage that begins where the range ends matters only because nothing else proves what the
-        offsets from ``good_until`` up to it are: the error has this fact."""
+        offsets from ``good_until`` up to it are: the error says so."""
         try:
             self._advance(found, max_bytes)
         except BadRecord as error:
             if error.damage is None or error.damage.base_offset < self.until_offset:
                 raise
-            raise bad_batch(why=error.why, **error.facts, good_until=self.at) from error
+            damage = replace(error.damage, good_until=self.at)
+            raise BadRecord.of(error, damage=damage) from error
 
     def _advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
         while self.at < self.until_offset and self.unpacked_bytes < max_bytes and not self.gap:

@@ -33,7 +33,7 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(13, "MESSAGE_ILLEGAL", _V.REFUSED, "the message cannot be stored"),
     _E(14, "SERVICE_NOT_AVAILABLE", _V.RETRY, "it is starting or going down"),
     _E(15, "VERSION_NOT_SUPPORTED", _V.UNSUPPORTED, "this version is not supported"),
-    _E(16, "NO_PERMISSION", _V.REFUSED, "this client may not read this, or nobody may"),
+    _E(16, "NO_PERMISSION", _V.DENIED, "this client may not read this, or nobody may"),
     _E(17, "TOPIC_NOT_EXIST", _V.FIND_LEADER, "there is no such topic"),
     _E(18, "TOPIC_EXIST_ALREADY", _V.REFUSED, "the topic exists already"),
     _E(19, "PULL_NOT_FOUND", _V.OK, "there is no message yet"),
@@ -56,7 +56,7 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(501, "NOT_LEADER_FOR_QUEUE", _V.FIND_LEADER, "another broker has the queue"),
     _E(1500, "GO_AWAY", _V.RETRY, "it is shutting down: connect again"),
     _E(3001, "USER_NOT_EXIST", _V.REFUSED, "there is no such user"),
-    _E(3002, "POLICY_NOT_EXIST", _V.REFUSED, "the user has no rights"),
+    _E(3002, "POLICY_NOT_EXIST", _V.DENIED, "the user has no rights"),
 )
 
 STATUSES: Final[tuple[ErrorCode, ...]] = (

@@ -167,5 +167,5 @@ def _messages_of(
 
 def _bad(entry: QueueEntry, given: PullResult, why: str, **facts: Any) -> BadRecord:
     """The error for a batch whose end is certain."""
-    facts |= {"position": given.start + entry.start, "next_offset": entry.until_offset}
-    return bad_message_at(entry.offset, why, **facts)
+    position = given.start + entry.start
+    return bad_message_at(entry.offset, why, entry.until_offset, position=position, **facts)

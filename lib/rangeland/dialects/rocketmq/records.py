@@ -52,7 +52,7 @@ def decode_chunks(
     where the previous one ends; the last ends at ``until_offset`` or after the last complete
     message. ``isolation`` and ``aborted`` are ignored.
 
-    Raises BadRecord with the fact base_offset and, if known, next_offset after it."""
+    Raises BadRecord with the damage, and where reading resumes after it if that is known."""
     if from_offset >= until_offset or not (len(records) or context.spans):
         return
     given = pull_result_of(records, context)

@@ -49,7 +49,7 @@ from rangeland.dialects.rocketmq.pull_result import PullResult, messages_from
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, read_brokers, read_route, read_topics
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
-from rangeland.errors import JobFileError
+from rangeland.errors import BROKER_OPERATOR, JOB_AUTHOR, JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 CAPABILITIES: Final = Capabilities(
@@ -374,9 +374,9 @@ def login(credentials: Credentials) -> Generator[Question, Any, None]:
         )
     response = yield Question(m.AclLogin(credentials))
     code = error_code_of(response.code)
-    if code.meaning is ErrorMeaning.REFUSED:
+    if code.meaning in (ErrorMeaning.DENIED, ErrorMeaning.REFUSED):
         raise JobFileError(
             f"the access key {credentials.username} was refused",
             why=f"{code.name}: {response.remark}",
             do="check the access key and where its secret key comes from",
-        )
+        ).with_answers(acts=f"{JOB_AUTHOR}, or {BROKER_OPERATOR}")

@@ -18,7 +18,7 @@ from rangeland.dialects.rocketmq.offset_checks import (
     misplaced_messages,
 )
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
-from rangeland.errors import BadRecord
+from rangeland.errors import BadRecord, Damage
 
 LOOK: Final = (
     "look at it with mqadmin queryMsgByOffset, or go on without it with "
@@ -55,11 +55,9 @@ def bad_misplaced(given: PullResult, one: MisplacedMessage, from_offset: int) ->
     """The error for a message that is not at its stored offset."""
     offset = max(one.offset, from_offset) if one.until_offset is None else one.offset
     facts: dict[str, Any] = {"position": given.start + one.start}
-    if one.until_offset is not None:
-        facts["next_offset"] = one.until_offset
     if one.fault is StoredFault.UNKNOWN_MAGIC:
         facts["magic"] = bytes(given.messages[one.start + 4 : one.start + 8]).hex()
-    return bad_message_at(offset, one.why, reason=one.why, **facts)
+    return bad_message_at(offset, one.why, one.until_offset, reason=one.why, **facts)
 
 
 def bad_decoded(
@@ -74,21 +72,22 @@ def bad_decoded(
 
 def _bad(given: PullResult, fault: StoredFault, position: int, offset: int) -> BadRecord:
     facts: dict[str, Any] = {"reason": fault.reason, "position": given.start + position}
-    if fault.is_inside:
-        facts["next_offset"] = offset + 1
-    elif fault is StoredFault.UNKNOWN_MAGIC:
+    if fault is StoredFault.UNKNOWN_MAGIC:
         facts["magic"] = bytes(given.messages[position + 4 : position + 8]).hex()
-    return bad_message_at(offset, fault.reason, **facts)
+    next_offset = offset + 1 if fault.is_inside else None
+    return bad_message_at(offset, fault.reason, next_offset, **facts)
 
 
-def bad_message_at(offset: int, why: str, **facts: Any) -> BadRecord:
-    """The fact ``next_offset`` is where reading can continue after the message; it is absent if the
-    end of the message is uncertain."""
+def bad_message_at(
+    offset: int, why: str, next_offset: int | None = None, **facts: Any
+) -> BadRecord:
+    """``next_offset`` is where reading can continue after the message; None if the end of the
+    message is uncertain."""
     return BadRecord(
         f"the message at offset {offset} cannot be decoded",
         why=why,
         do=LOOK,
-        base_offset=offset,
+        damage=Damage(offset, next_offset),
         **facts,
     )
 
