@@ -1,9 +1,10 @@
 """What a failed connection means: each mistake, with the field of the job file that fixes it.
 
-Pure functions. The owner of the socket reports what it saw; here it becomes a JobFileError
-(exit 78), or None if a broker that is down would look the same. A broker's certificate and its
-TLS alerts are certain evidence. A connection that is closed without a response is not, so callers
-try once more, in another way, before they ask here.
+Pure functions. The owner of the socket reports what it saw; here it becomes a JobFileError (exit
+78), or None if a broker that is down would look the same. A broker's certificate and its TLS alerts
+are certain evidence. A connection that is closed without a response is not: the port may want TLS
+or a login, or the broker may be too old to be asked for its versions, shutting down or busy. So
+callers try once more, in another way, before they ask here.
 """
 
 from __future__ import annotations

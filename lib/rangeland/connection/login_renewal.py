@@ -2,7 +2,8 @@
 
 No socket here. A token that is unavailable is not a mistake of the job: at first it costs this one
 connection, which is retried like any other; later it is requested again, as long as the last login
-is valid.
+is valid. A login is repeated between two requests, before it ends: a Kafka broker closes an expired
+connection only at its next request.
 """
 
 from __future__ import annotations

@@ -101,7 +101,8 @@ class AskedLeader:
 
     def log_end(self, leader: Leader, readable_end: int) -> int | None:
         """Where the log ends with what is not readable yet: a leader's high watermark may lag for a
-        while, the end of its epoch does not. None if the broker cannot report it."""
+        while, the end of its epoch does not. None if the broker cannot report it; its high
+        watermark is then believed only if there is no other replica."""
         if not self.brokers.dialect.capabilities.has_epochs:
             return readable_end
         epoch_end = self._epoch_end(leader)

@@ -1,10 +1,11 @@
 """Who serves a slice: its partition's leader, or for a while a replica that the leader names.
 
-A broker may name another replica to read: one in the client's rack, or one that spares the
-leader's disk. That replica is read until ``DETOUR_MS`` have passed; then the leader is asked
-again. After any failure the leader is read at once, and for the same time no other replica is
-tried, so that reading does not go in circles. A replica may lag: only the leader's own response
-proves that offsets are missing.
+A broker may name another replica to read: one in the client's rack, or one that spares the leader's
+disk. That replica is read until ``DETOUR_MS`` have passed; then the leader is asked again. After
+any failure the leader is read at once, and for the same time it is asked without a rack, and no
+other replica is tried, so that reading does not go in circles. A replica may lag: only the leader's
+own response proves that offsets are missing. Where only a replica is left, what it lacks is
+unreachable, never lost.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class ServingReplica:
         return is_later and hint.address not in (None, known.address)
 
     def follow_hint(self, hint: Leader) -> None:
-        """Another broker has named the new leader. Metadata has not confirmed it yet."""
+        """Another broker has named the new leader, which saves a metadata request. Metadata has not
+        confirmed it yet, so only the first failure follows a hint: a wrong one costs one round."""
         self.leader = replace(self.leader, address=hint.address, epoch=hint.epoch)
         self.replica, self.is_confirmed = None, False
 

@@ -2,7 +2,8 @@
 
 Keys and values of a whole chunk are decoded at once. A record that cannot be decoded ends the
 reading, or it is skipped or quarantined: then it has no row, and its offset is lost or quarantined
-in the chunk's counts. Offsets that follow on each other are one loss.
+in the chunk's counts. Offsets that follow on each other are one loss. Quarantine keeps the intact
+records, not the bytes of their batch, so that each can be landed by itself.
 
 A loss takes whole entries. In most logs each record is one. Where offsets are bytes, records of an
 entry share its offset: one of them can be skipped alone, but it is quarantined with its whole

@@ -1,7 +1,8 @@
 """The formats of a job's keys and values, made from its section ``decode``.
 
-Schemas in files and those of a schema registry are read here, in the driver and once per run:
-tasks get formats as values.
+Schemas in files and those of a schema registry are read here, in the driver and once per run: tasks
+get formats as values. So a file or a subject that changes meanwhile cannot give rows and table two
+types.
 """
 
 from __future__ import annotations

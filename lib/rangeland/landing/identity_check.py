@@ -4,6 +4,9 @@ Each names the other. The table has the ledger's id in its property ``rangeland.
 transactions record what has landed; every plan in the ledger has the table's id. Where they
 disagree, nothing may land until an operator has decided, or records could land twice or never. The
 decision is recorded by ``table_adoption``.
+
+A property survives checkpoints, ``OPTIMIZE`` and ``INSERT OVERWRITE``; ``CREATE OR REPLACE`` and
+clones lose it.
 """
 
 from __future__ import annotations

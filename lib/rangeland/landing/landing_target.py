@@ -208,9 +208,10 @@ class LandingTarget:
     def land(
         self, outcome: OutcomeEvent, since: int | None, gone: Sequence[AddedFile] = ()
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
-        """Commits all files of an outcome at once, whose rows have been checked against the
-        table's constraints; does nothing if it has landed already. ``gone`` are files that the
-        table names and its store has lost: the commit removes them."""
+        """Commits all files of an outcome at once, whose rows have been checked against the table's
+        constraints; does nothing if it has landed already. ``gone`` are files that the table names
+        and its store has lost: the commit removes them, and until then nobody can read the
+        table."""
         table = self.table.snapshot or self.table.uri
         request = CommitRequest(
             outcome.application,

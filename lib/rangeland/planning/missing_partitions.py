@@ -1,7 +1,8 @@
 """Partitions that are missing: gone from the cluster, or not to be read now.
 
 A partition that is gone is a loss; one without a leader is not, nor is what an open transaction
-holds back: both are waited for. Pure.
+holds back: both are waited for. Nor is one whose broker dies while it is read: a policy may hold it
+once ``no_progress_ms`` have passed, and the next survey shows whether it is back. Pure.
 """
 
 from __future__ import annotations

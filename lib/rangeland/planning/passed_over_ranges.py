@@ -1,7 +1,8 @@
 """A run with an explicit beginning moves the checkpoint there, even if it lands nothing.
 
 What lies between the old checkpoint and the new beginning is *passed over*: no later run lands it,
-since runs go on from the checkpoint. That is what was asked for, and a warning says so.
+since runs go on from the checkpoint. That is what was asked for. A warning says so; it is not a
+hole, since nothing was promised there.
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ class LandedRead:
 
 def with_known_addresses(now: Cluster, known: Iterable[Cluster]) -> Cluster:
     """The cluster with all its known addresses: those of landings that share an address with it,
-    directly or through others. A cluster with another id is never included."""
+    directly or through others, since brokers move to new addresses one at a time. A cluster with
+    another id is never included."""
     left = set(known)
     while True:
         same = {one for one in left if not now.is_other(one)}

@@ -56,8 +56,9 @@ class ExecutorSchemas:
 
 @dataclass(frozen=True, slots=True)
 class SubjectWriters:
-    """The schemas of one subject: an id that is only registered under others is refused. ``own``:
-    how the names of a topic's subjects begin, where these are not all known."""
+    """The schemas of one subject: an id that is only registered under others is refused. Equal
+    schemas have one id in all subjects, so an id may be registered under several. ``own``: how the
+    names of a topic's subjects begin, where these are not all known."""
 
     schemas: ExecutorSchemas
     subject: str
@@ -67,8 +68,9 @@ class SubjectWriters:
         return replace(self, schemas=self.schemas.of_records(written))
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
-        """Raises also JobFileError for a schema of the topic that the driver has not seen: a
-        record that has it is sound, and must not count as undecodable."""
+        """Also raises JobFileError, whatever the policy, for a schema of the topic that the driver
+        has not seen: a record that has it is sound, and must not count as undecodable, but the
+        table has no columns for it."""
         found = self.schemas.of_id(schema_id)
         if isinstance(found, UnusableSchema):
             return found

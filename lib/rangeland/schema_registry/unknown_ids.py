@@ -10,7 +10,8 @@ and copies follow in their order. So an id is unknown if the registry does not h
   id look like this, and forged ids;
 - or the records had been in their log for ``LATE_MS`` when they were read.
 
-Otherwise nothing is decided: that is ``Unreachable``, once ``no_progress_ms`` have passed.
+Otherwise nothing is decided: that is ``Unreachable``, once ``no_progress_ms`` have passed. So a
+forged id just above the newest one delays a job by ``LATE_MS``, once.
 
 Behind a load balancer each request may reach another copy: one may show the higher id, and another,
 which is late, lack this one. So the id must then be missing ``CONFIRMATIONS`` more times in a row,

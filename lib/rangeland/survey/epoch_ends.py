@@ -1,8 +1,9 @@
 """Leader epochs of a log: the present one, and where older ones ended.
 
-One request per broker if there is something to compare. Brokers before 2.1 do not report the
-epoch in their metadata; there it is read from the log's last batch. What is unavailable is left
-out: then a log that was truncated and has grown again looks like one that was not.
+One request per broker if there is something to compare. Brokers before 2.1 do not report the epoch
+in their metadata; there it is read from the log's last batch, so an unclean election shows only
+once something has been written since. What is unavailable is left out: then a log that was
+truncated and has grown again looks like one that was not.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 A ``RowFormat`` is a value that travels to the tasks, where its decoder replaces the bytes of whole
 chunks. In a nested table ``value`` is a column of its own. In a flat one its fields are columns,
 and the log's own columns come first, with a prefix: Delta keeps statistics of the first columns.
-All columns are nullable: a record without a value has a row, too.
+All columns are nullable, whatever the schema requires: a record without a value has a row, too, and
+a schema may stop requiring a field. The decoders see to it that required fields are there.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ class PlanEvent:
     entered: int = 0
     covered: Spans = field(default_factory=dict)
     unfinished: tuple[tuple[str, int], ...] = ()
-    """Plans that may not have been in the table yet when this one was entered."""
+    """Plans that may not have been in the table yet when this one was entered. They stay listed
+    until they are: a driver may die between prepare and commit, and its offsets would otherwise
+    count as landed."""
     table_id: str | None = None
     """Delta's own id of the target table; None in ledgers of version 0.1.0."""
 
@@ -105,7 +107,8 @@ class OutcomeEvent:
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
     columns: str = ""
-    """The schema of ``files``, as Delta's JSON, if the table may lack some of it."""
+    """The schema of ``files``, as Delta's JSON, if the table may lack some of it: whoever commits
+    the outcome adds the same columns."""
 
 
 @dataclass(frozen=True, slots=True)

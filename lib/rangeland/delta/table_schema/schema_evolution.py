@@ -80,8 +80,9 @@ def takes(theirs: Any, ours: Any) -> bool:
 
 
 def allows_widening(metadata: TableMetadata) -> bool:
-    """Whether the table's owner has allowed wider types. The feature's preview does not count: it
-    has another form."""
+    """Whether the table's owner has allowed wider types: a landing does not turn the feature on,
+    which would lock out readers that do not know it. Its preview has another form and does not
+    count."""
     is_on = metadata.configuration.get(WIDENING_PROPERTY, "").lower() == "true"
     return is_on and "typeWidening" in metadata.features
 

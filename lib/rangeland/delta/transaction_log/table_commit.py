@@ -55,7 +55,8 @@ class FilesGone:
 @dataclass(frozen=True, slots=True)
 class FilesUnfit:
     """The table's columns have other types, numbers or stored names than the prepared files, since
-    another commit has given them these: nothing was committed."""
+    another commit has given them these: nothing was committed. The plan is read again, with the
+    job's present schema; if those rows do not fit either, it waits for a corrected job file."""
 
     misfit: Misfit
 
@@ -126,7 +127,8 @@ def land(
 def _commit(
     kernel: DeltaKernel, snapshot: Snapshot, request: CommitRequest
 ) -> Committed | AlreadyCommitted | FilesGone:
-    """One commit, if all files are there and the table is still the same one."""
+    """One commit, if all files are there and the table is still the same one. Both are checked
+    under the table's lock: waiting for it may take as long as a VACUUM."""
     storage, missing = kernel.storage(snapshot.path), list[str]()
 
     def is_whole() -> bool:

@@ -8,7 +8,8 @@ next fetch returns it again. Finding entries only reads their prefixes. Checksum
 wait until an entry is opened, and many never are (before the wanted offsets, aborted).
 
 Almost all entries are batches that nothing contradicts. The kernel finds those, many in one step
-(``BatchGroup``). From the first other entry on, each is examined in Python (``entry_checks``).
+(``BatchGroup``). From the first other entry on, each is examined in Python (``entry_checks``). Both
+give the same chunks and errors for any bytes.
 
 Pure functions of bytes. ``records`` decides which offsets are wanted and how they are classed.
 """
