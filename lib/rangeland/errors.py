@@ -229,11 +229,11 @@ class LocalProtocolError(RangelandError):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Where a log has bytes that cannot be decoded, as offsets, and the reason.
+    """Bytes of a log that cannot be decoded, as offsets, and the reason.
 
-    The damaged batch begins at ``base_offset``; reading can resume at ``next_offset``, None
-    where the end of the batch is unknown. ``good_until``: everything before it has been
-    decoded, where that is known."""
+    The damaged batch begins at ``base_offset``; reading can resume at ``next_offset``, None where
+    the end of the batch is unknown. ``good_until``: everything before it has been decoded, where
+    that is known."""
 
     base_offset: int
     next_offset: int | None

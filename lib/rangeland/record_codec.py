@@ -39,7 +39,7 @@ a pair of the shapes of a map."""
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """How the values of a column are written and read; ``read`` may raise Unreadable."""
+    """The type of a column: how its values are written and read. ``read`` may raise Unreadable."""
 
     shape: Shape
     write: Callable[[Any], Any]

@@ -60,7 +60,7 @@ class ManyJobs:
 
     @property
     def parallel(self) -> int:
-        """How many tables at a time."""
+        """The number of tables that are landed at a time."""
         return self.asked_parallel or min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1))
 
 

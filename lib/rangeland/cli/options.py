@@ -145,7 +145,7 @@ def load_with_schemas(
 
 
 def write_out(out: Path, text: str) -> None:
-    """What --out asks for. Raises UsageError if the file cannot be written."""
+    """Writes what ``--out`` asks for. Raises UsageError if the file cannot be written."""
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -37,7 +37,7 @@ def cluster_settings(job: Job) -> ClusterSettings:
 
 
 def read_settings(job: Job) -> ReadSettings:
-    """How the job's logs are read. Raises what ``cluster_settings`` raises."""
+    """The settings with which the job's logs are read. Raises what ``cluster_settings`` raises."""
     source = job.source
     return ReadSettings(
         cluster_settings(job), policy=job.policies, tags=source.tags, compacted=source.compacted

@@ -40,7 +40,7 @@ _REFUSES_CERTIFICATE = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What messages call the other side: its fields in the job file, and who runs it."""
+    """The other side as messages call it: its fields in the job file, and who runs it."""
 
     tls: str = "source.security.tls"
     servers: str = "source.servers"
@@ -52,7 +52,7 @@ BROKER = Peer()
 
 @dataclass(frozen=True, slots=True)
 class TlsFailure:
-    """What OpenSSL reported. ``verify_code`` is 0 unless the certificate was refused."""
+    """A failure that OpenSSL reported. ``verify_code`` is 0 unless the certificate was refused."""
 
     reason: str
     verify_code: int = 0

@@ -63,7 +63,7 @@ class Dialect(ABC):
         step, so that it takes a second time to be sure."""
 
     def ask_mechanisms(self) -> list[Question]:
-        """Which login mechanisms the listener offers to a client that has not logged in. Sends
+        """Asks which login mechanisms the listener offers to a client that has not logged in. Sends
         nothing secret; empty if listeners cannot be asked."""
         return []
 
@@ -95,8 +95,8 @@ class Dialect(ABC):
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 
     def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
-        """How many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets are
-        bytes."""
+        """Asks how many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets
+        are bytes."""
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
@@ -116,8 +116,8 @@ class Dialect(ABC):
         return None
 
     def ask_transactions(self, partitions: Collection[Partition]) -> list[Question]:
-        """Which transactions are open in these partitions of one leader; empty if brokers cannot
-        be asked."""
+        """Asks which transactions are open in these partitions of one leader; empty if brokers
+        cannot be asked."""
         return []
 
     def read_transactions(self, responses: Sequence[Any]) -> dict[Partition, OpenTransaction]:

@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class ErrorMeaning(Enum):
-    """What to do next. The value is for logs."""
+    """The meaning of an error code: what to do next. The value is for logs."""
 
     OK = "ok"
     RETRY = "retry"

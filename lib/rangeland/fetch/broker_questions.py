@@ -30,7 +30,7 @@ MIN_FETCH_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class LeaderLookup:
-    """Who leads which partitions now."""
+    """The present leaders of partitions."""
 
     leaders: Mapping[Partition, Leader]
     unknown: frozenset[Partition]
@@ -85,8 +85,8 @@ class AskedLeader:
     def log_edge(
         self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> int:
-        """Where the log begins, or up to where it can be read. Raises ConnectionLost also if the
-        response has no offset."""
+        """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost
+        also if the response has no offset."""
         partition = self.want.partition
         leaders = {partition: Leader(self.address, self.want.epoch)}
         result = request_offsets(self.brokers, self.address, leaders, when, isolation).get(
@@ -100,8 +100,8 @@ class AskedLeader:
         return result.offset
 
     def log_end(self, leader: Leader, readable_end: int) -> int | None:
-        """Where the log ends with what is not readable yet: a leader's high watermark may lag for a
-        while, the end of its epoch does not. None if the broker cannot report it; its high
+        """The end of the log, including what is not readable yet: a leader's high watermark may lag
+        for a while, the end of its epoch does not. None if the broker cannot report it; its high
         watermark is then believed only if there is no other replica."""
         if not self.brokers.dialect.capabilities.has_epochs:
             return readable_end
@@ -145,10 +145,10 @@ class AskedLeader:
         return end is None or end <= self.want.offset
 
     def confirmed_until(self, gap: UnconfirmedGap) -> int | None:
-        """How far to read if a gap is shown by the last entry alone: the offset stored in it may be
-        damaged, and the gap full of records that are in the next segment. A broker that is asked
-        for the entry's last offset returns the entry, unless others are there. None if it has to be
-        asked again. Raises BadRecord."""
+        """The offset up to which to read if only the last entry shows a gap: the offset stored in
+        it may be damaged, and the gap full of records that are in the next segment. A broker that
+        is asked for the entry's last offset returns the entry, unless others are there. None if it
+        has to be asked again. Raises BadRecord."""
         asked_at = self.want.offset
         is_there = self._is_first_at(gap.last_offset, gap.entry)
         if is_there is not False:

@@ -383,8 +383,8 @@ class FetchLoop:
         return is_doubtful
 
     def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
-        """Up to ``until``, or to the slice's end if it is 0. Raises RangeLost unless the policy
-        skips the offsets or holds the partition."""
+        """Loses what is left up to ``until``, or to the slice's end if it is 0. Raises RangeLost
+        unless the policy skips the offsets or holds the partition."""
         piece, until = state.slice, until or state.slice.until_offset
         loss = slice_failures.range_loss(self.policy, piece, state.position, until, kind, evidence)
         self._record_loss(state, loss)

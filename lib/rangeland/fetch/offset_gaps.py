@@ -35,7 +35,7 @@ MAX_LOSSES = 10_000
 
 
 class GapExplainer:
-    """What is known about gaps in the logs of one task. Not for several threads at once."""
+    """Explains gaps in the logs of one task. Not for several threads at once."""
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings

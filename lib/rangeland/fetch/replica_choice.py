@@ -29,17 +29,18 @@ class ReplicaMove(Enum):
 
 @dataclass(slots=True)
 class ServingReplica:
-    """The replica that one slice is read from. ``leader_id``: the id of every partition's leader,
-    where it is always the same. ``stays``: only the leader is read, whatever replica it names.
-    ``is_confirmed``: metadata has named the leader; before, it is the leader of the plan, or one
-    that another broker named."""
+    """The replica that one slice is read from."""
 
     leader: Leader
     leader_id: int | None = None
+    """The id of every partition's leader, where it is always the same."""
     replica: Address | None = None
     wanted_replica: int | None = None
     stays: bool = False
+    """Only the leader is read, whatever replica it names."""
     is_confirmed: bool = False
+    """Metadata has named the leader; before, it is the leader of the plan, or one that another
+    broker named."""
     until_ms: int = 0
 
     @property
@@ -54,7 +55,8 @@ class ServingReplica:
 
     @property
     def may_be_replica(self) -> bool:
-        """Where a replica stands in for a missing leader, the plan may have named that replica."""
+        """Whether the responses may be a replica's: where one stands in for a missing leader, the
+        plan may have named it."""
         is_unsure = self.leader_id is not None and not self.is_confirmed
         return is_unsure or not self.is_leader
 

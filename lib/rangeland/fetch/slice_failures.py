@@ -43,9 +43,9 @@ def look_at(what: str, capabilities: Capabilities) -> str:
 
 
 def passable_until(error: BadRecord, asked_at: int, *, is_replica: bool) -> int | None:
-    """How far a response that was asked for at ``asked_at`` can be taken although it is damaged:
-    to the end of the damage, or to its beginning, so that decoding sees what is around it. None
-    where neither is known. A replica's damage is never passed: its leader is read instead."""
+    """The offset up to which a damaged response to a request at ``asked_at`` can be taken: the end
+    of the damage, or its beginning, so that decoding sees what is around it. None where neither is
+    known. A replica's damage is never passed: its leader is read instead."""
     damage = error.damage
     if damage is None:
         return None
@@ -67,8 +67,8 @@ def first_damaged(damage: Damage, position: int, good_end: int, until_offset: in
 def range_loss(
     policy: Policy, slice_: Slice, first: int, until_offset: int, kind: LossKind, evidence: str
 ) -> Loss:
-    """What the policy does about offsets that the log does not have: they are skipped, or the
-    slice is held from ``first`` on. Raises RangeLost where the policy is to fail."""
+    """Applies the policy to offsets that the log does not have: they are skipped, or the slice is
+    held from ``first`` on. Raises RangeLost where the policy is to fail."""
     loss = Loss(slice_.partition, first, min(until_offset, slice_.until_offset), kind, evidence)
     action = policy.of(kind, slice_.partition.topic)
     if action not in (Action.SKIP, Action.HOLD):
@@ -81,9 +81,9 @@ def range_loss(
 def damage_loss(
     error: BadRecord, policy: Policy, slice_: Slice, first: int, until_offset: int
 ) -> Loss:
-    """What the policy does about a batch that cannot be decoded: up to ``until_offset`` at most
-    it is skipped or quarantined, or the slice is held from ``first`` on. Raises the error where
-    the policy is to fail, and where reading cannot resume since the damage's end is unknown."""
+    """Applies the policy to a batch that cannot be decoded: up to ``until_offset`` at most it is
+    skipped or quarantined, or the slice is held from ``first`` on. Raises the error where the
+    policy is to fail, and where reading cannot resume since the damage's end is unknown."""
     action = policy.of(LossKind.CORRUPT, slice_.partition.topic)
     evidence = f"{error.what}: {error.why}"
     if action is Action.FAIL:

@@ -107,7 +107,7 @@ _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
 
 @dataclass(slots=True)
 class SliceState:
-    """Where one slice stands while it is read."""
+    """The state of one slice while it is read."""
 
     slice: Slice
     position: int
@@ -142,7 +142,7 @@ class SliceState:
 
     @property
     def target(self) -> FetchTarget:
-        """Its part of a request."""
+        """The slice's part of a request."""
         return FetchTarget(
             index=self.slice.index,
             partition=self.slice.partition,
@@ -154,24 +154,25 @@ class SliceState:
 
     @property
     def log_fields(self) -> dict[str, Any]:
-        """What its log lines carry."""
+        """The fields of its log lines."""
         return partition_fields(self.slice.partition, self.position)
 
     @property
     def stuck_ms(self) -> int:
-        """How long it has been stuck: from the first failed attempt since the last progress to the
-        latest one. Time spent elsewhere, such as in a slow writer, does not count."""
+        """The time that it has been stuck: from the first failed attempt since the last progress to
+        the latest one. Time spent elsewhere, such as in a slow writer, does not count."""
         return 0 if self.stuck_since_ms is None else self.tried_at_ms - self.stuck_since_ms
 
     def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
-        """Its broker throttles this client: the time does not count as stuck, up to a limit."""
+        """Excuses time for which the broker throttles this client: up to a limit, it does not count
+        as stuck."""
         if self.stuck_since_ms is not None:
             excused_ms = max(0, min(throttle_ms, limits.most_throttled_ms - self.throttled_ms))
             self.throttled_ms += excused_ms
             self.stuck_since_ms += excused_ms
 
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
-        """How long nothing but the evidence for this loss has been seen."""
+        """The time for which nothing but the evidence for this loss has been seen."""
         return now_ms - self.suspected_at_ms if self.suspected == (kind, evidence) else 0
 
     def can_share_request(self, first: SliceState) -> bool:

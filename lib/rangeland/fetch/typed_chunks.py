@@ -217,7 +217,7 @@ def _held_chunk(chunk: SliceChunk, slice_: Slice, evidence: str) -> SliceChunk:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Where the entries of rows begin and end, and the number of each row's entry, all in the
+    """The entries of rows: where they begin and end, and the number of each row's entry, all in the
     order of the log."""
 
     starts: np.ndarray

@@ -63,7 +63,7 @@ class FinalLogCheck:
         fingerprints: Mapping[Partition, int],
         after: LogChange | None = None,
     ) -> dict[Loss, int | None]:
-        """What the logs of a plan have lost, each loss with the leader epoch that its log has now.
+        """The losses in the logs of a plan, each with the leader epoch that its log has now.
 
         The logs are compared with what they were when the plan was made. If they changed while it
         was read, and it was read again for that reason, ``after`` is that change, and they are

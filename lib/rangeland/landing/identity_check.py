@@ -31,7 +31,7 @@ _ADOPT = (
 
 @dataclass(frozen=True, slots=True)
 class SeenLanding:
-    """What is known about one plan with an outcome, apart from the table's transaction."""
+    """The evidence for one plan with an outcome, apart from the table's transaction."""
 
     is_settled: bool
     """A later plan was entered by a driver that saw this one in the table."""
@@ -214,8 +214,8 @@ class IdentityCheck:
         )
 
     def _is_table_of(self, ledger: Ledger, newest: PlanEvent) -> bool:
-        """By its id; ledgers of version 0.1.0 have none, so there something that was landed has to
-        be in the table."""
+        """Whether this is the table of the ledger, by its id. Ledgers of version 0.1.0 have none,
+        so there something that was landed has to be in the table."""
         if self._table.snapshot is None:
             return False
         if newest.table_id is not None:

@@ -143,7 +143,7 @@ class LandingTarget:
         return theirs, False
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
-        """What drivers have read of a plan so far, and its outcome if it has one."""
+        """The parts of a plan that drivers have read so far, and its outcome if it has one."""
         ledger = self.ledger.require()
         ledger.refresh()
         outcome = ledger.outcome(plan.application, plan.sequence)

@@ -125,7 +125,8 @@ def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
 
 
 def _lost_with(plan: Plan, loss: Loss) -> list[Interval]:
-    """Where all of the log is gone, what the plan reads of that incarnation of it."""
+    """The offsets that are lost with a loss: where all of the log is gone, all that the plan reads
+    of that incarnation of it."""
     if loss.kind not in WHOLE_LOG:
         return [loss.interval]
     here = [s for s in plan.slices if s.partition == loss.partition]

@@ -89,7 +89,7 @@ class PlanSurveys:
         return self._survey_of(self._job, self._request_for_marks(marks))
 
     def request_for_plan(self, position: JobPosition) -> SurveyRequest:
-        """What ``new`` asks the cluster."""
+        """The request of ``new`` to the cluster."""
         wanted = request_for_range(self._job, position.topics, position.checkpoint)
         return replace(wanted, speed=self.speed)
 

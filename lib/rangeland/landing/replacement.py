@@ -41,7 +41,7 @@ class Replacement:
         self._target = target
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
-        """What replacing the table's rows with this outcome would change."""
+        """The changes that replacing the table's rows with this outcome would make."""
         change = self._target.table.change_by(outcome.columns)
         table, new, where = self._swap(plan, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)

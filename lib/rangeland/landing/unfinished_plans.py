@@ -30,7 +30,7 @@ def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
 
 
 def plans_to_finish(job: Job, unfinished: Sequence[EnteredPlan]) -> tuple[PlanToFinish, ...]:
-    """Who finishes each of these plans, by ``comes_first``, ``find_overlap`` and
+    """Says who finishes each of these plans, by ``comes_first``, ``find_overlap`` and
     ``refuse_other_job``."""
     return tuple(PlanToFinish(one.plan, _finished_by(job, one)) for one in unfinished)
 

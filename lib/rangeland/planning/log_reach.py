@@ -24,8 +24,8 @@ ReachState = Literal["reached", "idle", "waiting"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionReach:
-    """How far one partition is. ``offset`` is where a range that ends at the bound would end now;
-    None while that may still change."""
+    """The progress of one partition towards a bound. ``offset`` is where a range that ends at the
+    bound would end now; None while that may still change."""
 
     partition: Partition
     state: ReachState

@@ -83,8 +83,8 @@ def unreachable_partitions(
 
 
 def why_unreachable(partition: Partition, survey: Survey) -> str | None:
-    """Why a partition has no leader now, or why the only broker that knows it does not answer.
-    None if it is served or gone."""
+    """The reason why a partition has no leader now, or why the only broker that knows it does not
+    answer. None if it is served or gone."""
     if partition in survey.absent.unreachable:
         return survey.absent.unreachable[partition]
     if partition.broker == "" or partition.broker in survey.absent.answered_brokers:

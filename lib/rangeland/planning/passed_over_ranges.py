@@ -24,8 +24,8 @@ def new_beginnings(
     logs: Mapping[Partition, LogState],
     checkpoint: Mapping[Partition, LogMark],
 ) -> list[Range]:
-    """Where partitions begin now for which the request names a beginning, as empty ranges.
-    A checkpoint never moves back, nor past the end of its log."""
+    """The new beginnings of partitions for which the request names one, as empty ranges. A
+    checkpoint never moves back, nor past the end of its log."""
     return [
         Range(r.partition, r.from_offset, r.from_offset, r.topic_id)
         for r in ranges
@@ -68,7 +68,8 @@ def ranges_passed_over(
 def passed_over_intervals(
     landed: Sequence[Interval], checkpoint: int | None
 ) -> tuple[Interval, ...]:
-    """What earlier runs passed over between the first landed offset and the checkpoint."""
+    """The offsets that earlier runs passed over between the first landed offset and the
+    checkpoint."""
     if checkpoint is None or not landed:
         return ()
     first = landed[0][0]

@@ -177,8 +177,8 @@ def draft_new(
 def _first_marks(
     request: RangeRequest, ranges: Sequence[Range], survey: Survey, position: JobPosition
 ) -> dict[Partition, LogMark]:
-    """Where partitions begin to which ``first_run`` applies. It is resolved once: in the next run
-    the end of a log, or the first offset of a time, may have changed."""
+    """The beginnings of partitions to which ``first_run`` applies. It is resolved once: in the next
+    run the end of a log, or the first offset of a time, may have changed."""
     if isinstance(request.first_run, Earliest):
         return {}
     first = {

@@ -17,7 +17,7 @@ from rangeland.patterns import matches
 
 
 class LossKind(StrEnum):
-    """Why offsets that were asked for are not there."""
+    """A reason why offsets that were asked for are not there."""
 
     EXPIRED = "expired"
     RECREATED = "recreated"

@@ -29,7 +29,7 @@ class ReadOptions:
     cluster: Cluster | None
 
     def differences(self, now: ReadOptions) -> list[str]:
-        """How the present options differ from these, as sentences."""
+        """The differences between the present options and these, as sentences."""
         found = []
         if self.cluster and now.cluster and now.cluster.is_other(self.cluster):
             found.append(f"the cluster was {self.cluster} and is {now.cluster} now")

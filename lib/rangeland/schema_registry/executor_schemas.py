@@ -48,7 +48,8 @@ class ExecutorSchemas:
         return _of_run(self.catalogue, self.settings).of_id(schema_id, self.written)
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """Where an id is registered; nothing for one that is not. Raises as ``of_id`` does."""
+        """The places where an id is registered; none for an unregistered id. Raises as ``of_id``
+        does."""
         if schema_id in self.catalogue.schemas or self.settings is None:
             return self.catalogue.versions.get(schema_id, ())
         return _of_run(self.catalogue, self.settings).versions_of(schema_id)
@@ -68,7 +69,7 @@ class SubjectWriters:
         return replace(self, schemas=self.schemas.of_records(written))
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
-        """Also raises JobFileError, whatever the policy, for a schema of the topic that the driver
+        """Raises JobFileError, too, whatever the policy, for a schema of the topic that the driver
         has not seen: a record that has it is sound, and must not count as undecodable, but the
         table has no columns for it."""
         found = self.schemas.of_id(schema_id)

@@ -101,7 +101,7 @@ class RegistryClient:
         return self._ask(path, what, read_schema, {UNKNOWN_SCHEMA}, at_once=True)
 
     def versions(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """Where the id is registered; empty if its subjects were deleted."""
+        """The places where the id is registered; empty if its subjects were deleted."""
         what = f"the subjects of schema id {schema_id}"
         path = f"/schemas/ids/{schema_id}/versions"
         return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}) or ()

@@ -35,7 +35,8 @@ class SubjectNameStrategy(StrEnum):
 
 
 def own_prefix(strategy: SubjectNameStrategy, topic: str) -> str | None:
-    """How the names of a topic's subjects begin; None if there is one, whose name is known."""
+    """The prefix of the names of a topic's subjects; None if there is a single one, whose name is
+    known."""
     if strategy is SubjectNameStrategy.RECORD:
         return ""
     return f"{topic}-" if strategy.names_the_record else None

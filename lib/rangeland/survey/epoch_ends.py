@@ -64,7 +64,8 @@ def _last_epochs(
 def epoch_ends(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """Where the records of these epochs end, for partitions whose leader has changed since."""
+    """The offsets at which the records of these epochs end, for partitions whose leader has changed
+    since."""
     grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}
     found: dict[Partition, int] = {}
     for address, group in by_leader(grown, lambda log: log.leader).items():

@@ -122,7 +122,7 @@ class LocalCluster(Startable, Generic[Name]):
 
     @property
     def directory(self) -> Path:
-        """Where configuration, ``logs`` and ``data`` of a started cluster are."""
+        """The folder with configuration, ``logs`` and ``data`` of a started cluster."""
         if self._directory is None:
             raise UsageError("The cluster is not started", do="call start() or use `with`")
         return self._directory

@@ -138,7 +138,7 @@ class GrowingColumns(ABC):
         return begin
 
     def as_array(self, index: int, which: int, kind: Any) -> Any:
-        """What is in a buffer, to be changed in place."""
+        """The contents of a buffer, to be changed in place."""
         return np.frombuffer(self._buffers[index][which], kind)
 
     def cut(self, index: int, which: int, size: int) -> pa.Buffer:
@@ -182,7 +182,7 @@ def plain_array(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def text_array(texts: Sequence[str]) -> pa.Array:
-    """As ``plain_array``."""
+    """Like ``plain_array``, for a column of texts."""
     encoded = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]

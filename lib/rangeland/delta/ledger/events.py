@@ -20,7 +20,7 @@ from rangeland.planning.slice_receipt import Receipt
 
 
 class EventKind(StrEnum):
-    """What the column ``event`` says."""
+    """The kind of an event, as in the column ``event``."""
 
     PLAN = "plan"
     OUTCOME = "outcome"
@@ -113,8 +113,8 @@ class OutcomeEvent:
 
 @dataclass(frozen=True, slots=True)
 class PartEvent:
-    """What one driver has read of a shared plan: whole slices, and their files. ``number``
-    counts the parts of a plan from 1; no slice is in two of them."""
+    """The slices of a shared plan that one driver has read, each as a whole, and their files.
+    ``number`` counts the parts of a plan from 1; no slice is in two of them."""
 
     application: str
     job: str

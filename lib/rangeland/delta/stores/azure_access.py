@@ -38,8 +38,8 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class AzureSettings:
-    """How executors reach a store on Azure. Without any credentials here, Azure's own library looks
-    for some: environment, workload or managed identity."""
+    """The settings with which executors reach a store on Azure. Without any credentials here,
+    Azure's own library looks for some: environment, workload or managed identity."""
 
     account: str
     scheme: str = "https"

@@ -44,7 +44,7 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class GoogleSettings:
-    """How executors reach a store on Google Cloud Storage."""
+    """The settings with which executors reach a store on Google Cloud Storage."""
 
     endpoint: str | None = None
     """``host:port``, if not Google's own."""

@@ -55,9 +55,9 @@ class S3Keys:
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """How executors reach a store on S3. ``endpoint`` is ``host:port``, None for Amazon's own.
-    Without ``keys`` requests are anonymous, or signed with the credentials of the executor's
-    environment."""
+    """The settings with which executors reach a store on S3. ``endpoint`` is ``host:port``, None
+    for Amazon's own. Without ``keys`` requests are anonymous, or signed with the credentials of the
+    executor's environment."""
 
     bucket: str
     endpoint: str | None = None

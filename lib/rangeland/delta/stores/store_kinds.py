@@ -36,8 +36,8 @@ class StoreKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreCapabilities:
-    """How safe it is for several drivers to commit to a store at the same time. ``note`` is a
-    warning for the user, empty if none is needed."""
+    """The safety of commits by several drivers at the same time. ``note`` is a warning for the
+    user, empty if none is needed."""
 
     kind: StoreKind
     scheme: str

@@ -27,7 +27,7 @@ _INTEGERS = ("byte", "short", "integer", "long")
 
 
 class Evolution(StrEnum):
-    """What to do about fields of rows that a table lacks."""
+    """The treatment of fields of rows that a table lacks."""
 
     ADD = "add"
     FAIL = "fail"
@@ -96,10 +96,11 @@ def evolve_schema(
     are_written: bool = False,
     highest_id: int | None = None,
 ) -> SchemaChange:
-    """What these rows change about a table. ``widens``: types may be widened, but not those of the
-    columns ``keeping``, which partition it. ``are_written``: rows are in files, so that narrower
-    ones can no longer be given the table's type. ``highest_id``: of columns that the table has
-    numbered, 0 for a table without column mapping; added ones that do not fit are misfits."""
+    """The change that these rows make to a table's schema. ``widens``: types may be widened, but
+    not those of the columns ``keeping``, which partition it. ``are_written``: rows are in files, so
+    that narrower ones can no longer be given the table's type. ``highest_id``: of columns that the
+    table has numbered, 0 for a table without column mapping; added ones that do not fit are
+    misfits."""
     kept = frozenset(name.lower() for name in keeping)
     merge = _Merge(SchemaChange(table), widens, kept, are_written, highest_id)
     fields = merge.fields(fields_of(table), fields_of(rows), "")
@@ -135,7 +136,7 @@ def _in_type(theirs: Any, ours: Any) -> Any:
 
 
 def compare_column(column: Mapping[str, Any], given: Mapping[str, Any]) -> SchemaChange:
-    """What a field of rows would change about a column of the same name."""
+    """The change that a field of rows would make to a column of the same name."""
     merge = _Merge(SchemaChange(), widens=False, keeping=frozenset())
     merge.fields([column], [given], "")
     return merge.change

@@ -169,7 +169,7 @@ def _may_try_again(theirs: Snapshot, ours: Snapshot, request: CommitRequest) -> 
 
 
 def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
-    """What files with these columns, a schema or nothing, change about a table's schema."""
+    """The change that files with these columns, a schema or nothing, make to a table's schema."""
     if not columns:
         return SchemaChange()
     table, highest = snapshot.schema_json, int(snapshot.property(HIGHEST_ID_PROPERTY) or 0)

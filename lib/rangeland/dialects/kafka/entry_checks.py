@@ -148,7 +148,7 @@ def _first_packed(wrapper: Wrapper) -> int | None:
 
 
 def first_inside(records: memoryview, position: int) -> int:
-    """As ``first_of``; for a wrapper that can be opened, the first offset inside."""
+    """Like ``first_of``; for a wrapper that can be opened, the first offset inside."""
     stored = first_of(records, position)
     if position + _ATTRIBUTES >= len(records) or is_plain(records, position):
         return stored

@@ -68,7 +68,7 @@ def entries(
 def runs(
     records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
 ) -> Iterator[BatchGroup | LogEntry]:
-    """As ``entries``, with consecutive batches in groups as far as possible."""
+    """Like ``entries``, with consecutive batches in groups as far as possible."""
     begin, floor = 0, context.floor
     while True:
         heads = np.empty((HEADS, len(BatchColumn)), np.int64)
@@ -93,7 +93,7 @@ def locate_entries(
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """As ``entries``, with the positions at which each begins and ends."""
+    """Like ``entries``, with the positions at which each begins and ends."""
     return _one_by_one(records, 0, context.floor, from_offset, context, with_runs=with_runs)
 
 

@@ -91,7 +91,7 @@ class Run(NamedTuple):
     transactional: bool = False
     control: bool = False
     after: int | None = None
-    """Where the next entry begins, if that is known and not directly after the last message."""
+    """The beginning of the next entry, if it is known and not directly after the last message."""
 
     def check(self) -> None:
         kafka_decoder().decode_records([self.payload()], self.base_offset, self.last_offset + 1)

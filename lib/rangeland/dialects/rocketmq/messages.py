@@ -144,7 +144,7 @@ class SeriesResponse:
 
 
 def fields_of(**values: Any) -> dict[str, str]:
-    """As on the wire: all values are text, booleans in lower case."""
+    """The fields as on the wire: all values are text, booleans in lower case."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in values.items()

@@ -211,7 +211,7 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
 def read_records(
     responses: Sequence[m.SeriesResponse], asked: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
-    """What each series returned without a gap."""
+    """Reads what each series returned without a gap."""
     parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(asked, responses, strict=True))
     return FetchResult(ErrorMeaning.OK, "", parts)
 

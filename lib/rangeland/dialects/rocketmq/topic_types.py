@@ -26,7 +26,7 @@ FOR_BATCHES: Final = ("queue.type", "BatchCQ")
 
 
 class TopicTypes:
-    """What the responses on one connection have shown."""
+    """The types of topics, as the responses on one connection have shown them."""
 
     def __init__(self) -> None:
         self._for_batches: dict[str, bool | None] = {}

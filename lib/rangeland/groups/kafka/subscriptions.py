@@ -45,7 +45,8 @@ def subscription_bytes(
 def read_subscription(
     data: bytes, strategy: str, instance_id: str | None = None
 ) -> SubscribedMember:
-    """As the assignor of ``strategy`` must see it: the sticky one uses the user data."""
+    """Reads a subscription as the assignor of ``strategy`` must see it: the sticky one uses the
+    user data."""
     message = _read_with_header(m.ConsumerProtocolSubscription, data)
     if message is None:
         return SubscribedMember(frozenset(), instance_id=instance_id)
@@ -70,7 +71,7 @@ def assignment_bytes(partitions: Iterable[Partition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> frozenset[Partition]:
-    """Also empty for a member without any assignment, which is sent as no bytes at all."""
+    """Reads the partitions of a member. It may have none: then no bytes at all are sent."""
     message = _read_with_header(m.ConsumerProtocolAssignment, data)
     return frozenset(() if message is None else _flat(message.assigned_partitions))
 

@@ -64,7 +64,7 @@ class MasterBrokers:
     def ask_each(
         self, requests: Sequence[m.RemotingRequest]
     ) -> list[tuple[m.RemotingResponse, ErrorCode]]:
-        """As ``ask``, for requests about queues: those of one broker in one round. A request that
+        """Like ``ask``, for requests about queues: those of one broker in one round. A request that
         fails there is sent again alone. Raises Unreachable."""
         settled: dict[int, tuple[m.RemotingResponse, ErrorCode]] = {}
         for broker, indexes in _by_broker(requests).items():

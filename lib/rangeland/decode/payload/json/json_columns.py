@@ -81,7 +81,7 @@ class JsonNode:
 
     @property
     def item_bytes(self) -> int:
-        """What an item takes in the buffer of values; 0 for what has none."""
+        """The bytes that an item takes in the buffer of values; 0 for types without one."""
         if self.kind in (JsonKind.STRUCT, JsonKind.BOOLEAN):
             return 0
         return 4 if self.has_offsets else int(self.field.type.bit_width) // 8

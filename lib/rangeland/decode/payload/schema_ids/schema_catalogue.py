@@ -30,7 +30,7 @@ class SchemaFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SubjectVersion:
-    """Where a schema is registered: a subject, and the number of the version in it."""
+    """A place where a schema is registered: a subject, and the number of the version in it."""
 
     subject: str
     version: int
