@@ -345,7 +345,7 @@ class Counts:
     compacted: int = 0
     """Offsets that log compaction has removed, while their neighbours are still there."""
     filtered: int = 0
-    """Records of which the transform made no row, or that have none of the requested tags."""
+    """Records without a row: the transform made none, or they have none of the requested tags."""
     quarantined: int = 0
     """Offsets that are kept as raw bytes."""
     lost: int = 0

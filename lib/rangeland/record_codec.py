@@ -133,8 +133,8 @@ class RecordCodec:
         return record
 
     def read(self, kind: type[T], record: object, /, **known: Any) -> T:
-        """``known`` are values of fields that are not in the record. Raises Unreadable for a
-        record of something else."""
+        """Reads a record as a dataclass. ``known`` are values of fields that are not in the record.
+        Raises Unreadable for a record of something else."""
         get = check_type(record, dict, kind.__name__).get
         if known:
             fields = (f for f in self._fields(kind).read if f.attribute not in known)

@@ -68,7 +68,7 @@ class RunResult(JsonResult):
     already_landed: tuple[Range, ...] = ()
     """What was asked for and had been landed before, or by another driver."""
     held: tuple[str, ...] = ()
-    """Losses because of which a policy holds partitions, as sentences."""
+    """The losses for which a policy holds partitions, as sentences."""
     warnings: tuple[str, ...] = ()
     losses: tuple[LossEvent, ...] = ()
     """What these plans could not land."""

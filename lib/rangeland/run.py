@@ -59,11 +59,12 @@ from rangeland.spark.python_workers import start_workers
 from rangeland.spark.transform import load_transform, transformed_schema
 
 MAX_LOST_RACES = 50
-"""How often another driver may enter a plan first, since a run has last entered one of its own."""
+"""How often other drivers may enter a plan first before a run gives up; counted from the last plan
+of its own."""
 EARLIER = 20
 """How many landings back a group's offset may lie before we assume that another client moved it."""
 _Work = Callable[[list[CommittedPlan]], PlanDraft | None]
-"""Adds the plans that it finishes to the list, also where it fails; returns its last draft."""
+"""Adds the plans that it finishes to the list, even if it then fails; returns its last draft."""
 
 
 def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.RUN) -> PlanPreview:

@@ -164,8 +164,8 @@ def answer_result(output: CommandOutput, result: Answer, picture: RenderableType
 
 
 def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> Any:
-    """``asks_brokers``: the command fails without them, so Spark is started once one has
-    answered."""
+    """Starts Spark for a job. ``asks_brokers``: the command fails without them, so Spark is started
+    once one has answered."""
     if asks_brokers:
         from rangeland.cluster_access.broker_check import refuse_unreachable
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 def cluster_settings(job: Job) -> ClusterSettings:
-    """Raises JobFileError for a reference to a secret that does not exist, naming the reference,
-    and Unreachable if ZooKeeper cannot be asked or knows no broker."""
+    """The settings of the job's cluster. Raises JobFileError for a reference to a secret that does
+    not exist, naming the reference, and Unreachable if ZooKeeper cannot be asked or knows no
+    broker."""
     source = job.source
     if not source.zookeeper or source.names_brokers:
         return cluster_of_members(job, source.members)

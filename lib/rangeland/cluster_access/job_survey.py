@@ -32,9 +32,9 @@ def survey_of(
     isolation: Isolation | None = None,
     settings: ClusterSettings | None = None,
 ) -> Survey:
-    """``settings`` of the job, where they are known already: a registry is asked for them.
-    Raises what ``take_survey`` raises, and Unreachable where a registry or the backend of a
-    group that is wanted cannot be asked."""
+    """Surveys the job's cluster. ``settings``: those of the job, where they are known already,
+    which saves asking a registry. Raises what ``take_survey`` raises, and Unreachable where a
+    registry or the backend of a group that is wanted cannot be asked."""
     settings = settings or cluster_settings(job)
     if isolation is not None:
         settings = replace(settings, isolation=isolation)

@@ -50,8 +50,9 @@ class KerberosSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """``username`` and ``password``, a ``token`` with ``extensions`` for OAUTHBEARER, or
-    ``kerberos`` for GSSAPI. ``is_delegated``: name and password are a Kafka delegation token."""
+    """The means of a login: ``username`` and ``password``, a ``token`` with ``extensions`` for
+    OAUTHBEARER, or ``kerberos`` for GSSAPI. ``is_delegated``: name and password are a Kafka
+    delegation token."""
 
     mechanism: str
     username: str = ""

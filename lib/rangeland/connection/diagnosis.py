@@ -62,7 +62,7 @@ class TlsFailure:
 def tls_mistake(
     address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer = BROKER
 ) -> JobFileError | None:
-    """None if the cause is not certain."""
+    """The mistake behind a failure of TLS; None if the cause is not certain."""
     if failed.verify_code:
         return _bad_certificate(address, failed, tls, peer)
 

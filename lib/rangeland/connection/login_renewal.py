@@ -70,7 +70,8 @@ class Authentication:
             self._ends_at = now + lifetime_ms / 1000
 
     def postpone(self) -> bool:
-        """No token is available now. Whether there is time to try again later."""
+        """Puts the next login off, as no token is available now. False if there is no time to try
+        again."""
         now, end = time.monotonic(), self._ends_at or 0.0
         later = now + min(RENEW_PAUSE_S, (end - now) / 4)
         if end <= now or later >= end:

@@ -50,7 +50,8 @@ class ConnectionPool:
         return bool(self._served)
 
     def call(self, address: Address, question: Question) -> Any:
-        """Raises ConnectionLost after the second failure, and what the response itself raises."""
+        """Sends a question and returns its response. Raises ConnectionLost after the second
+        failure, and what the response itself raises."""
         return self._call_twice(address, (question,))[0]
 
     def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:

@@ -68,7 +68,7 @@ class Dialect(ABC):
         return []
 
     def read_mechanisms(self, responses: Sequence[Any]) -> tuple[str, ...] | None:
-        """None: the listener takes no login, or did not say."""
+        """The mechanisms in responses. None: the listener takes no login, or did not say."""
         return None
 
     # --- the cluster ------------------------------------------------------------------------
@@ -80,8 +80,8 @@ class Dialect(ABC):
         seeds: Sequence[Address],
         members: Mapping[str, Address],
     ) -> Search:
-        """``topics`` None: all topics. ``seeds`` are asked first; ``members`` are the brokers by
-        name, where names are known."""
+        """Searches for the leaders of topics; None: of all. ``seeds`` are asked first; ``members``
+        are the brokers by name, where names are known."""
 
     @abstractmethod
     def ask_offsets(

@@ -53,7 +53,7 @@ class ErrorCode:
     description: str
 
     def describe(self, remark: str = "") -> str:
-        """Its name, and what the broker remarked, or else what the code means."""
+        """The code's name, and what the broker remarked, or else what the code means."""
         return f"{self.name}: {remark or self.description}"
 
 

@@ -45,7 +45,7 @@ def look_up_leaders(
     replicas: tuple[Address, ...],
     members: Mapping[str, Address],
 ) -> LeaderLookup:
-    """Raises Unreachable if no broker answers."""
+    """Asks for the leaders of these partitions. Raises Unreachable if no broker answers."""
     topics = tuple(sorted({p.topic for p in partitions}))
     # Replicas know their cluster, but not where brokers only know their own partitions.
     first = () if brokers.dialect.capabilities.numbered_per_broker else replicas
@@ -85,8 +85,8 @@ class AskedLeader:
     def log_edge(
         self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> int:
-        """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost
-        also if the response has no offset."""
+        """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost,
+        also for a response without an offset."""
         partition = self.want.partition
         leaders = {partition: Leader(self.address, self.want.epoch)}
         result = request_offsets(self.brokers, self.address, leaders, when, isolation).get(
@@ -121,8 +121,8 @@ class AskedLeader:
         return dialect.read_epochs(responses).get(partition)
 
     def is_inside_entry(self, offset: int) -> bool:
-        """Whether one intact entry of the log begins before this offset and ends after it. False
-        also if that cannot be seen."""
+        """Whether one intact entry of the log begins before this offset and ends after it. False,
+        too, if that cannot be seen."""
         if self.brokers.dialect.capabilities.offsets_are_bytes:
             return False  # nothing can be read before the offset
         part = self._fetch_at(offset - 1, self.want.max_bytes)
@@ -130,7 +130,7 @@ class AskedLeader:
 
     def is_still_damaged(self) -> bool:
         """Whether what follows the entry before the requested offset is damaged, as it was in an
-        earlier response. True also if only that entry was returned."""
+        earlier response. True, too, if only that entry was returned."""
         before = self.want.offset - 1
         part = self._fetch_at(before, self.want.max_bytes, MAX_WAIT_MS)
         if part is None or not len(part.records):

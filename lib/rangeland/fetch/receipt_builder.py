@@ -61,7 +61,7 @@ class SliceChunk:
 
     @property
     def is_held(self) -> bool:
-        """Its slice ends where this chunk begins."""
+        """Whether the chunk is held: its slice ends where it begins."""
         return self.loss is not None and self.loss.action is Action.HOLD
 
 
@@ -135,7 +135,8 @@ class ReceiptBuilder:
         self._counts = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
 
     def add(self, chunk: SliceChunk) -> None:
-        """Raises ProofFailed unless the chunk begins exactly where the one before it ended."""
+        """Counts a chunk. Raises ProofFailed unless it begins exactly where the one before it
+        ended."""
         so_far = self._counts[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
         rows = chunk.batch.num_rows if chunk.batch is not None else 0

@@ -193,7 +193,8 @@ def _split(chunk: SliceChunk, row_count: int) -> tuple[SliceChunk, SliceChunk]:
 
 
 def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | None:
-    """None where keys and values stay as they are, and no record is left out."""
+    """The typing of a task's chunks; None where keys and values stay as they are, and no record is
+    left out."""
     if settings.row_format is None and not settings.left_out:
         return None
     formats = settings.row_format or RowFormat()
@@ -226,7 +227,8 @@ class Entries:
 
 
 def entries_of(rows: pa.RecordBatch, until_offset: int, *, in_bytes: bool) -> Entries:
-    """``until_offset``: where the rows end. ``in_bytes``: an entry reaches to the next one."""
+    """The entries of rows that end at ``until_offset``. ``in_bytes``: an entry reaches to the next
+    one."""
     starts, of_row = np.unique(rows.column(OFFSET.name).to_numpy(), return_inverse=True)
     ends = np.append(starts[1:], until_offset) if in_bytes else starts + 1
     return Entries(starts, ends, of_row)

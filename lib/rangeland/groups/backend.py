@@ -196,8 +196,8 @@ class GroupBackend(Protocol):
     def view(self, group: str) -> GroupView: ...
 
     def join(self, joining: JoinRequest) -> Membership:
-        """Raises Conflict, naming the consumers, if any that is not a driver of this job
-        holds partitions."""
+        """Joins the group. Raises Conflict, naming the consumers, if any that is not a driver of
+        this job holds partitions."""
 
     def close(self) -> None: ...
 
@@ -208,7 +208,7 @@ class GroupIO(Protocol):
     @property
     def seeds(self) -> tuple[Address, ...]: ...
     def ask(self, address: Address, question: Question) -> Any:
-        """Raises Unreachable if a reconnect did not help."""
+        """Sends a question to a broker. Raises Unreachable if a reconnect did not help."""
 
     def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         """Sends all questions before it reads responses; returns them in the same order."""
@@ -241,7 +241,8 @@ def ask_until_ready(io: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> 
 
 
 def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unreachable:
-    """``remark``: what the broker itself says of the code."""
+    """The error of a broker that is not ready. ``remark``: what the broker itself says of the
+    code."""
     return Unreachable(
         f"{who} is not ready",
         why=code.describe(remark),

@@ -86,7 +86,8 @@ def schema_registry_warnings(registry: SchemaRegistry) -> tuple[str, ...]:
 
 
 def zookeeper_access(job: Job) -> ZooKeeperAccess:
-    """Raises JobFileError for a reference to a secret that does not exist."""
+    """The access to the job's ZooKeeper. Raises JobFileError for a reference to a secret that does
+    not exist."""
     chosen = job.source.security.zookeeper
     if chosen is None:
         return ZooKeeperAccess()

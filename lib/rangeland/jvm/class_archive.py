@@ -74,8 +74,8 @@ class ClassArchive:
 
     @classmethod
     def of(cls, java: str, jars: Iterable[Path], options: str = "") -> ClassArchive | None:
-        """None where there can be none. ``jars``: files, and folders of files; ``options`` of the
-        JVM, which must be the same for all that share an archive."""
+        """The archive for a JVM; None where there can be none. ``jars``: files, and folders of
+        files; ``options`` of the JVM, which must be the same for all that share an archive."""
         if archive_use() is ArchiveUse.OFF or sys.platform == "win32":
             return None
         try:

@@ -44,7 +44,7 @@ class SeenLanding:
 
     @property
     def has_landed(self) -> bool | None:
-        """None if unknown."""
+        """Whether the outcome has landed; None if unknown."""
         if self.is_settled or self.is_in_history or self.has_files:
             return True
         return False if self.is_history_whole else None
@@ -130,13 +130,13 @@ class IdentityCheck:
         )
 
     def unknown_topics(self, topics: Collection[str], *, now: bool = False) -> list[str]:
-        """The topics of which the ledger has no landing, as of the last ``refresh`` or ``now``."""
+        """The topics without a landing in the ledger, as of the last ``refresh`` or ``now``."""
         ledger = self._ledger.load_current() if now else self._ledger.opened
         known = {} if ledger is None else ledger.coverage()
         return sorted(set(topics) - {partition.topic for partition in known})
 
     def may_hold(self, topics: Collection[str]) -> list[str]:
-        """The topics that the ledger does not know and of which the table may have rows, by the
+        """The topics that the ledger does not know and the table may have rows of, by the
         statistics of its files."""
         new = self.unknown_topics(topics)
         if not new or self._table.snapshot is None:
@@ -153,7 +153,7 @@ class IdentityCheck:
             raise found
 
     def disagreement(self) -> Conflict | None:
-        """Cheap where all is well."""
+        """The error if table and ledger do not belong together. Cheap where all is well."""
         if self._ledger.opened is None:
             return self._without_ledger()
         newest = self._ledger.opened.newest()

@@ -68,8 +68,8 @@ class PlanSurveys:
         self._early = None
 
     def for_plan(self, position: JobPosition) -> Survey:
-        """The early survey, once, if it is fresh; else a new one. A new one, too, if the range
-        begins at a group's offsets: they may have moved meanwhile."""
+        """The early survey, once, if it is fresh and the range does not begin at a group's offsets,
+        which may have moved meanwhile; otherwise a new one."""
         early, self._early = self._early, None
         if early is None or not early.is_fresh or early.survey.lookups.of_groups:
             return self.new(position)

@@ -85,7 +85,7 @@ class TargetTable:
 
     @property
     def metadata(self) -> TableMetadata | None:
-        """None if there is no table yet."""
+        """The table's metadata; None if there is no table yet."""
         return None if self.snapshot is None else self.snapshot.metadata
 
     @property

@@ -39,8 +39,8 @@ def times_awaited(until: Bounds) -> tuple[int, ...]:
 
 
 def can_be_awaited(until: Bounds) -> bool:
-    """Only a time or an offset may still lie ahead; ``latest`` and a group's offset are reached
-    by definition."""
+    """Whether a bound can be waited for. Only a time or an offset may still lie ahead; ``latest``
+    and a group's offset are reached by definition."""
     return all(isinstance(bound, AtTime | AtOffset) for bound in until.every)
 
 

@@ -1,4 +1,4 @@
-"""Partitions that are missing: gone from the cluster, or not to be read now.
+"""Partitions that are missing: gone from the cluster, or unreadable for now.
 
 A partition that is gone is a loss; one without a leader is not, nor is what an open transaction
 holds back: both are waited for. Nor is one whose broker dies while it is read: a policy may hold it

@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def replaces(self) -> bool:
-        """Its rows replace those that the table has of its ranges."""
+        """Whether its rows replace those that the table has of its ranges."""
         return self.kind is PlanKind.REPLACE
 
     @property

@@ -77,7 +77,7 @@ class PlanDraft:
     risks: tuple[RetentionRisk, ...] = ()
     """Ranges that retention may remove before they are read."""
     moves_without_landing: bool = False
-    """The plan moves the checkpoint of a partition of which it lands nothing."""
+    """The plan moves the checkpoint of a partition from which it lands nothing."""
     passed_over: tuple[Range, ...] = ()
     """What the checkpoint passes over because the job asks for a later beginning."""
     leaves_more: bool = False
@@ -122,8 +122,8 @@ def draft_new(
     damaged: Sequence[Loss] = (),
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
-    """Raises JobFileError or RangeLost as ``resolve`` does. Leaves out empty ranges, and
-    partitions whose log is ``damaged`` where a policy holds them."""
+    """Drafts a plan of what the job asks for. Raises as ``resolve`` does. Leaves out empty ranges,
+    and partitions whose log is ``damaged`` where a policy holds them."""
     resolved = resolve(
         terms.request,
         survey,

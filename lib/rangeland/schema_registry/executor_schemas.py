@@ -39,7 +39,8 @@ class ExecutorSchemas:
         return sorted(self.catalogue.schemas)
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
-        """Raises Unreachable and JobFileError, as ``RegistryClient`` does."""
+        """The schema with this id. Raises Unreachable and JobFileError, as ``RegistryClient``
+        does."""
         known = self.catalogue.schemas.get(schema_id)
         if known is not None:
             return known
@@ -69,9 +70,9 @@ class SubjectWriters:
         return replace(self, schemas=self.schemas.of_records(written))
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
-        """Raises JobFileError, too, whatever the policy, for a schema of the topic that the driver
-        has not seen: a record that has it is sound, and must not count as undecodable, but the
-        table has no columns for it."""
+        """The schema with this id, if the subject has it. Raises JobFileError, whatever the policy,
+        for a schema of the topic that the driver has not seen: a record that has it is sound, and
+        must not count as undecodable, but the table has no columns for it."""
         found = self.schemas.of_id(schema_id)
         if isinstance(found, UnusableSchema):
             return found

@@ -45,8 +45,8 @@ def own_prefix(strategy: SubjectNameStrategy, topic: str) -> str | None:
 def subject_name(
     strategy: SubjectNameStrategy, of: TopicField, schema: RegisteredSchema | None = None
 ) -> str | None:
-    """``schema``: one that records were written with, for its name. None if the strategy names the
-    record, and there is no schema or it has no name."""
+    """The subject of a topic's keys or values. ``schema``: one that records were written with, for
+    its name. None if the strategy names the record, and there is no schema or it has no name."""
     if not strategy.names_the_record:
         return f"{of.topic}-{of.field}"
     name = record_name(schema) if schema is not None else None

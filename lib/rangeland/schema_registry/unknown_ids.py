@@ -2,7 +2,7 @@
 
 A copy of a registry (a follower in another region, a node behind a load balancer) may lack what was
 registered last, and records with such an id are sound: one response proves nothing. But ids ascend,
-and copies follow in their order. So an id is unknown if the registry does not have it, also
+and copies follow in their order. So an id is unknown if the registry still does not have it
 ``CONFIRM_S`` after the records were known to be written, and something shows that it is not late:
 
 - the registry has a schema with a higher id;

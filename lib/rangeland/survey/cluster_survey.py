@@ -48,9 +48,9 @@ def take_survey(
     now: Callable[[], float] = time.time,
     backend: GroupBackend | None = None,
 ) -> Survey:
-    """``backend``: where the wanted groups are kept. Suspicious responses are checked with another
-    broker. Raises JobFileError for topics or partitions that do not exist, and Unreachable when
-    the deadline of the settings passes."""
+    """Surveys a cluster. ``backend``: where the wanted groups are kept. Suspicious responses are
+    checked with another broker. Raises JobFileError for topics or partitions that do not exist, and
+    Unreachable when the deadline of the settings passes."""
     attempt = SurveyAttempt(brokers, wanted)
     try:
         first = _survey_once(attempt, brokers, wanted, now, backend)

@@ -60,8 +60,8 @@ class FrameReader:
         return self._shared[self._end :]
 
     def advance(self, count: int) -> memoryview | None:
-        """``count`` bytes were received into ``buffer``. Returns the frame, without its length,
-        once it is complete. Raises ``RemoteProtocolError`` for an invalid length."""
+        """Takes the ``count`` bytes that were received into ``buffer``. Returns the frame, without
+        its length, once it is complete. Raises ``RemoteProtocolError`` for an invalid length."""
         if not 0 <= count <= len(self.buffer()):
             raise Bug(
                 "more bytes were received than asked for", count=count, asked=len(self.buffer())

@@ -72,8 +72,9 @@ def read_registry(
     *,
     connect_ms: int = 10_000,
 ) -> BrokerRegistry:
-    """Raises Unreachable; JobFileError for an invalid connect string, or if no broker has ever
-    registered; RemoteProtocolError for a node that is neither Jafka's nor Kafka's."""
+    """Reads the registry of brokers. Raises Unreachable; JobFileError for an invalid connect
+    string, or if no broker has ever registered; RemoteProtocolError for a node that is neither
+    Jafka's nor Kafka's."""
     with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
         return registry_seen_by(client)
 

@@ -160,7 +160,8 @@ def cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
 def binary_array(
     kind: pa.DataType, rows: int, buffers: Sequence[pa.Buffer], size: int, nulls: int = 0
 ) -> pa.Array:
-    """``buffers``: offsets, data and, where there may be nulls, validity."""
+    """An array of bytes or texts. ``buffers``: offsets, data and, where there may be nulls,
+    validity."""
     offsets, data, *valid = buffers
     validity = valid[0] if nulls else None
     return pa.Array.from_buffers(
@@ -214,7 +215,7 @@ def header_column(
     keys: Sequence[pa.Buffer],
     values: Sequence[pa.Buffer],
 ) -> pa.Array:
-    """``lists``: offsets and validity of the rows."""
+    """The column of headers. ``lists``: offsets and validity of the rows."""
     rows, count = found.rows, found.headers
     names = binary_array(pa.string(), count, keys, found.header_key_bytes)
     if found.keys_beyond_ascii:

@@ -121,9 +121,9 @@ class RowDecoder:
         }
 
     def decode(self, rows: pa.RecordBatch) -> Iterator[DecodedRows]:
-        """``rows`` have the columns of ``decode.columns``. They are decoded in as many pieces as it
-        takes, so that none takes much more memory than ``MAX_DECODED_BYTES``. Raises nothing for
-        what is in them."""
+        """Decodes keys and values. ``rows`` have the columns of ``decode.columns``. They are
+        decoded in as many pieces as it takes, so that none takes much more memory than
+        ``MAX_DECODED_BYTES``. Raises nothing for what is in them."""
         while True:
             decoded = self._decode_first(rows)
             rows = rows.slice(decoded.batch.num_rows)

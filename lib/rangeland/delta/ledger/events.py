@@ -160,7 +160,7 @@ class LossEvent:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same for two sightings of one loss, whose end may have moved."""
+        """The identity of a loss: the same for two sightings of it, whose end may have moved."""
         loss = self.loss
         return (self.application, loss.partition, loss.from_offset, loss.kind, loss.action)
 

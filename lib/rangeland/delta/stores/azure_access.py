@@ -84,7 +84,8 @@ class AzureSettings:
 
 
 def azure_settings(where: TablePath, conf: HadoopSettings) -> AzureSettings:
-    """Raises TableRefused for what Arrow cannot do; JobFileError for a URI that is not Azure's."""
+    """Translates Hadoop's settings for a path. Raises TableRefused for what Arrow cannot do;
+    JobFileError for a URI that is not Azure's."""
     container, at, host = where.authority.partition("@")
     account, _, suffix = host.partition(".")
     service, dot, domain = suffix.partition(".")

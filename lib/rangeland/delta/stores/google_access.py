@@ -75,7 +75,7 @@ class GoogleSettings:
 
 
 def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
-    """Raises TableRefused for what Arrow cannot do."""
+    """Translates Hadoop's settings. Raises TableRefused for what Arrow cannot do."""
     uri = str(where)
     for name in _REFUSED:
         if conf.text(name):

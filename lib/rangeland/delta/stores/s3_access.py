@@ -95,9 +95,9 @@ class S3Settings:
 def s3_settings(
     where: TablePath, conf: HadoopSettings, resolve: Callable[[], S3Keys]
 ) -> S3Settings:
-    """``resolve`` gets keys from Hadoop's own credential providers: it is called only if one is
-    configured that Arrow does not have. Raises TableRefused if files would not be encrypted as the
-    configuration demands."""
+    """Translates Hadoop's settings for a path. ``resolve`` gets keys from Hadoop's own credential
+    providers: it is called only if one is configured that Arrow does not have. Raises TableRefused
+    if files would not be encrypted as the configuration demands."""
     bucket = where.authority
 
     def of_bucket(reader: Lookup) -> Callable[[str], str]:

@@ -34,7 +34,7 @@ Field = Mapping[str, Any]
 
 
 def mapping_mode(metadata: TableMetadata) -> str | None:
-    """``name`` or ``id``; None for a table without column mapping."""
+    """The mode of column mapping, ``name`` or ``id``; None for a table without column mapping."""
     mode = metadata.configuration.get(MODE_PROPERTY, "none").lower()
     return None if mode == "none" else mode
 
@@ -216,5 +216,5 @@ class _Relabelled:
 
 
 def relabel_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the names of ``schema``, also inside of its columns. Nothing is copied."""
+    """The batch with the names of ``schema``, at all levels. Nothing is copied."""
     return pa.record_batch(_Relabelled(batch, schema))

@@ -1,8 +1,8 @@
 """How a table's schema follows its rows: new fields become nullable columns, and types are widened
 where the table allows it. Pure.
 
-Schemas are Delta's JSON. Names match ignoring case; what a table has stays as it is, also fields
-that the rows no longer have. Any other change of type is a misfit, and never made.
+Schemas are Delta's JSON. Names match ignoring case; what a table has stays as it is, including
+fields that the rows no longer have. Any other change of type is a misfit, and never made.
 """
 
 from __future__ import annotations

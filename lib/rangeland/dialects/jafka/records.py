@@ -53,7 +53,7 @@ def decode_chunks(
     the last complete entry. There are no transactions, so ``isolation`` and ``aborted`` are
     ignored; of ``context`` only the memory limit is used.
 
-    Raises BadRecord with the fact base_offset and, if known, next_offset after it; also for an
+    Raises BadRecord, with the fact base_offset and, if known, next_offset after it, also for an
     entry that extends beyond ``until_offset``."""
     while from_offset < until_offset:
         most = context.max_batch_bytes

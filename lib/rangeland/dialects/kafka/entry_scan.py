@@ -134,11 +134,11 @@ def _one_by_one(
 def next_offset(
     records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
 ) -> int | None:
-    """The offset after the last complete entry, found without decoding anything. The bytes
-    contain it; ``from_offset`` is the offset that was requested.
+    """The offset after the last complete entry, found without decoding anything. The bytes contain
+    it; ``from_offset`` is the offset that was requested.
 
     None if there is no complete entry: the fetch was too small for the next one, or returned
-    nothing. Raises BadRecord, also if offsets do not rise."""
+    nothing. Raises BadRecord for an invalid entry, and if offsets do not rise."""
     run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
     if run.is_all and run.batches and run.last_offset < context.asked_at:
         return run.last_offset + 1  # none of it was requested

@@ -158,7 +158,7 @@ def walk_entries(messages: Any) -> MessageWalk:
 
 
 def fields_of(entry: Any) -> MessageFields | None:
-    """None if the fields do not fit into the entry or do not fill it."""
+    """Finds the last fields of an entry; None if they do not fit into it or do not fill it."""
     _, magic, _, flags = _HEAD.unpack_from(entry)
     place = _TO_BODY + sum(12 for bit in (BORN_V6, STORE_V6) if flags & bit)
     try:

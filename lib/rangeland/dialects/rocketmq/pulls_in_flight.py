@@ -50,7 +50,8 @@ class SentPull:
 
     @property
     def is_good(self) -> bool:
-        """False if its response has no messages: some may have arrived since."""
+        """Whether the pull can be used. Not if its response has no messages: some may have arrived
+        since."""
         return self.response is None or self.response.code == SUCCESS
 
 

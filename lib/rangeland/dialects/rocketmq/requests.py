@@ -70,7 +70,8 @@ MAX_INT64: Final = 2**63 - 1
 def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
 ) -> Search:
-    """Raises Unreachable if no name server answers."""
+    """Searches for the brokers and queues of topics. Raises Unreachable if no name server
+    answers."""
     silences: list[NoReply] = []
     views: dict[str, TopicView] = {}
     listed: list[frozenset[str]] = []

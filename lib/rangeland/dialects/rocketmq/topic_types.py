@@ -38,11 +38,11 @@ class TopicTypes:
         return topic in self._for_batches
 
     def is_for_batches(self, topic: str) -> bool | None:
-        """None as long as it is unknown."""
+        """Whether a topic stores batches; None as long as it is unknown."""
         return self._for_batches.get(topic)
 
     def is_compacted(self, topic: str) -> bool | None:
-        """None as long as no broker has said so."""
+        """Whether a topic is compacted; None as long as no broker has said so."""
         return self._compacted.get(topic)
 
     def needs_all(self, topic: str) -> bool:

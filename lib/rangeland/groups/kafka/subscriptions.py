@@ -33,7 +33,8 @@ def owner_of(job: str) -> str:
 def subscription_bytes(
     topics: Iterable[str], held: Iterable[Partition], generation: int, owner: str
 ) -> bytes:
-    """``held`` are the partitions that the member had in ``generation`` (-1: none)."""
+    """A subscription as bytes. ``held`` are the partitions that the member had in ``generation``
+    (-1: none)."""
     owned = _by_topic(held)
     user_data = m.StickyUserData(previous_assignment=owned, generation=generation, owner=owner)
     message = m.ConsumerProtocolSubscription(

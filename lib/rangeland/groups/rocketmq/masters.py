@@ -96,8 +96,8 @@ class MasterBrokers:
         return [listed[number] for listed in known for number in sorted(listed) if number != MASTER]
 
     def route(self, topic: str) -> TopicRoute | None:
-        """None: the topic is unknown to all name servers that answer. Raises Unreachable if none
-        answers."""
+        """The route of a topic; None: it is unknown to all name servers that answer. Raises
+        Unreachable if none answers."""
         tried: dict[str, str] = {}
         is_unknown = False
         for seed in self.io.seeds:

@@ -152,7 +152,7 @@ def is_null(kind: AvroType) -> bool:
 
 
 def arrow_type_of(kind: AvroType) -> pa.DataType:
-    """Raises PayloadSchemaError for what no table can hold."""
+    """The Arrow type of an Avro type. Raises PayloadSchemaError for what no table can hold."""
     if _count_columns(kind, {}) > MAX_COLUMNS:
         raise PayloadSchemaError(f"the schema has more than {MAX_COLUMNS} columns")
     return _arrow_type(kind)

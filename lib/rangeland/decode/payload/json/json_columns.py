@@ -213,7 +213,8 @@ class JsonColumns(GrowingColumns):
         return int(self.numbers[index, NodeField.WIDTH])
 
     def undecided_numbers(self) -> list[list[int]]:
-        """``json_undecided_t``: node, item, row, begin and length of the text."""
+        """The numbers left to the caller, as ``json_undecided_t``: node, item, row, begin and
+        length of the text."""
         numbers = self.values_of(-1, np.int64)[: self.numbers[-1, NodeField.LENGTH] * 5]
         return numbers.reshape(-1, UNDECIDED_NUMBERS).tolist()  # type: ignore[no-any-return]
 

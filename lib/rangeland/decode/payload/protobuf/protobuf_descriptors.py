@@ -56,7 +56,7 @@ class ProtoTypes:
 
 
 def parse_descriptor_set(data: bytes) -> ProtoTypes:
-    """Raises PayloadSchemaError."""
+    """The types in a serialized descriptor set. Raises PayloadSchemaError."""
     found = ProtoTypes()
     try:
         for number, file in wire_fields(data):
