@@ -26,7 +26,7 @@ from rangeland.spark.plan_frames import plan_frame
 
 @dataclass(frozen=True)
 class FrozenPlan:
-    """What a run of the job would land now. ``read`` always reads exactly these offsets;
+    """A plan of what a run of the job would land now. ``read`` always reads exactly these offsets;
     ``apply`` lands them, or raises Conflict if the plan no longer applies."""
 
     job: Job
@@ -49,7 +49,7 @@ class FrozenPlan:
         return self.plan.slices
 
     def to_json(self) -> dict[str, Any]:
-        """As ``rangeland plan --json`` prints it."""
+        """The plan as ``rangeland plan --json`` prints it."""
         return self.preview.to_json()
 
     def read(self, spark: Any) -> Any:

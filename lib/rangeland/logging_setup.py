@@ -45,7 +45,7 @@ class LogFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How to log. Small, since it travels with every task."""
+    """The settings for logging. Small, since they travel with every task."""
 
     level: LogLevel = LogLevel.WARNING
     format: LogFormat = LogFormat.TEXT
@@ -73,7 +73,8 @@ def reset() -> None:
 
 
 def current_settings() -> LogSettings:
-    """What was configured; otherwise text, at the level that the driver's own logging has."""
+    """The settings that were configured; otherwise text, at the level that the driver's own logging
+    has."""
     for handler in _own_handlers():
         return handler.settings
     logger = logging.getLogger(ROOT)

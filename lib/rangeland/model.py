@@ -61,7 +61,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class FromCheckpoint:
-    """Where the last landed outcome of this job ended."""
+    """The offset at which the last landed outcome of this job ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Address:
 
 
 class VersionSupport(StrEnum):
-    """How a broker takes the request for its API versions, which old ones do not know."""
+    """The way a broker takes the request for its API versions, which old ones do not know."""
 
     REPORTED = "reported"
     """It answers with its versions."""
@@ -177,7 +177,7 @@ class LogState:
     leader: Leader
     start_offset: int
     end_offset: int
-    """Where the log ends for the requested isolation."""
+    """The end of the log for the requested isolation."""
     size_bytes: int | None = None
     """The size on the leader's disk; None if unknown."""
     borders: tuple[int, ...] | None = None
@@ -186,7 +186,7 @@ class LogState:
     """The leader's epoch was taken from the last batch, since the broker does not report it. It may
     be older than the leader."""
     epoch_end: int | None = None
-    """Where the checkpoint's leader epoch ended, if the leader has changed since."""
+    """The end of the checkpoint's leader epoch, if the leader has changed since."""
     expires_until: int | None = None
     """The first offset that retention will still have left when everything is expected to have been
     read; None if unknown."""
@@ -212,7 +212,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """When a topic's old records are removed."""
+    """The age and size at which a topic's old records are removed."""
 
     ms: int | None = None
     """How old records may become; None if there is no such limit, or it is unknown."""
@@ -222,7 +222,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookups:
-    """What the cluster answered about the bounds of a job, for the partitions that have logs."""
+    """The cluster's answers about the bounds of a job, for the partitions that have logs."""
 
     for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
     """The offset for each (partition, time_ms); None if no record is that late."""
@@ -238,7 +238,7 @@ class OffsetLookups:
 
 @dataclass(frozen=True, slots=True)
 class Absences:
-    """Why a survey may have no log for a partition."""
+    """The reasons why a survey may have no log for a partition."""
 
     excluded: frozenset[Partition] = frozenset()
     """Existing partitions that the job leaves out."""
@@ -247,10 +247,10 @@ class Absences:
     unseen_topics: frozenset[str] = frozenset()
     """Topics that do not exist or are not visible to this client."""
     answered_brokers: frozenset[str] = frozenset()
-    """Where brokers have names, those that answered; nothing is known about the partitions of the
-    others."""
+    """The brokers that answered, where brokers have names; nothing is known about the partitions of
+    the others."""
     unanswered_brokers: dict[str, str] = field(default_factory=dict)
-    """Where brokers have names, those that did not answer, and why."""
+    """The brokers that did not answer, and why, where brokers have names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ class Counts:
     compacted: int = 0
     """Offsets that log compaction has removed, while their neighbours are still there."""
     filtered: int = 0
-    """Records of which the transform made no row, or that have none of the requested tags."""
+    """Records without a row: the transform made none, or they have none of the requested tags."""
     quarantined: int = 0
     """Offsets that are kept as raw bytes."""
     lost: int = 0

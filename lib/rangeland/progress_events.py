@@ -22,7 +22,7 @@ class Progress(Protocol):
         """This plan is read next; ``recovered`` if an earlier driver had entered it."""
 
     def read(self, read_offsets: dict[Partition, int]) -> None:
-        """How many offsets of each partition of the plan have been read so far."""
+        """Reports how many offsets of each partition of the plan have been read so far."""
 
     def done(self) -> None:
         """Reading has ended, successfully or not."""

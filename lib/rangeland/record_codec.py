@@ -39,7 +39,7 @@ a pair of the shapes of a map."""
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """How the values of a column are written and read; ``read`` may raise Unreadable."""
+    """The type of a column: how its values are written and read. ``read`` may raise Unreadable."""
 
     shape: Shape
     write: Callable[[Any], Any]
@@ -133,8 +133,8 @@ class RecordCodec:
         return record
 
     def read(self, kind: type[T], record: object, /, **known: Any) -> T:
-        """``known`` are values of fields that are not in the record. Raises Unreadable for a
-        record of something else."""
+        """Reads a record as a dataclass. ``known`` are values of fields that are not in the record.
+        Raises Unreadable for a record of something else."""
         get = check_type(record, dict, kind.__name__).get
         if known:
             fields = (f for f in self._fields(kind).read if f.attribute not in known)

@@ -68,7 +68,7 @@ class RunResult(JsonResult):
     already_landed: tuple[Range, ...] = ()
     """What was asked for and had been landed before, or by another driver."""
     held: tuple[str, ...] = ()
-    """Losses because of which a policy holds partitions, as sentences."""
+    """The losses for which a policy holds partitions, as sentences."""
     warnings: tuple[str, ...] = ()
     losses: tuple[LossEvent, ...] = ()
     """What these plans could not land."""
@@ -92,7 +92,7 @@ class RunResult(JsonResult):
 
 
 class FinishedBy(StrEnum):
-    """Which command finishes an unfinished plan."""
+    """The command that finishes an unfinished plan."""
 
     NEXT_RUN = "next-run"  # the next run of this job
     SAME_OFFSETS = "same-offsets"  # a command of this job that plans some of its offsets
@@ -155,7 +155,7 @@ class PlanPreview(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus(JsonResult):
-    """How far one partition has been landed, compared with its log."""
+    """The state of one partition: how far it has been landed, compared with its log."""
 
     VIEW = (
         "*partition checkpoint start end high_watermark last_stable_offset held_back "
@@ -168,7 +168,7 @@ class PartitionStatus(JsonResult):
     """None if there is none yet."""
     start: int
     end: int
-    """Where the part of the log ends that can be read now."""
+    """The end of the part of the log that can be read now."""
     group_offset: int | None = None
     """None if the group has none, or the job no group."""
     leader: str = ""
@@ -204,8 +204,8 @@ class PartitionStatus(JsonResult):
 
     @property
     def lag(self) -> int:
-        """How many offsets are not landed up to the high watermark, including what an open
-        transaction holds back."""
+        """The number of offsets up to the high watermark that are not landed, including what an
+        open transaction holds back."""
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
 
@@ -332,7 +332,7 @@ class VerifyResult(JsonResult):
 
 
 class FindState(StrEnum):
-    """What ``find`` knows of an offset."""
+    """The fate of an offset, as far as ``find`` knows it."""
 
     LANDED = "landed"
     """It has a row."""

@@ -59,7 +59,8 @@ from rangeland.spark.python_workers import start_workers
 from rangeland.spark.transform import load_transform, transformed_schema
 
 MAX_LOST_RACES = 50
-"""How often another driver may enter a plan first, since a run has last entered one of its own."""
+"""How often other drivers may enter a plan first before a run gives up; counted from the last plan
+of its own."""
 EARLIER = 20
 """How many landings back a group's offset may lie before we assume that another client moved it."""
 _Work = Callable[[], PlanDraft | None]
@@ -67,8 +68,8 @@ _Work = Callable[[], PlanDraft | None]
 
 
 def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.RUN) -> PlanPreview:
-    """What a run would do now, or a backfill of this kind. Reads the cluster, the ledger and
-    sometimes the table; writes nothing."""
+    """Previews what a run, or a backfill of this kind, would do now. Reads the cluster, the ledger
+    and sometimes the table; writes nothing."""
     started = time.monotonic()
     runner = Runner(job, spark, progress, kind)
     runner.refuse_disagreement()
@@ -286,7 +287,8 @@ class Runner:
             refuse_unreadable(self.row_format, self.job.request.policy, draft.plan.slices, ids_in)
 
     def _enter_draft(self, draft: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
-        """As ``_enter``; before that, warns of what may be a reason to stop the run."""
+        """Enters a draft as ``_enter`` does; before that, warns of what may be a reason to stop the
+        run."""
         self.refuse_draft(draft)
         risks = risk_warnings(draft.risks, self.surveys.speed)
         for text in (*passed_over_warnings(draft.passed_over), *risks):
@@ -385,7 +387,7 @@ class Runner:
             self._warn(f"the checkpoint is not mirrored: {error}")
 
     def landed_positions(self) -> dict[Partition, int]:
-        """What has landed so far, as offsets that a group commits."""
+        """The offsets up to which logs have landed, as a group commits them."""
         self.target.refresh()
         position = self.target.history.position(self.job.application)
         return positions(position.checkpoint, self.surveys.last.logs)

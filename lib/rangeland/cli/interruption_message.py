@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def interruption_message(writes: bool, plans: Sequence[Plan]) -> str:
-    """What is in the table after an interruption, and what to do."""
+    """Says what is in the table after an interruption, and what to do."""
     if not writes:
         return "Interrupted. This command is read-only: the table and its ledger are as before."
     if not plans:

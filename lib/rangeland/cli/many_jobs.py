@@ -56,7 +56,7 @@ class TableCommand:
 
 @dataclass(frozen=True, slots=True)
 class ManyJobs:
-    """The command is about many tables, or about files of which some cannot be used."""
+    """The command is about many tables, or about files some of which cannot be used."""
 
     files: list[LoadedFile]
     failed: list[FailedFile]

@@ -145,7 +145,7 @@ def load_with_schemas(
 
 
 def write_out(out: Path, text: str) -> None:
-    """What --out asks for. Raises UsageError if the file cannot be written."""
+    """Writes what ``--out`` asks for. Raises UsageError if the file cannot be written."""
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -164,8 +164,8 @@ def answer_result(output: CommandOutput, result: Answer, picture: RenderableType
 
 
 def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> Any:
-    """``asks_brokers``: the command fails without them, so Spark is started once one has
-    answered."""
+    """Starts Spark for a job. ``asks_brokers``: the command fails without them, so Spark is started
+    once one has answered."""
     if asks_brokers:
         from rangeland.cluster_access.broker_check import refuse_unreachable
 

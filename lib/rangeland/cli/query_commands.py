@@ -92,7 +92,7 @@ def verify(
 ) -> None:
     """Prove from the table itself that every landed offset is in it exactly once.
 
-    Compares the offsets of all rows with the ledger, also after a restore, delete, optimize or
+    Compares the offsets of all rows with the ledger, even after a restore, delete, optimize or
     vacuum. Exit 66 if anything is missing or there more than once. Asks no broker and writes
     nothing.
 

@@ -27,7 +27,8 @@ def refuse_unreachable(job: Job) -> None:
 
 
 def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
-    """Why the cluster of each job cannot be used, or None. Each cluster is asked once."""
+    """The reason why the cluster of each job cannot be used, or None. Each cluster is asked
+    once."""
     found: list[tuple[ClusterSettings | None, RangelandError | None]] = []
     asked: list[tuple[ClusterSettings, Job]] = []
     for job in jobs:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 def cluster_settings(job: Job) -> ClusterSettings:
-    """Raises JobFileError for a reference to a secret that does not exist, naming the reference,
-    and Unreachable if ZooKeeper cannot be asked or knows no broker."""
+    """The settings of the job's cluster. Raises JobFileError for a reference to a secret that does
+    not exist, naming the reference, and Unreachable if ZooKeeper cannot be asked or knows no
+    broker."""
     source = job.source
     if not source.zookeeper or source.names_brokers:
         return cluster_of_members(job, source.members)
@@ -37,7 +38,7 @@ def cluster_settings(job: Job) -> ClusterSettings:
 
 
 def read_settings(job: Job) -> ReadSettings:
-    """How the job's logs are read. Raises what ``cluster_settings`` raises."""
+    """The settings with which the job's logs are read. Raises what ``cluster_settings`` raises."""
     source = job.source
     return ReadSettings(
         cluster_settings(job), policy=job.policies, tags=source.tags, compacted=source.compacted

@@ -32,9 +32,9 @@ def survey_of(
     isolation: Isolation | None = None,
     settings: ClusterSettings | None = None,
 ) -> Survey:
-    """``settings`` of the job, where they are known already: a registry is asked for them.
-    Raises what ``take_survey`` raises, and Unreachable where a registry or the backend of a
-    group that is wanted cannot be asked."""
+    """Surveys the job's cluster. ``settings``: those of the job, where they are known already,
+    which saves asking a registry. Raises what ``take_survey`` raises, and Unreachable where a
+    registry or the backend of a group that is wanted cannot be asked."""
     settings = settings or cluster_settings(job)
     if isolation is not None:
         settings = replace(settings, isolation=isolation)
@@ -56,8 +56,8 @@ def survey_of(
 def request_for_topics(
     job: Job, known: Iterable[str] = (), times_ms: Sequence[int] = ()
 ) -> SurveyRequest:
-    """What a survey must ask for to know the logs of the job, whatever its range. ``known`` are
-    topics that may be missing."""
+    """The request for a survey of the job's logs, whatever its range. ``known`` are topics that may
+    be missing."""
     source = job.source
     return SurveyRequest(
         topics=source.topics,
@@ -69,7 +69,7 @@ def request_for_topics(
 
 
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:
-    """Which schemas the oldest and the newest records of the job's topics name. Others may occur
+    """The schema ids in the oldest and the newest records of the job's topics. Others may occur
     between them. Nothing for a job without a schema registry. ``survey``: one that was taken just
     now; without it there is a new one. Raises what a survey raises."""
     if not job.decode.fields_with_schema_ids:
@@ -92,7 +92,7 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
 def schema_ids_in(
     job: Job, slices: Iterable[Slice], survey: Survey
 ) -> dict[TopicField, Counter[int]]:
-    """Which schemas the first and the last records of slices name."""
+    """The schema ids in the first and the last records of slices."""
     with ConnectionPool(cluster_settings(job).with_versions_of(survey)) as brokers:
         return seen_schema_ids(brokers, slices, job.decode.fields_with_schema_ids)
 

@@ -177,7 +177,7 @@ class BrokerConnection:
     def _open_as_old(self, closed: ConnectionClosed) -> None:
         """A broker that closes may be too old for the negotiation, busy, or shutting down. It is
         old if it answers the oldest request and then, on the same connection, closes at the
-        negotiation."""
+        negotiation. With a new broker taken for an old one, headers and times would be lost."""
         self.version_support = VersionSupport.REPORTED
         oldest = self._session.skip_opening()
         if not oldest or self._settings.sasl is not None:

@@ -25,8 +25,8 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """Where a bearer token comes from, for each login; exactly one of the first four is given.
-    The token endpoint is used with the client credentials grant of OAuth 2."""
+    """The source of a bearer token for each login; exactly one of the first four is given. The
+    token endpoint is used with the client credentials grant of OAuth 2."""
 
     command: tuple[str, ...] = field(default=(), repr=False)
     file: str | None = None
@@ -40,8 +40,8 @@ class TokenSource:
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """Who a client is for Kerberos. Without ``keytab``, the tickets of the process's ticket cache
-    are used."""
+    """The identity of a client for Kerberos. Without ``keytab``, the tickets of the process's
+    ticket cache are used."""
 
     service_name: str = "kafka"
     principal: str | None = None
@@ -50,8 +50,9 @@ class KerberosSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """``username`` and ``password``, a ``token`` with ``extensions`` for OAUTHBEARER, or
-    ``kerberos`` for GSSAPI. ``is_delegated``: name and password are a Kafka delegation token."""
+    """The means of a login: ``username`` and ``password``, a ``token`` with ``extensions`` for
+    OAUTHBEARER, or ``kerberos`` for GSSAPI. ``is_delegated``: name and password are a Kafka
+    delegation token."""
 
     mechanism: str
     username: str = ""

@@ -1,9 +1,10 @@
 """What a failed connection means: each mistake, with the field of the job file that fixes it.
 
-Pure functions. The owner of the socket reports what it saw; here it becomes a JobFileError
-(exit 78), or None if a broker that is down would look the same. A broker's certificate and its
-TLS alerts are certain evidence. A connection that is closed without a response is not, so callers
-try once more, in another way, before they ask here.
+Pure functions. The owner of the socket reports what it saw; here it becomes a JobFileError (exit
+78), or None if a broker that is down would look the same. A broker's certificate and its TLS alerts
+are certain evidence. A connection that is closed without a response is not: the port may want TLS
+or a login, or the broker may be too old to be asked for its versions, shutting down or busy. So
+callers try once more, in another way, before they ask here.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _REFUSES_CERTIFICATE = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What messages call the other side: its fields in the job file, and who runs it."""
+    """The other side as messages call it: its fields in the job file, and who runs it."""
 
     tls: str = "source.security.tls"
     servers: str = "source.servers"
@@ -51,7 +52,7 @@ BROKER = Peer()
 
 @dataclass(frozen=True, slots=True)
 class TlsFailure:
-    """What OpenSSL reported. ``verify_code`` is 0 unless the certificate was refused."""
+    """A failure that OpenSSL reported. ``verify_code`` is 0 unless the certificate was refused."""
 
     reason: str
     verify_code: int = 0
@@ -61,7 +62,7 @@ class TlsFailure:
 def tls_mistake(
     address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer = BROKER
 ) -> JobFileError | None:
-    """None if the cause is not certain."""
+    """The mistake behind a failure of TLS; None if the cause is not certain."""
     if failed.verify_code:
         return _bad_certificate(address, failed, tls, peer)
 

@@ -2,7 +2,8 @@
 
 No socket here. A token that is unavailable is not a mistake of the job: at first it costs this one
 connection, which is retried like any other; later it is requested again, as long as the last login
-is valid.
+is valid. A login is repeated between two requests, before it ends: a Kafka broker closes an expired
+connection only at its next request.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class Authentication:
             self._ends_at = now + lifetime_ms / 1000
 
     def postpone(self) -> bool:
-        """No token is available now. Whether there is time to try again later."""
+        """Puts the next login off, as no token is available now. False if there is no time to try
+        again."""
         now, end = time.monotonic(), self._ends_at or 0.0
         later = now + min(RENEW_PAUSE_S, (end - now) / 4)
         if end <= now or later >= end:

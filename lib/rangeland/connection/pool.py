@@ -39,7 +39,8 @@ class ConnectionPool:
 
     @property
     def version_support(self) -> dict[Address, VersionSupport]:
-        """The known version support of the brokers."""
+        """The known version support of the brokers. What a survey has learned is passed on to the
+        group and the tasks, so that a broker that is silent at ApiVersions is not asked again."""
         return dict(self._version_support)
 
     @property
@@ -49,7 +50,8 @@ class ConnectionPool:
         return bool(self._served)
 
     def call(self, address: Address, question: Question) -> Any:
-        """Raises ConnectionLost after the second failure, and what the response itself raises."""
+        """Sends a question and returns its response. Raises ConnectionLost after the second
+        failure, and what the response itself raises."""
         return self._call_twice(address, (question,))[0]
 
     def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:

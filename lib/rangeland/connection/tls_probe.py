@@ -31,8 +31,9 @@ def connect_with_tls(
 def tls_failure(
     server: Address, tls: TlsSettings, section: str, question: bytes
 ) -> TlsFailure | None:
-    """What OpenSSL reports about a connection, up to the response to a question: a server may
-    report only then that it wants a certificate. None if nothing is wrong, or nothing is heard."""
+    """The failure that OpenSSL reports about a connection, up to the response to a question: a
+    server may report only then that it wants a certificate. None if nothing is wrong, or nothing is
+    heard."""
     context = tls_context(tls, section)
     try:
         with connect_with_tls((server.host, server.port), server.host, context, PROBE_S) as over:

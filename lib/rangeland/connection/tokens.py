@@ -44,8 +44,8 @@ _locks: dict[TokenSource, threading.Lock] = {}
 
 
 def fetch_token(source: TokenSource, wait_ms: int, *, refresh: bool = False) -> str:
-    """``refresh``: a recent token is not reused. Raises JobFileError for a source that does not
-    work, Unreachable for one that may work later."""
+    """A token of this source. ``refresh``: a recent one is not reused. Raises JobFileError for a
+    source that does not work, Unreachable for one that may work later."""
     wait_s = wait_ms / 1000
     until = time.monotonic() + wait_s
     with _lock:
@@ -66,7 +66,7 @@ def fetch_token(source: TokenSource, wait_ms: int, *, refresh: bool = False) -> 
 
 
 def forget_token(source: TokenSource) -> None:
-    """It was refused: the next login fetches another one."""
+    """Forgets a token that was refused: the next login fetches another one."""
     with _lock:
         _kept.pop(source, None)
 

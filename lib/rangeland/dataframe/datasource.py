@@ -140,7 +140,7 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
 
 
 def _log_settings(options: Mapping[str, str]) -> LogSettings:
-    """As given, and otherwise as this process logs."""
+    """The settings that were given, and otherwise those of this process."""
     own = current_settings()
     return LogSettings(
         _choice("logLevel", LogLevel, options.get("loglevel", own.level)),

@@ -34,7 +34,7 @@ def rocketmq_decoder() -> RocketmqKernel:
 
 
 def kernel_error() -> str:
-    """Why records cannot be decoded in this process; empty if they can."""
+    """The reason why records cannot be decoded in this process; empty if they can."""
     try:
         load_library()
     except UsageError as error:

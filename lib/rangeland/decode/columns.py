@@ -40,8 +40,8 @@ _CACHED_ROWS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class LogColumns:
-    """What the log's own columns are called in a table. ``prefix`` keeps them apart from the
-    fields of values where these are columns too."""
+    """The names of the log's own columns in a table. ``prefix`` keeps them apart from the fields of
+    values where these are columns too."""
 
     prefix: str = ""
 

@@ -19,16 +19,17 @@ INDEXED_COLUMNS = 32
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """One version of a table. ``schema_json`` is Delta's ``schemaString``; ``path`` is the
-    resolved URI; ``features`` are the names of all table features, including those that an old
-    protocol version implies."""
+    """One version of a table."""
 
     path: str
+    """The resolved URI."""
     version: int
     schema_json: str
+    """Delta's ``schemaString``."""
     partition_columns: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
+    """The names of all table features, including those that an old protocol version implies."""
     table_id: str = ""
 
 
@@ -78,7 +79,8 @@ class CommitMetadata:
 
 
 class Function(StrEnum):
-    """How a partition column is computed from its source column. Days and hours are in UTC."""
+    """The function that computes a partition column from its source column. Days and hours are in
+    UTC."""
 
     VALUE = "value"
     DATE = "date"
@@ -100,13 +102,13 @@ class PartitionColumn:
 
     @property
     def key(self) -> str:
-        """What its values are filed under in the log."""
+        """The key of the column's values in the log."""
         return self.stored_as or self.name
 
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How rows are written to files."""
+    """The layout of rows in files."""
 
     schema: pa.Schema
     """The columns with the table's spelling and types, in the rows' order, with those partition

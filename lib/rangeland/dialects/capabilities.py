@@ -9,8 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the brokers and logs of one dialect can do. Callers ask for a capability, never for the
-    name of a dialect."""
+    """The capabilities of the brokers and logs of one dialect. Callers ask for a capability, never
+    for the name of a dialect."""
 
     numbered_per_broker: bool = False
     """Each broker numbers its own partitions, and no other broker serves them."""

@@ -54,33 +54,36 @@ class NoReply:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic as the metadata shows it. ``code``: the name of the topic's own error, empty if
-    it has none. ``is_unknown``: the broker does not know the topic. ``may_be_hidden``: the topic
-    may exist without this client being allowed to see it, and the broker does not say which."""
+    """One topic as the metadata shows it."""
 
     name: str
     meaning: ErrorMeaning
     code: str
+    """The name of the topic's own error; empty if it has none."""
     is_internal: bool = False
     leaders: Mapping[Partition, Leader] = field(default_factory=dict)
     is_unknown: bool = False
+    """The broker does not know the topic."""
     may_be_hidden: bool = False
+    """The topic may exist without this client being allowed to see it, and the broker does not say
+    which."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The brokers of a cluster, and the leaders of its partitions. ``unreachable``: brokers, by
-    the name they have in partitions, that did not list their partitions, and the reason.
-    ``registered``: brokers that are known to exist, even without a requested partition.
-    ``has_no_brokers``: all of them may be down, so a topic that is unknown may exist."""
+    """The brokers of a cluster, and the leaders of its partitions."""
 
     brokers: tuple[Address, ...]
     topics: Mapping[str, TopicView]
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    """The brokers, by the name they have in partitions, that did not list their partitions, and the
+    reason."""
     answered_by: Address | None = None
     """The broker that was asked last."""
     registered: frozenset[str] = frozenset()
+    """The brokers that are known to exist, even without a requested partition."""
     has_no_brokers: bool = False
+    """All brokers may be down, so a topic that is unknown may exist."""
     cluster_id: str = ""
     """The cluster's permanent id; empty where brokers do not report one."""
 
@@ -91,17 +94,18 @@ Search = Generator[LeaderQuery, "list[Any] | NoReply", ClusterView]
 
 @dataclass(frozen=True, slots=True)
 class OffsetResult:
-    """A broker's answer to the question for the offset of a time or of one end of a log. ``offset``
-    None: no record is that late, or ``meaning`` says why there is no offset. ``is_exact`` False:
-    the broker only knows that the offset is at or before the time. ``borders`` are offsets at which
-    entries are known to begin, sorted. ``time_ms``: of the record there, if the broker says it."""
+    """A broker's answer to the question for the offset of a time or of one end of a log."""
 
     meaning: ErrorMeaning
     code: str
     offset: int | None
+    """None: no record is that late, or ``meaning`` says why there is no offset."""
     is_exact: bool = True
+    """False: the broker only knows that the offset is at or before the time."""
     borders: tuple[int, ...] = ()
+    """Offsets at which entries are known to begin, sorted."""
     time_ms: int | None = None
+    """The time of the record there, if the broker reports it."""
 
 
 @dataclass(frozen=True, slots=True)

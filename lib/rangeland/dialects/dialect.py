@@ -63,12 +63,12 @@ class Dialect(ABC):
         step, so that it takes a second time to be sure."""
 
     def ask_mechanisms(self) -> list[Question]:
-        """Which login mechanisms the listener offers to a client that has not logged in. Sends
+        """Asks which login mechanisms the listener offers to a client that has not logged in. Sends
         nothing secret; empty if listeners cannot be asked."""
         return []
 
     def read_mechanisms(self, responses: Sequence[Any]) -> tuple[str, ...] | None:
-        """None: the listener takes no login, or did not say."""
+        """The mechanisms in responses. None: the listener takes no login, or did not say."""
         return None
 
     # --- the cluster ------------------------------------------------------------------------
@@ -80,8 +80,8 @@ class Dialect(ABC):
         seeds: Sequence[Address],
         members: Mapping[str, Address],
     ) -> Search:
-        """``topics`` None: all topics. ``seeds`` are asked first; ``members`` are the brokers by
-        name, where names are known."""
+        """Searches for the leaders of topics; None: of all. ``seeds`` are asked first; ``members``
+        are the brokers by name, where names are known."""
 
     @abstractmethod
     def ask_offsets(
@@ -95,8 +95,8 @@ class Dialect(ABC):
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 
     def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
-        """How many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets are
-        bytes."""
+        """Asks how many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets
+        are bytes."""
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
@@ -116,8 +116,8 @@ class Dialect(ABC):
         return None
 
     def ask_transactions(self, partitions: Collection[Partition]) -> list[Question]:
-        """Which transactions are open in these partitions of one leader; empty if brokers cannot
-        be asked."""
+        """Asks which transactions are open in these partitions of one leader; empty if brokers
+        cannot be asked."""
         return []
 
     def read_transactions(self, responses: Sequence[Any]) -> dict[Partition, OpenTransaction]:

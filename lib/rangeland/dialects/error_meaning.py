@@ -16,7 +16,7 @@ from rangeland.errors import BROKER_OPERATOR, JobFileError
 
 
 class ErrorMeaning(Enum):
-    """What to do next. The value is for logs."""
+    """The meaning of an error code: what to do next. The value is for logs."""
 
     OK = "ok"
     RETRY = "retry"
@@ -70,7 +70,7 @@ class ErrorCode:
     description: str
 
     def describe(self, remark: str = "") -> str:
-        """Its name, and what the broker remarked, or else what the code means."""
+        """The code's name, and what the broker remarked, or else what the code means."""
         return f"{self.name}: {remark or self.description}"
 
 

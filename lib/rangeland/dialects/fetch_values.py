@@ -23,8 +23,8 @@ class AnsweredSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchContext:
-    """What is known about fetched records beyond their bytes. It is kept apart from the bytes, so
-    nothing that a broker stores can be mistaken for it."""
+    """Facts about fetched records beyond their bytes. They are kept apart from the bytes, so
+    nothing that a broker stores can be mistaken for them."""
 
     floor: int = 0
     """Everything before this offset has been read, so no entry may begin before it; 0 if
@@ -89,7 +89,7 @@ class FetchResult:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFetch:
-    """What a fetch asks of one partition."""
+    """One partition's part of a fetch."""
 
     partition: Partition
     topic_id: str | None
@@ -102,16 +102,17 @@ class PartitionFetch:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Settings of a whole fetch request. The broker waits for ``min_bytes`` up to
-    ``max_wait_ms``. ``rack``: the rack of this client, for reading from the nearest replica.
-    ``tags``: only messages with one of these tags are wanted; all if empty."""
+    """The settings of a whole fetch request."""
 
     isolation: Isolation
     max_wait_ms: int
+    """How long the broker waits for ``min_bytes``."""
     max_bytes: int
     min_bytes: int = 1
     rack: str = ""
+    """The rack of this client, for reading from the nearest replica."""
     tags: tuple[str, ...] = ()
+    """Only messages with one of these tags are wanted; all if empty."""
 
 
 @dataclass(frozen=True, slots=True)

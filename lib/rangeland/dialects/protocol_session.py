@@ -32,7 +32,7 @@ class KerberosContext(Protocol):
 
     @property
     def who(self) -> str:
-        """Who logs in, for messages."""
+        """The name of the client that logs in, for messages."""
 
     @property
     def is_complete(self) -> bool:
@@ -46,7 +46,7 @@ class KerberosContext(Protocol):
         """Takes the broker's token, and returns the next, which may be empty."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """What the broker has signed."""
+        """Unwraps what the broker has signed."""
 
     def wrap(self, message: bytes) -> bytes:
         """Signed, not encrypted."""
@@ -54,9 +54,9 @@ class KerberosContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a login is made with: ``username`` and ``password``, a ``token`` with ``extensions``, or
-    a ``kerberos`` context, by mechanism. ``is_delegated``: name and password are a Kafka delegation
-    token."""
+    """The credentials of a login: ``username`` and ``password``, a ``token`` with ``extensions``,
+    or a ``kerberos`` context, by mechanism. ``is_delegated``: name and password are a Kafka
+    delegation token."""
 
     mechanism: str
     username: str = ""

@@ -17,6 +17,6 @@ def rows_of(dialect: str) -> pa.Schema:
 
 
 def typed_rows(dialect: str, row_format: RowFormat | None) -> pa.Schema:
-    """The same, after keys and values have been decoded."""
+    """The columns of rows whose keys and values have been decoded."""
     rows = rows_of(dialect)
     return rows if row_format is None else row_format.schema(rows)

@@ -30,7 +30,7 @@ MIN_FETCH_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class LeaderLookup:
-    """Who leads which partitions now."""
+    """The present leaders of partitions."""
 
     leaders: Mapping[Partition, Leader]
     unknown: frozenset[Partition]
@@ -45,7 +45,7 @@ def look_up_leaders(
     replicas: tuple[Address, ...],
     members: Mapping[str, Address],
 ) -> LeaderLookup:
-    """Raises Unreachable if no broker answers."""
+    """Asks for the leaders of these partitions. Raises Unreachable if no broker answers."""
     topics = tuple(sorted({p.topic for p in partitions}))
     # Replicas know their cluster, but not where brokers only know their own partitions.
     first = () if brokers.dialect.capabilities.numbered_per_broker else replicas
@@ -87,8 +87,8 @@ class AskedLeader:
     def log_edge(
         self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> int:
-        """Where the log begins, or up to where it can be read. Raises ConnectionLost also if the
-        response has no offset."""
+        """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost,
+        also for a response without an offset."""
         partition = self.want.partition
         leaders = {partition: Leader(self.address, self.want.epoch)}
         result = request_offsets(self.brokers, self.address, leaders, when, isolation).get(
@@ -102,8 +102,9 @@ class AskedLeader:
         return result.offset
 
     def log_end(self, leader: Leader, readable_end: int) -> int | None:
-        """Where the log ends with what is not readable yet: a leader's high watermark may lag for a
-        while, the end of its epoch does not. None if the broker cannot report it."""
+        """The end of the log, including what is not readable yet: a leader's high watermark may lag
+        for a while, the end of its epoch does not. None if the broker cannot report it; its high
+        watermark is then believed only if there is no other replica."""
         if not self.brokers.dialect.capabilities.has_epochs:
             return readable_end
         epoch_end = self._epoch_end(leader)
@@ -122,8 +123,8 @@ class AskedLeader:
         return dialect.read_epochs(responses).get(partition)
 
     def is_inside_entry(self, offset: int) -> bool:
-        """Whether one intact entry of the log begins before this offset and ends after it. False
-        also if that cannot be seen."""
+        """Whether one intact entry of the log begins before this offset and ends after it. False,
+        too, if that cannot be seen."""
         if self.brokers.dialect.capabilities.offsets_are_bytes:
             return False  # nothing can be read before the offset
         part = self._fetch_at(offset - 1, self.want.max_bytes)
@@ -131,7 +132,7 @@ class AskedLeader:
 
     def is_still_damaged(self) -> bool:
         """Whether what follows the entry before the requested offset is damaged, as it was in an
-        earlier response. True also if only that entry was returned."""
+        earlier response. True, too, if only that entry was returned."""
         preceding = self.want.offset - 1
         part = self._fetch_at(preceding, self.want.max_bytes, MAX_WAIT_MS)
         if part is None or not len(part.records):
@@ -146,10 +147,10 @@ class AskedLeader:
         return end is None or end <= self.want.offset
 
     def confirmed_until(self, gap: UnconfirmedGap) -> int | None:
-        """How far to read if a gap is shown by the last entry alone: the offset stored in it may be
-        damaged, and the gap full of records that are in the next segment. A broker that is asked
-        for the entry's last offset returns the entry, unless others are there. None if it has to be
-        asked again. Raises BadRecord."""
+        """The offset up to which to read if only the last entry shows a gap: the offset stored in
+        it may be damaged, and the gap full of records that are in the next segment. A broker that
+        is asked for the entry's last offset returns the entry, unless others are there. None if it
+        has to be asked again. Raises BadRecord."""
         asked_at = self.want.offset
         is_there = self._is_first_at(gap.last_offset, gap.entry)
         if is_there is not False:

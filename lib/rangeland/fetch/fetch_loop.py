@@ -129,8 +129,8 @@ class FetchLoop:
     # --- outcomes of a fetch ----------------------------------------------------------
 
     def on_response(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """A response of ``size`` bytes came; its parts are reported next. Time for which a broker
-        throttles this client does not count as standing still, within limits."""
+        """A response of ``size`` bytes came; its parts are reported next. Within limits, time for
+        which a broker throttles this client does not count as a lack of progress."""
         self.now_ms = now_ms
         # Brokers throttle for the window of a quota, seconds: days are a mistake of theirs.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
@@ -183,8 +183,8 @@ class FetchLoop:
             self._lose(state, LossKind.TRUNCATED, evidence)
 
     def on_empty(self, want: FetchTarget, high_watermark: int, throttled: bool) -> None:
-        """No records and no error, which proves nothing: a quota, a slow disk or slow remote
-        storage look the same as a log without records. It is asked again."""
+        """A response without records and without an error proves nothing: a quota, a slow disk or
+        slow remote storage look the same as a log without records. The slice is asked for again."""
         state = self._current(want)
         if not state.server.is_leader:
             self._doubt(state, f"its log is readable up to {high_watermark}", throttled)
@@ -286,7 +286,7 @@ class FetchLoop:
         self._move(state, SliceEvent.ENDS_EARLIER if is_short else SliceEvent.NO_LEADER, evidence)
 
     def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
-        """The connection to a leader broke, also after the one reconnect. ``is_slow``: no complete
+        """The connection to a leader broke, and so did the one reconnect. ``is_slow``: no complete
         response came in time, so less is requested."""
         for state in self.states.values():
             if state.server.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
@@ -385,7 +385,8 @@ class FetchLoop:
         return is_doubtful
 
     def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
-        """To ``until``, or the slice's end if it is 0. Raises RangeLost where the policy fails."""
+        """Loses what is left up to ``until``, or to the slice's end if it is 0. Raises RangeLost
+        unless the policy skips the offsets or holds the partition."""
         piece, until = state.slice, until or state.slice.until_offset
         loss = Loss(piece.partition, state.position, until, kind, evidence)
         self._record_loss(state, slice_failures.settle_loss(loss, self.policy, piece))

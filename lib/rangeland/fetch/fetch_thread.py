@@ -79,8 +79,8 @@ class FetchThread:
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
 
     def _with_leader(self, slice_: Slice) -> Slice:
-        """Where brokers number their own partitions, the slice with the present address of its
-        broker: another broker at its old address would answer with other records."""
+        """The slice with the present address of its broker, where brokers number their own
+        partitions: another broker at its old address would answer with other records."""
         if not self._members:
             return slice_
         return replace(slice_, leader=self._members.get(slice_.partition.broker))

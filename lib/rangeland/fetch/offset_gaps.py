@@ -7,6 +7,11 @@ of a topic, which most logs do not have.
 
 Without that evidence a gap is not called compacted. Brokers before 0.11 and those that refuse
 DescribeConfigs do not report the configuration, and an empty override in ZooKeeper proves nothing.
+
+The entry after a gap proves that there is one. A log that ends with a gap looks like a slow
+response, so it is waited for. Before 4.0 a cleaner may leave such an end, if all that it had kept
+there was removed later; the next record written shows the gap. Plain messages of formats 0 and 1
+each stand for themselves, so compaction between them needs the same evidence.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ MAX_LOSSES = 10_000
 
 
 class GapExplainer:
-    """What is known about gaps in the logs of one task. Not for several threads at once."""
+    """Explains gaps in the logs of one task. Not for several threads at once."""
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings

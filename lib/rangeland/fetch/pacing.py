@@ -40,8 +40,8 @@ class FetchLimits:
 
     @property
     def most_throttled_ms(self) -> int:
-        """How long a broker may throttle a slice without any records before that counts as no
-        progress."""
+        """The time for which a broker may throttle a slice without any records before that counts
+        as no progress."""
         return 10 * self.no_progress_ms
 
 
@@ -76,9 +76,9 @@ def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:
 
 @dataclass(slots=True)
 class Throttle:
-    """How long brokers are left alone, because of their quotas or the job's byte rate. ``rates``:
-    bytes per second, by broker; a broker that is not listed, such as a new leader, gets the lowest
-    of them. ``default_rate`` 0 and no rates: no limit."""
+    """Tells how long to leave brokers alone, because of their quotas or the job's byte rate.
+    ``rates``: bytes per second, by broker; a broker that is not listed, such as a new leader, gets
+    the lowest of them. ``default_rate`` 0 and no rates: no limit."""
 
     rates: Mapping[Address, int] = field(default_factory=dict)
     default_rate: int = 0

@@ -18,7 +18,7 @@ from rangeland.planning.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How the slices of one plan are read."""
+    """The settings with which the slices of one plan are read."""
 
     cluster: ClusterSettings
     policy: Policy = field(default_factory=Policy)
@@ -50,7 +50,7 @@ class ReadSettings:
 
     @property
     def columns(self) -> LogColumns:
-        """What the log's own columns are called in rows that are read."""
+        """The names of the log's own columns in rows that are read."""
         return PLAIN_COLUMNS if self.row_format is None else self.row_format.columns
 
     def with_filter(self, isolation: Isolation, tags: tuple[str, ...]) -> ReadSettings:

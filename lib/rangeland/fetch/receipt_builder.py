@@ -38,27 +38,30 @@ class LostRecords:
 @dataclass(frozen=True, slots=True)
 class SliceChunk:
     """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that are
-    records (a RecordBatch or None), and a class for each offset. ``entry_span``: how many offsets
-    its entries span, where offsets are bytes. A chunk whose ``loss`` is held has no width: its
-    slice ends there. ``quarantined_bytes``: those of a loss that is quarantined. ``records``:
-    losses within the chunk. ``schema_ids``: how many values named each writer's schema."""
+    records, and a class for each offset."""
 
     slice_index: int
     from_offset: int
     until_offset: int
     counts: Counts
     batch: Any = None
+    """The rows, as a RecordBatch or None."""
     leader: str = ""
     bytes_read: int = 0
     loss: Loss | None = None
+    """A chunk whose loss is held has no width: its slice ends there."""
     entry_span: int | None = None
+    """How many offsets its entries span, where offsets are bytes."""
     quarantined_bytes: QuarantinedBytes | None = None
+    """The bytes of a loss that is quarantined."""
     records: tuple[LostRecords, ...] = ()
+    """The losses within the chunk."""
     schema_ids: Mapping[int, int] = field(default_factory=dict)
+    """How many values named each writer's schema."""
 
     @property
     def is_held(self) -> bool:
-        """Its slice ends where this chunk begins."""
+        """Whether the chunk is held: its slice ends where it begins."""
         return self.loss is not None and self.loss.action is Action.HOLD
 
 
@@ -132,7 +135,8 @@ class ReceiptBuilder:
         self._counts = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
 
     def add(self, chunk: SliceChunk) -> None:
-        """Raises ProofFailed unless the chunk begins exactly where the one before it ended."""
+        """Counts a chunk. Raises ProofFailed unless it begins exactly where the one before it
+        ended."""
         slice_count = self._counts[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
         rows = chunk.batch.num_rows if chunk.batch is not None else 0

@@ -1,10 +1,11 @@
 """Who serves a slice: its partition's leader, or for a while a replica that the leader names.
 
-A broker may name another replica to read: one in the client's rack, or one that spares the
-leader's disk. That replica is read until ``DETOUR_MS`` have passed; then the leader is asked
-again. After any failure the leader is read at once, and for the same time no other replica is
-tried, so that reading does not go in circles. A replica may lag: only the leader's own response
-proves that offsets are missing.
+A broker may name another replica to read: one in the client's rack, or one that spares the leader's
+disk. That replica is read until ``DETOUR_MS`` have passed; then the leader is asked again. After
+any failure the leader is read at once, and for the same time it is asked without a rack, and no
+other replica is tried, so that reading does not go in circles. A replica may lag: only the leader's
+own response proves that offsets are missing. Where only a replica is left, what it lacks is
+unreachable, never lost.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ class ReplicaMove(Enum):
 
 @dataclass(slots=True)
 class ServingReplica:
-    """The replica that one slice is read from. ``leader_id``: the id of every partition's leader,
-    where it is always the same. ``stays``: only the leader is read, whatever replica it names.
-    ``is_confirmed``: metadata has named the leader; before, it is the leader of the plan, or one
-    that another broker named."""
+    """The replica that one slice is read from."""
 
     leader: Leader
     leader_id: int | None = None
+    """The id of every partition's leader, where it is always the same."""
     replica: Address | None = None
     wanted_replica: int | None = None
     stays: bool = False
+    """Only the leader is read, whatever replica it names."""
     is_confirmed: bool = False
+    """Metadata has named the leader; before, it is the leader of the plan, or one that another
+    broker named."""
     until_ms: int = 0
 
     @property
@@ -53,7 +55,8 @@ class ServingReplica:
 
     @property
     def may_be_replica(self) -> bool:
-        """Where a replica stands in for a missing leader, the plan may have named that replica."""
+        """Whether the responses may be a replica's: where one stands in for a missing leader, the
+        plan may have named it."""
         is_unsure = self.leader_id is not None and not self.is_confirmed
         return is_unsure or not self.is_leader
 
@@ -95,7 +98,8 @@ class ServingReplica:
         return is_later and hint.address not in (None, known.address)
 
     def follow_hint(self, hint: Leader) -> None:
-        """Another broker has named the new leader. Metadata has not confirmed it yet."""
+        """Another broker has named the new leader, which saves a metadata request. Metadata has not
+        confirmed it yet, so only the first failure follows a hint: a wrong one costs one round."""
         self.leader = replace(self.leader, address=hint.address, epoch=hint.epoch)
         self.replica, self.is_confirmed = None, False
 

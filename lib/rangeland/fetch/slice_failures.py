@@ -54,9 +54,9 @@ def look_at(what: str, capabilities: Capabilities) -> str:
 
 
 def passable_until(error: BadRecord, asked_at: int, *, is_replica: bool) -> int | None:
-    """How far a response that was asked for at ``asked_at`` can be taken although it is damaged:
-    to the end of the damage, or to its beginning, so that decoding sees what is around it. None
-    where neither is known. A replica's damage is never passed: its leader is read instead."""
+    """The offset up to which a damaged response to a request at ``asked_at`` can be taken: the end
+    of the damage, or its beginning, so that decoding sees what is around it. None where neither is
+    known. A replica's damage is never passed: its leader is read instead."""
     damage = error.damage
     if damage is None:
         return None

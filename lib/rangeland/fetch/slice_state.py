@@ -106,7 +106,7 @@ _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
 
 @dataclass(slots=True)
 class SliceState:
-    """Where one slice stands while it is read."""
+    """The state of one slice while it is read."""
 
     slice: Slice
     position: int
@@ -126,7 +126,7 @@ class SliceState:
 
     @property
     def target(self) -> FetchTarget:
-        """Its part of a request."""
+        """The slice's part of a request."""
         return FetchTarget(
             index=self.slice.index,
             partition=self.slice.partition,
@@ -138,11 +138,11 @@ class SliceState:
 
     @property
     def log_fields(self) -> dict[str, Any]:
-        """What its log lines carry."""
+        """The fields of its log lines."""
         return partition_fields(self.slice.partition, self.position)
 
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
-        """How long nothing but the evidence for this loss has been seen."""
+        """The time for which nothing but the evidence for this loss has been seen."""
         return now_ms - self.suspected_at_ms if self.suspected == (kind, evidence) else 0
 
     def can_share_request(self, first: SliceState) -> bool:

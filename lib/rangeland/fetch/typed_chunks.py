@@ -2,7 +2,8 @@
 
 Keys and values of a whole chunk are decoded at once. A record that cannot be decoded ends the
 reading, or it is skipped or quarantined: then it has no row, and its offset is lost or quarantined
-in the chunk's counts. Offsets that follow on each other are one loss.
+in the chunk's counts. Offsets that follow on each other are one loss. Quarantine keeps the intact
+records, not the bytes of their batch, so that each can be landed by itself.
 
 A loss takes whole entries. In most logs each record is one. Where offsets are bytes, records of an
 entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
@@ -200,7 +201,8 @@ def _split(chunk: SliceChunk, row_count: int) -> tuple[SliceChunk, SliceChunk]:
 
 
 def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | None:
-    """None where keys and values stay as they are, and no record is left out."""
+    """The typing of a task's chunks; None where keys and values stay as they are, and no record is
+    left out."""
     if settings.row_format is None and not settings.left_out:
         return None
     formats = settings.row_format or RowFormat()
@@ -216,7 +218,7 @@ def _held_chunk(chunk: SliceChunk, loss: Loss) -> SliceChunk:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Where the entries of rows begin and end, and the number of each row's entry, all in the
+    """The entries of rows: where they begin and end, and the number of each row's entry, all in the
     order of the log."""
 
     starts: np.ndarray
@@ -225,7 +227,8 @@ class Entries:
 
 
 def entries_of(rows: pa.RecordBatch, until_offset: int, *, in_bytes: bool) -> Entries:
-    """``until_offset``: where the rows end. ``in_bytes``: an entry reaches to the next one."""
+    """The entries of rows that end at ``until_offset``. ``in_bytes``: an entry reaches to the next
+    one."""
     starts, of_row = np.unique(rows.column(OFFSET.name).to_numpy(), return_inverse=True)
     ends = np.append(starts[1:], until_offset) if in_bytes else starts + 1
     return Entries(starts, ends, of_row)

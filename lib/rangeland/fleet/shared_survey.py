@@ -156,7 +156,7 @@ def _naming_offsets(requests: Iterable[SurveyRequest]) -> tuple[Bounds, ...]:
 
 
 def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
-    """What a survey says about these topics, and about the cluster as a whole."""
+    """The part of a survey about these topics, and about the cluster as a whole."""
     mine = frozenset(topics)
 
     def by_partition(values: Mapping[Partition, T]) -> dict[Partition, T]:

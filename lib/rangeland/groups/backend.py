@@ -59,7 +59,7 @@ class GroupMember:
 
 
 class GroupState(StrEnum):
-    """What a group is doing, as far as its backend shows."""
+    """The state of a group, as far as its backend shows it."""
 
     EMPTY = "empty"
     STABLE = "stable"
@@ -82,8 +82,8 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What a driver sends when it joins. ``partitions`` are all partitions of the job: each
-    member names the same. ``assignment`` is range, roundrobin or sticky."""
+    """The request of a driver to join. ``partitions`` are all partitions of the job: each member
+    names the same. ``assignment`` is range, roundrobin or sticky."""
 
     group: str
     job: str
@@ -119,7 +119,7 @@ class Membership(Protocol):
 
     @property
     def beat_ms(self) -> int:
-        """How often ``beat`` is to be called."""
+        """The interval at which ``beat`` is to be called."""
 
     def beat(self) -> HeartbeatStatus:
         """Sends one heartbeat. Raises Unreachable while the backend does not answer."""
@@ -137,7 +137,7 @@ class Membership(Protocol):
 
 
 class BackendMembership(ABC):
-    """What the memberships of all backends share: the number of the generation, the rhythm of
+    """The base class of all backends' memberships: the number of the generation, the rhythm of
     heartbeats, the fields of log lines, and the error of a member that is fenced."""
 
     def __init__(self, joining: JoinRequest, generation: int = 0) -> None:
@@ -184,7 +184,7 @@ class GroupBackend(Protocol):
 
     @property
     def name(self) -> str:
-        """For sentences: ``the coordinator of group g at 127.0.0.1:9092``."""
+        """The backend's name in sentences: ``the coordinator of group g at 127.0.0.1:9092``."""
 
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         """The committed offset of each partition; None if there is none."""
@@ -196,8 +196,8 @@ class GroupBackend(Protocol):
     def view(self, group: str) -> GroupView: ...
 
     def join(self, joining: JoinRequest) -> Membership:
-        """Raises Conflict, naming the consumers, if any that is not a driver of this job
-        holds partitions."""
+        """Joins the group. Raises Conflict, naming the consumers, if any that is not a driver of
+        this job holds partitions."""
 
     def close(self) -> None: ...
 
@@ -208,7 +208,7 @@ class GroupIO(Protocol):
     @property
     def seeds(self) -> tuple[Address, ...]: ...
     def ask(self, address: Address, question: Question) -> Any:
-        """Raises Unreachable if a reconnect did not help."""
+        """Sends a question to a broker. Raises Unreachable if a reconnect did not help."""
 
     def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         """Sends all questions before it reads responses; returns them in the same order."""
@@ -227,8 +227,8 @@ PAUSE_MS: Final = 250
 
 
 def ask_until_ready(io: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> T:
-    """What ``attempt`` returns. It is repeated as long as it raises Unreachable, for
-    ``patience_ms``; then that error is raised."""
+    """Returns what ``attempt`` returns. Repeats it for ``patience_ms`` as long as it raises
+    Unreachable; then that error is raised."""
     deadline_ms = io.now_ms() + patience_ms
     while True:
         try:
@@ -241,7 +241,8 @@ def ask_until_ready(io: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> 
 
 
 def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unreachable:
-    """``remark``: what the broker itself says of the code."""
+    """The error of a broker that is not ready. ``remark``: what the broker itself says of the
+    code."""
     return Unreachable(
         f"{who} is not ready",
         why=code.describe(remark),

@@ -77,7 +77,7 @@ class HeartbeatThread:
 
     @property
     def gone(self) -> RangelandError | None:
-        """Why the membership cannot be relied on; None while it can."""
+        """The reason why the membership cannot be relied on; None while it can."""
         with self._lock:
             if self._error is not None:
                 return self._error

@@ -98,7 +98,7 @@ class GroupLease:
             self._heartbeat.settle()
 
     def slice_owners(self, partitions: Collection[Partition]) -> SliceOwners:
-        """Who owns what. A driver that is not, or no longer, a member owns all of
+        """The owners of slices. A driver that is not, or no longer, a member owns all of
         ``partitions``."""
         me = self.member_id
         if self._heartbeat is None or not self.is_member:
@@ -182,7 +182,7 @@ class GroupLease:
         checkpoint: dict[Partition, int],
         mirror_again: Callable[[dict[Partition, int]], dict[Partition, int]],
     ) -> None:
-        """Until they have mirrored their partitions, or those have become this driver's."""
+        """Waits until others have mirrored their partitions, or those have become this driver's."""
         others = self._not_mirrored(checkpoint)
         if not others:
             return

@@ -70,8 +70,8 @@ def group_of(job: Job) -> Group:
 
 
 def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
-    """Raises Conflict where the group has live members, Unreachable where its backend is
-    unavailable, JobFileError for a job without a group."""
+    """Commits the job's checkpoint to its group. Raises Conflict where the group has live members,
+    Unreachable where its backend is unavailable, JobFileError for a job without a group."""
     started = time.monotonic()
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")

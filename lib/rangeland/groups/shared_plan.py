@@ -8,6 +8,9 @@ and writes what they have finished; the new owners of the partitions read the re
 The first part with a slice counts: slices that another driver has written meanwhile are dropped
 here, and their files are never committed. So a driver that has lost its lease without knowing it,
 or works without a group, costs time and nothing else.
+
+A driver whose range covers more than the plan goes on with a plan of its own: it may have been
+started for another interval.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def cluster_of_members(job: Job, members: Sequence[tuple[str, Address]]) -> Clus
 
 
 def schema_registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySettings:
-    """How to reach the schema registry of a job, with the timeouts of its brokers. Raises
+    """The settings to reach the schema registry of a job, with the timeouts of its brokers. Raises
     JobFileError for a reference to a secret that does not exist."""
     timeouts = job.source.timeouts
     return RegistrySettings(
@@ -86,7 +86,8 @@ def schema_registry_warnings(registry: SchemaRegistry) -> tuple[str, ...]:
 
 
 def zookeeper_access(job: Job) -> ZooKeeperAccess:
-    """Raises JobFileError for a reference to a secret that does not exist."""
+    """The access to the job's ZooKeeper. Raises JobFileError for a reference to a secret that does
+    not exist."""
     chosen = job.source.security.zookeeper
     if chosen is None:
         return ZooKeeperAccess()
@@ -105,7 +106,7 @@ def groups_in_zookeeper(job: Job) -> bool:
 def request_for_range(
     job: Job, known: Iterable[str] = (), checkpoint: Mapping[Partition, LogMark] | None = None
 ) -> SurveyRequest:
-    """What a survey must ask for to resolve the job's range. ``known`` are topics that the job
+    """The request for a survey that can resolve the job's range. ``known`` are topics that the job
     has landed before, up to the ``checkpoint``."""
     source = job.source
     return SurveyRequest(

@@ -78,7 +78,7 @@ class PayloadSpec(Section):
 
     @property
     def expected_schema(self) -> str:
-        """What ``schema`` may be, in words."""
+        """The values that ``schema`` may have, in words."""
         expected = f"a file that ends with {' or '.join(_FILES[self.format])}"
         return f"fields in Spark's DDL, or {expected}" if self.format == "json" else expected
 
@@ -121,7 +121,7 @@ class Decode(Section):
 
     @property
     def fields_with_schema_ids(self) -> tuple[RecordField, ...]:
-        """Which of keys and values name schemas in the registry."""
+        """The fields, keys and values, that name schemas in the registry."""
         fields: tuple[RecordField, ...] = ("key", "value")
         return tuple(f for f in fields if self.registry and self.payload(f).has_fields)
 

@@ -95,7 +95,7 @@ class SliceSpec(Section):
 
 
 class Sink(Section):
-    """Where records are landed, and how they are written."""
+    """The table in which records are landed, and how they are written."""
 
     table: str = Field(
         min_length=1,
@@ -304,12 +304,12 @@ class Job(Section):
 
     @property
     def log_columns(self) -> LogColumns:
-        """What the log's own columns are called in the job's table."""
+        """The names of the log's own columns in the job's table."""
         return FLAT_COLUMNS if self.decode.layout == "flat" else PLAIN_COLUMNS
 
     @property
     def evolution(self) -> Evolution:
-        """What to do about columns that the table lacks."""
+        """The treatment of columns that the table lacks."""
         return Evolution(self.decode.evolution) if self.decode.is_typed else Evolution.FAIL
 
     @property

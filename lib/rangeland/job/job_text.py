@@ -30,7 +30,7 @@ _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """Where a value was written: the file as it was named, and the line, from 1."""
+    """The place where a value was written: the file as it was named, and the line, from 1."""
 
     file: str
     line: int

@@ -1,7 +1,8 @@
 """The formats of a job's keys and values, made from its section ``decode``.
 
-Schemas in files and those of a schema registry are read here, in the driver and once per run:
-tasks get formats as values.
+Schemas in files and those of a schema registry are read here, in the driver and once per run: tasks
+get formats as values. So a file or a subject that changes meanwhile cannot give rows and table two
+types.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]
 
 
 def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
-    """None where keys and values stay bytes. ``seen``: needed of a job with a schema registry,
-    which is asked for their schemas. Raises JobFileError for a schema that cannot be read or used,
-    TableRefused for schemas that do not fit into one table, and Unreachable for a registry that
-    does not answer."""
+    """Makes the row format of a job; None where keys and values stay bytes. ``seen``: needed for a
+    job with a schema registry, which is asked for their schemas. Raises JobFileError for a schema
+    that cannot be read or used, TableRefused for schemas that do not fit into one table, and
+    Unreachable for a registry that does not answer."""
     decode = job.decode
     schemas = _schemas(job, seen or {})
     unknown = UnknownFields(decode.unknown_fields)

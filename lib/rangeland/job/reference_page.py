@@ -39,7 +39,7 @@ def settings_page() -> str:
 
 
 def section_schema(node: Schema) -> Schema | None:
-    """The schema with the fields of a section, also of one that may be null or a scalar."""
+    """The schema with the fields of a section, which may also be null or a scalar."""
     for one in (node, *node.get("anyOf", ())):
         if "properties" in one:
             found: Schema = one

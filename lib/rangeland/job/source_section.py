@@ -42,7 +42,7 @@ class Timeouts(Section):
 
 
 class Source(Section):
-    """Where records come from: a dialect, its servers, and topics."""
+    """The source of records: a dialect, its servers, and topics."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -39,9 +39,8 @@ class Tls(Section):
 
 
 class Token(Section):
-    """Where the token of OAUTHBEARER comes from: one of command, file, callable, endpoint. A new
-    one is fetched for each login, wherever a connection is made: on the driver and on
-    executors."""
+    """The source of the token of OAUTHBEARER: one of command, file, callable, endpoint. A new one
+    is fetched for each login, wherever a connection is made: on the driver and on executors."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -57,7 +57,7 @@ class ArchiveUse(StrEnum):
 
 
 def archive_use() -> ArchiveUse:
-    """What the user has chosen; anything unknown counts as not chosen."""
+    """The use that the user has chosen; an unknown value counts as none."""
     try:
         return ArchiveUse(os.environ.get("RANGELAND_CLASS_ARCHIVE", "auto").lower())
     except ValueError:
@@ -74,8 +74,8 @@ class ClassArchive:
 
     @classmethod
     def of(cls, java: str, jars: Iterable[Path], options: str = "") -> ClassArchive | None:
-        """None where there can be none. ``jars``: files, and folders of files; ``options`` of the
-        JVM, which must be the same for all that share an archive."""
+        """The archive for a JVM; None where there can be none. ``jars``: files, and folders of
+        files; ``options`` of the JVM, which must be the same for all that share an archive."""
         if archive_use() is ArchiveUse.OFF or sys.platform == "win32":
             return None
         try:
@@ -94,7 +94,8 @@ class ClassArchive:
         return next(whole, None)
 
     def options_to_use(self) -> list[str]:
-        """What the JVM needs in order to map it; nothing if there is none, or if it has one."""
+        """The options with which the JVM maps the archive; none if there is no archive, or the JVM
+        has its own."""
         if any("SharedArchiveFile" in os.environ.get(name, "") for name in OPTIONS_OF_JVMS):
             return []
         with suppress(OSError):  # The cache may be one that can only be read.
@@ -110,8 +111,8 @@ class ClassArchive:
         return [f"-XX:SharedArchiveFile={path}", *QUIET]
 
     def options_to_make(self) -> list[str]:
-        """What the JVM needs in order to write it when it ends; nothing if there is one, another
-        JVM is about to write it, or there is no room."""
+        """The options with which the JVM writes the archive when it ends; none if there is one,
+        another JVM is about to write it, or there is no room."""
         if any(os.environ.get(name) for name in OPTIONS_OF_JVMS):
             return []  # Others would get an archive that their JVM refuses.
         try:

@@ -43,8 +43,8 @@ _POSTGRES_CPU = "arm64v8" if platform.machine() == "aarch64" else "amd64"
 # To support another server, add an entry. Comments explain what the server needs but does not
 # list as a dependency.
 JAR_SETS: dict[str, JarSet] = {
-    # Without an SLF4J binding these brokers log nothing. Of 4.4.0 an artefact that only command
-    # line tools need is in no repository.
+    # Without an SLF4J binding these brokers log nothing. 4.4.0 depends on an artefact that is in no
+    # repository; only command line tools need it.
     "kafka-4.4.0": JarSet(
         ("org.apache.kafka:kafka_2.13:4.4.0", _LOG4J),
         excludes=("org.apache.kafka:kafka-tools-api",),
@@ -213,7 +213,7 @@ JAR_SETS: dict[str, JarSet] = {
         (f"io.zonky.test.postgres:embedded-postgres-binaries-linux-{_POSTGRES_CPU}:17.5.0",)
     ),
     # Spark's own Kafka source, for the benchmark to compare with. What PySpark brings is left
-    # out. Its token provider cannot be had in its own version; that of 4.0.0 fits, and is a
+    # out. Its token provider is not published in its own version; that of 4.0.0 fits, and is a
     # set of its own, since one set would take the newer of the two that are asked for.
     "spark-kafka-4.2.0": JarSet(
         (
@@ -249,8 +249,8 @@ JAR_SETS: dict[str, JarSet] = {
             "org.slf4j:*",
         ),
     ),
-    # Spark's own Avro functions, for the benchmark. They cannot be had in its own version; those of
-    # 4.1.1 fit, since what decodes is in Spark SQL itself.
+    # Spark's own Avro functions, for the benchmark. They are not published in its own version;
+    # those of 4.1.1 fit, since the decoder is in Spark SQL itself.
     "spark-avro-4.1.1": JarSet(
         ("org.apache.spark:spark-avro_2.13:4.1.1",),
         excludes=(

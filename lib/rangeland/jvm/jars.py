@@ -199,7 +199,7 @@ def _complaint(log: str) -> str:
 
 
 def spark_jar_folders() -> list[Path]:
-    """Where Spark has its own jars: that of ``SPARK_HOME`` first, then that of the installed
+    """The folders with Spark's own jars: that of ``SPARK_HOME`` first, then that of the installed
     PySpark. Found without importing PySpark."""
     home = os.environ.get("SPARK_HOME", "")
     spec = find_spec("pyspark")

@@ -21,7 +21,7 @@ OLDEST_JAVA = 11
 """What Spark 3.5 and Delta Kernel need at least."""
 
 # For test servers and Ivy: one collector thread and a quick start. Without UsePerfData a JVM
-# that is killed leaves no file in the shared temp directory. To verify the bytecode of released
+# that is killed leaves no file in the shared temp directory. Verifying the bytecode of released
 # jars takes a sixth of a broker's start.
 SMALL_JVM = (
     "-XX:+UseSerialGC",

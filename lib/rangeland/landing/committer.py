@@ -238,9 +238,9 @@ class PlanCommitter:
         instead_of: OutcomeEvent | None = None,
     ) -> OutcomeEvent:
         """Reads all slices, proves the counts and prepares the outcome. ``instead_of``: an outcome
-        that could not be committed, which the new one replaces. ``after``: a change of the logs
-        because of which the plan is read again. A plan that was made from another version of the
-        job file is written with the columns of this one."""
+        that could not be committed, which the new one replaces. ``after``: the change of the logs
+        that makes a second reading necessary. A plan that was made from another version of the job
+        file is written with the columns of this one."""
         try:
             receipts = self.reader.read(plan, is_new=is_new, after=after)
             outcomes = self._prove(plan, receipts, instead_of)

@@ -2,6 +2,12 @@
 
 One metadata request is enough where brokers have topic ids and no leader was elected meanwhile;
 otherwise the ends and epochs of the uncertain logs are surveyed, twice where something is odd.
+Where topics have no ids, a batch of each log is fetched before and after reading, and compared.
+
+A plan that is read again because its logs have changed is read by one driver alone: the parts of
+others are of the logs as they were. Its tasks get no leaders, so they look for them first, and
+notice a recreated topic. What was truncated and written again is a loss beside the outcome, with
+the leader epoch of what was landed in its place: the next checkpoint has that epoch.
 """
 
 from __future__ import annotations
@@ -58,7 +64,7 @@ class FinalLogCheck:
         fingerprints: Mapping[Partition, int],
         after: LogChange | None = None,
     ) -> dict[Loss, int | None]:
-        """What the logs of a plan have lost, each loss with the leader epoch that its log has now.
+        """The losses in the logs of a plan, each with the leader epoch that its log has now.
 
         The logs are compared with what they were when the plan was made. If they changed while it
         was read, and it was read again for that reason, ``after`` is that change, and they are

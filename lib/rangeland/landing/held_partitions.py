@@ -2,7 +2,7 @@
 
 A survey shows what has expired or was truncated. Damage and gaps show only in reading. So before a
 run plans, it reads the offset at which it had to stop: while nothing has changed there, the
-partition stays out of its plans, and no plan is entered in vain.
+partition stays out of its plans, so that no plan is entered that cannot be read.
 """
 
 from __future__ import annotations

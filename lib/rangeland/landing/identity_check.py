@@ -4,6 +4,9 @@ Each names the other. The table has the ledger's id in its property ``rangeland.
 transactions record what has landed; every plan in the ledger has the table's id. Where they
 disagree, nothing may land until an operator has decided, or records could land twice or never. The
 decision is recorded by ``table_adoption``.
+
+A property survives checkpoints, ``OPTIMIZE`` and ``INSERT OVERWRITE``; ``CREATE OR REPLACE`` and
+clones lose it.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _ADOPT = (
 
 @dataclass(frozen=True, slots=True)
 class SeenLanding:
-    """What is known about one plan with an outcome, apart from the table's transaction."""
+    """The evidence for one plan with an outcome, apart from the table's transaction."""
 
     is_settled: bool
     """A later plan was entered by a driver that saw this one in the table."""
@@ -41,7 +44,7 @@ class SeenLanding:
 
     @property
     def has_landed(self) -> bool | None:
-        """None if unknown."""
+        """Whether the outcome has landed; None if unknown."""
         if self.is_settled or self.is_in_history or self.has_files:
             return True
         return False if self.is_history_whole else None
@@ -127,13 +130,13 @@ class IdentityCheck:
         )
 
     def unknown_topics(self, topics: Collection[str], *, now: bool = False) -> list[str]:
-        """The topics of which the ledger has no landing, as of the last ``refresh`` or ``now``."""
+        """The topics without a landing in the ledger, as of the last ``refresh`` or ``now``."""
         ledger = self._ledger.load_current() if now else self._ledger.opened
         known = {} if ledger is None else ledger.coverage()
         return sorted(set(topics) - {partition.topic for partition in known})
 
     def may_hold(self, topics: Collection[str]) -> list[str]:
-        """The topics that the ledger does not know and of which the table may have rows, by the
+        """The topics that the ledger does not know and the table may have rows of, by the
         statistics of its files."""
         new = self.unknown_topics(topics)
         if not new or self._table.snapshot is None:
@@ -150,7 +153,7 @@ class IdentityCheck:
             raise found
 
     def disagreement(self) -> Conflict | None:
-        """Cheap where all is well."""
+        """The error if table and ledger do not belong together. Cheap where all is well."""
         if self._ledger.opened is None:
             return self._without_ledger()
         newest = self._ledger.opened.newest()
@@ -211,8 +214,8 @@ class IdentityCheck:
         )
 
     def _is_table_of(self, ledger: Ledger, newest: PlanEvent) -> bool:
-        """By its id; ledgers of version 0.1.0 have none, so there something that was landed has to
-        be in the table."""
+        """Whether this is the table of the ledger, by its id. Ledgers of version 0.1.0 have none,
+        so there something that was landed has to be in the table."""
         if self._table.snapshot is None:
             return False
         if newest.table_id is not None:

@@ -52,7 +52,8 @@ class JobHistory:
     # --- where the job stands ----------------------------------------------------------
 
     def position(self, application: str) -> JobPosition:
-        """Where the next plan of an application begins, as of the last ``refresh``."""
+        """The position from which the next plan of an application begins, as of the last
+        ``refresh``."""
         sequence = self._identity.landed_sequence(application)
         newest = self._plan_entry(
             self._job.application, self._identity.landed_sequence(self._job.application)
@@ -276,8 +277,8 @@ class JobHistory:
             return self.last_known(application).sequence - 1
 
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
-        """Where the newest plans of an application begin and end. A group's offset may be either,
-        since a first run may begin at the group's offset."""
+        """The marks at which the newest plans of an application begin and end. A group's offset may
+        be either, since a first run may begin at the group's offset."""
         if self._ledger.opened is None:
             return set()
         entries = list(islice(self._ledger.opened.plans(application), limit))

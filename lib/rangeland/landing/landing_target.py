@@ -143,7 +143,7 @@ class LandingTarget:
         return theirs, False
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
-        """What drivers have read of a plan so far, and its outcome if it has one."""
+        """The parts of a plan that drivers have read so far, and its outcome if it has one."""
         ledger = self.ledger.require()
         ledger.refresh()
         outcome = ledger.outcome(plan.application, plan.sequence)
@@ -208,9 +208,10 @@ class LandingTarget:
     def land(
         self, outcome: OutcomeEvent, since: int | None, gone: Sequence[AddedFile] = ()
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
-        """Commits all files of an outcome at once, whose rows have been checked against the
-        table's constraints; does nothing if it has landed already. ``gone`` are files that the
-        table names and its store has lost: the commit removes them."""
+        """Commits all files of an outcome at once, whose rows have been checked against the table's
+        constraints; does nothing if it has landed already. ``gone`` are files that the table names
+        and its store has lost: the commit removes them, and until then nobody can read the
+        table."""
         table = self.table.snapshot or self.table.uri
         request = CommitRequest(
             outcome.application,

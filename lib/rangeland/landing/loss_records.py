@@ -1,7 +1,11 @@
 """Losses as the ledger records them, with an outcome or without one. Pure.
 
-One entry for each loss: those in a plan; those that its receipts have skipped, quarantined or
-held; and those that a policy has held or skipped before anything was read.
+One entry for each loss: those in a plan; those that its receipts have skipped, quarantined or held;
+and those that a policy has held or skipped before anything was read.
+
+It is written once. The losses of an outcome are part of its commit. Those without one have a
+transaction named after their content, so the hundredth run that sees a loss adds nothing. Those
+beside a plan are written before it is entered: a driver that finds it entered has none to report.
 """
 
 from __future__ import annotations
@@ -118,7 +122,8 @@ def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
 
 
 def _lost_with(plan: Plan, loss: Loss) -> list[Interval]:
-    """Where all of the log is gone, what the plan reads of that incarnation of it."""
+    """The offsets that are lost with a loss: where all of the log is gone, all that the plan reads
+    of that incarnation of it."""
     if not loss.kind.traits.is_whole_log:
         return [loss.interval]
     slices = [s for s in plan.slices if s.partition == loss.partition]

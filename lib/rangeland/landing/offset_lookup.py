@@ -22,7 +22,7 @@ _LEFT_OUT = {Action.QUARANTINE: FindState.QUARANTINED, Action.SKIP: FindState.LO
 
 
 def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset: int) -> Finding:
-    """Which landing an offset came from, and where its row is. Raises UsageError where several
+    """Finds the landing that an offset came from, and its row. Raises UsageError where several
     brokers have that partition."""
     landed = target.history.landings()
     partition = _landed_partition(landed, partition)
@@ -100,7 +100,7 @@ def _landed_partition(landings: Landings, partition: Partition) -> Partition:
 
 
 def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
-    """Where an offset that was never landed lies relative to those that were."""
+    """The position of an offset that was never landed, relative to those that were."""
     ranges = [e.range for _, o in landings for e in o.ranges if e.range.partition == partition]
     if not ranges:
         return f"nothing of {partition} has landed in it"

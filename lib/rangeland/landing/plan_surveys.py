@@ -67,8 +67,8 @@ class PlanSurveys:
         self._early = None
 
     def for_plan(self, position: JobPosition) -> Survey:
-        """The early survey, once, if it is fresh; else a new one. A new one, too, if the range
-        begins at a group's offsets: they may have moved meanwhile."""
+        """The early survey, once, if it is fresh and the range does not begin at a group's offsets,
+        which may have moved meanwhile; otherwise a new one."""
         early, self._early = self._early, None
         if early is None or not early.is_fresh or early.survey.lookups.of_groups:
             return self.new(position)
@@ -88,7 +88,7 @@ class PlanSurveys:
         return self._survey_of(self._job, self._request_for_marks(marks))
 
     def request_for_plan(self, position: JobPosition) -> SurveyRequest:
-        """What ``new`` asks the cluster."""
+        """The request of ``new`` to the cluster."""
         wanted = request_for_range(self._job, position.topics, position.checkpoint)
         return replace(wanted, speed=self.speed)
 

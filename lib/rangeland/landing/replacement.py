@@ -1,8 +1,9 @@
 """Replaces rows of a table with those of an outcome.
 
 Spark's ``replaceWhere`` does it, in one commit with the outcome's transaction. What may not be
-replaced is refused before a plan is entered; where that shows only while it is read, the plan ends
-with an outcome that lands nothing.
+replaced is refused before a plan is entered. Where a loss shows only while it is read, the plan
+ends with an outcome that lands nothing: no policy could let it go on, and an open plan would be in
+the way of every run.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Replacement:
         self._target = target
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
-        """What replacing the table's rows with this outcome would change."""
+        """The changes that replacing the table's rows with this outcome would make."""
         change = self._target.table.change_by(outcome.columns)
         table, new, where = self._swap(plan, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)

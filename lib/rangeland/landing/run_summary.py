@@ -26,8 +26,9 @@ def result_of_plans(
     row_format: RowFormat | None = None,
     warn: Callable[[str], None] = lambda _text: None,
 ) -> RunResult:
-    """``draft`` is the last one, if any. A plan whose partitions were held at their beginning has
-    landed nothing, although it is in the table."""
+    """The result of a command that has finished these plans. ``draft`` is the last one, if any. A
+    plan whose partitions were held at their beginning has landed nothing, although it is in the
+    table."""
     ours = [f for f in finished if f.is_ours]
     met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
     left_out = () if draft is None else draft.already_landed

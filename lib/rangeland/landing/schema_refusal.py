@@ -52,7 +52,8 @@ IdsIn = Callable[[Sequence[Slice]], Mapping[TopicField, Iterable[int]]]
 
 
 class UnreadableSchema(NamedTuple):
-    """What records of one schema are read as, and the first field that does not fit."""
+    """A schema whose records cannot be landed: what they are read as, and the first field that does
+    not fit."""
 
     topic_field: TopicField
     schema_id: int

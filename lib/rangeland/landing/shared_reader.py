@@ -3,6 +3,9 @@
 A driver that works alone reads all slices of a plan itself. One that works in a group hands the
 plan to a ``SharedReader``, which reads a part of it and waits for the rest. Landing knows nothing
 about groups: the composition root passes a reader in where there is one.
+
+Drivers share a plan only if they write the same columns. A driver that reads alone writes those of
+its own job file: if that was corrected, the plan might not be finished otherwise.
 """
 
 from __future__ import annotations

@@ -62,8 +62,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PlanReceipts:
-    """What was read of a plan. ``regrown`` are offsets that were truncated after they were planned
-    and written again before they were read, each with the leader epoch of what was read there."""
+    """The result of reading a plan. ``regrown`` are offsets that were truncated after they were
+    planned and written again before they were read, each with the leader epoch of what was read
+    there."""
 
     receipts: Mapping[int, Receipt]
     files: Sequence[FileEntry] = ()
@@ -193,7 +194,8 @@ class SparkPlanReader:
         return TasksToRun(self.spark, tasks, settings, writer, on_read, stop)
 
     def read_settings(self, plan: Plan) -> ReadSettings:
-        """Where a plan is read from: the log, or the bytes kept in quarantine."""
+        """The settings with which a plan is read: from the log, or from the bytes kept in
+        quarantine."""
         if plan.kind is PlanKind.REDRIVE:
             kept = settings_of(self.job, plan, self.target, self._row_format)
             return kept if self.transform is None else replace(kept, policy=KEEP)

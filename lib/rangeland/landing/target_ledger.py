@@ -18,7 +18,8 @@ _MOST_READS = 10
 
 
 class TargetLedger:
-    """``opened`` is None if there is no ledger yet, ``entered`` the number of its newest plan."""
+    """The ledger of a table. ``opened`` is None if there is no ledger yet, ``entered`` the number
+    of its newest plan."""
 
     def __init__(self, spark: Any, table: TargetTable) -> None:
         self._spark = spark

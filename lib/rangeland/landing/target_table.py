@@ -85,7 +85,7 @@ class TargetTable:
 
     @property
     def metadata(self) -> TableMetadata | None:
-        """None if there is no table yet."""
+        """The table's metadata; None if there is no table yet."""
         return None if self.snapshot is None else self.snapshot.metadata
 
     @property
@@ -99,7 +99,7 @@ class TargetTable:
 
     @property
     def columns(self) -> LogColumns:
-        """What the log's own columns are called in this table."""
+        """The names of the log's own columns in this table."""
         return self._job.log_columns
 
     # --- rows --------------------------------------------------------------------------
@@ -121,7 +121,8 @@ class TargetTable:
         return as_written(self.snapshot.schema_json, columns)
 
     def change_by(self, columns: str) -> SchemaChange:
-        """What files with these columns, a schema or nothing, change about the table's schema."""
+        """The change that files with these columns, a schema or nothing, make to the table's
+        schema."""
         snapshot = self.kernel.load(self.uri) if columns else None
         return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, columns)
 
@@ -134,7 +135,7 @@ class TargetTable:
         return self.snapshot.schema_json
 
     def constraints(self) -> tuple[TableConstraint, ...]:
-        """What the table demands of its rows. Nothing, if it was just created here."""
+        """The table's constraints on its rows. None if it was just created here."""
         if self.snapshot is None or self.snapshot.is_own:
             return ()
         return constraints_of(self.snapshot.metadata)
@@ -145,7 +146,7 @@ class TargetTable:
         return row_layout(found, written, self._job.sink.partition_by)
 
     def layout(self, rows: pa.Schema) -> TableLayout:
-        """How these rows are written. Raises TableRefused where they do not fit."""
+        """The layout in which these rows are written. Raises TableRefused where they do not fit."""
         if self.snapshot is None or self.snapshot.is_own:
             # A table that was created here fits, as a test proves.
             return new_table(rows, self._job.sink.partition_by).layout
@@ -281,7 +282,7 @@ class TargetTable:
     # --- the quarantine beside it --------------------------------------------------
 
     def quarantine_settings(self, plan: Plan) -> QuarantineWriterSettings:
-        """Where tasks of a plan keep batches that they cannot decode."""
+        """The settings with which tasks of a plan keep batches that they cannot decode."""
         where = self._quarantine().storage()
         return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
 

@@ -1,4 +1,9 @@
-"""What stands in the way of entering a plan: other plans, and what has landed since. Pure."""
+"""What stands in the way of entering a plan: other plans, and what has landed since. Pure.
+
+An entered plan stays in the way until it is finished, even if it can no longer be read. If its
+offsets are gone or its bytes are damaged, a policy of *skip* lets the next run finish it, with the
+loss counted.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,7 @@ def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
 
 
 def plans_to_finish(job: Job, unfinished: Sequence[EnteredPlan]) -> tuple[PlanToFinish, ...]:
-    """Who finishes each of these plans, by ``comes_first``, ``find_overlap`` and
+    """Says who finishes each of these plans, by ``comes_first``, ``find_overlap`` and
     ``refuse_other_job``."""
     return tuple(PlanToFinish(one.plan, _finished_by(job, one)) for one in unfinished)
 

@@ -33,7 +33,7 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a verification has found. ``pieces`` are the landed ranges in force, ``audit`` compares
+    """The result of a verification. ``pieces`` are the landed ranges in force, ``audit`` compares
     them with the table, ``gone_files`` are those that the table names and its store no longer has.
     ``runs`` are the runs of offsets that have rows, except where offsets are bytes."""
 
@@ -87,7 +87,7 @@ def pieces_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[Land
 def holes_of_job(
     spark: Any, target: LandingTarget, job: Job, warn: Callable[[str], None]
 ) -> LocatedHoles:
-    """What the table has lost of the topics that a job reads."""
+    """The holes in the topics that a job reads."""
     seen = examine(spark, target)
     found = locate_holes(seen.pieces, seen.audit.holes, seen.runs)
     if found.shared:

@@ -59,7 +59,7 @@ class ResolvedRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeRequest:
-    """What was asked for: both bounds, and what the checkpoint means in the first run."""
+    """The request for a range: both bounds, and what the checkpoint means in the first run."""
 
     from_bounds: Bounds
     until_bounds: Bounds

@@ -22,8 +22,8 @@ class Coverage:
     landed: Mapping[tuple[Partition, str | None], list[Interval]] = field(default_factory=dict)
 
     def of(self, partition: Partition, topic_id: str | None) -> list[Interval]:
-        """What has landed of this incarnation of the partition. An unknown id matches every
-        incarnation: better to land too little and say so than to land twice."""
+        """The offsets of this incarnation of the partition that have landed. An unknown id matches
+        every incarnation: better to land too little and say so than to land twice."""
         if topic_id is None:
             every = [i for (p, _), found in self.landed.items() if p == partition for i in found]
             return merge(every)
@@ -31,7 +31,7 @@ class Coverage:
         return merge([*same, *self.nameless(partition)])
 
     def nameless(self, partition: Partition) -> list[Interval]:
-        """What was landed of an incarnation without a known id."""
+        """The landed offsets of incarnations without a known id."""
         return self.landed.get((partition, None), [])
 
 

@@ -20,9 +20,10 @@ from rangeland.planning.coverage import Coverage
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """The checkpoint of one partition: where the last landing ended, in which incarnation, and
-    the leader epoch then, if known. ``epoch_is_later``: the epoch is that of the log's last batch,
-    after the mark; records before the mark may have an earlier one."""
+    """The checkpoint of one partition: where the last landing ended, in which incarnation, and the
+    leader epoch then, if known. ``epoch_is_later``: the epoch is that of the log's last batch,
+    after the mark; records before the mark may have an earlier one, so a lower epoch proves nothing
+    about a longer log."""
 
     until_offset: int
     topic_id: str | None = None
@@ -111,8 +112,10 @@ def recreation_loss(mark: LogMark, log: LogState) -> Loss:
 
 
 def why_indistinguishable(loss: Loss, log: LogState, landed: Coverage) -> str:
-    """Why the offsets of a new incarnation cannot be told from the landed ones: one of the two has
-    no topic id, and the new log reaches the landed offsets or will. Empty where they can."""
+    """The reason why the offsets of a new incarnation cannot be told from the landed ones: one of
+    the two has no topic id, and the new log reaches the landed offsets or will. Empty where they
+    can. Such an incarnation is never skipped: its offsets would count as landed, and be left out
+    silently."""
     if loss.kind is not LossKind.RECREATED:
         return ""
     if log.leader.topic_id is None:
@@ -147,7 +150,7 @@ def leave_out_known(loss: Loss, losses: Iterable[Loss]) -> list[Loss]:
 
 
 def rewrite_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
-    """Where offsets are bytes and the mark is inside an entry: the rest of that entry. An entry
+    """The loss of the rest of an entry, where offsets are bytes and the mark is inside it. An entry
     ended at the mark when it was landed, so the log was truncated and rewritten."""
     start, end = survey.lookups.entries.get(
         (log.partition, mark.until_offset), (mark.until_offset, 0)

@@ -23,7 +23,7 @@ def merge(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def subtract(interval: Interval, taken: Iterable[Interval]) -> list[Interval]:
-    """What is left of ``interval`` without the offsets in ``taken`` (in any order)."""
+    """The rest of ``interval`` without the offsets in ``taken`` (in any order)."""
     left: list[Interval] = []
     position, end = interval
     for start, stop in merge(taken):
@@ -46,5 +46,5 @@ def overlap(interval: Interval, others: Iterable[Interval]) -> list[Interval]:
 
 
 def width(intervals: Iterable[Interval]) -> int:
-    """How many offsets there are, counting an offset twice if it is listed twice."""
+    """The number of offsets, counting an offset twice if it is listed twice."""
     return sum(end - start for start, end in intervals)

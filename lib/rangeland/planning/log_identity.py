@@ -26,8 +26,8 @@ from rangeland.planning.slice_receipt import Receipt
 
 
 def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark]:
-    """How far each partition was read, in which incarnation of its topic, and in which leader
-    epoch it was planned. What was lost or held was not read."""
+    """The marks up to which partitions were read, with the incarnation of the topic and the leader
+    epoch in which each was planned. What was lost or held was not read."""
     ends: dict[Partition, int] = {}
     for receipt in receipts:
         gone = [x.interval for x in receipt.losses_by(Action.SKIP)]

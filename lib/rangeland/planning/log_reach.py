@@ -24,8 +24,8 @@ ReachState = Literal["reached", "idle", "waiting"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionReach:
-    """How far one partition is. ``offset`` is where a range that ends at the bound would end now;
-    None while that may still change."""
+    """The progress of one partition towards a bound. ``offset`` is where a range that ends at the
+    bound would end now; None while that may still change."""
 
     partition: Partition
     state: ReachState
@@ -39,8 +39,8 @@ def times_awaited(until: Bounds) -> tuple[int, ...]:
 
 
 def can_be_awaited(until: Bounds) -> bool:
-    """Only a time or an offset may still lie ahead; ``latest`` and a group's offset are reached
-    by definition."""
+    """Whether a bound can be waited for. Only a time or an offset may still lie ahead; ``latest``
+    and a group's offset are reached by definition."""
     return all(isinstance(bound, AtTime | AtOffset) for bound in until.every)
 
 

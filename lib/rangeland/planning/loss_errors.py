@@ -55,7 +55,7 @@ def _remedies(kinds: list[LossKind]) -> str:
 
 
 def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
-    """Refuses a recreated topic of which one incarnation has no topic id: its new offsets would
+    """Refuses a recreated topic if one of its incarnations has no topic id: its new offsets would
     count as landed, since the old ones are. Raises RangeLost where the policy would go on."""
     if policy.decide(loss) is not Action.SKIP:
         return

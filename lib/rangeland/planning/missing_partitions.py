@@ -1,7 +1,8 @@
-"""Partitions that are missing: gone from the cluster, or not to be read now.
+"""Partitions that are missing: gone from the cluster, or unreadable for now.
 
 A partition that is gone is a loss; one without a leader is not, nor is what an open transaction
-holds back: both are waited for. Pure.
+holds back: both are waited for. Nor is one whose broker dies while it is read: a policy may hold it
+once ``no_progress_ms`` have passed, and the next survey shows whether it is back. Pure.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def unreachable_partitions(
 
 
 def why_unreachable(partition: Partition, survey: Survey) -> str | None:
-    """Why a partition has no leader now, or why the only broker that knows it does not answer.
-    None if it is served or gone."""
+    """The reason why a partition has no leader now, or why the only broker that knows it does not
+    answer. None if it is served or gone."""
     if partition in survey.absent.unreachable:
         return survey.absent.unreachable[partition]
     if partition.broker == "" or partition.broker in survey.absent.answered_brokers:

@@ -19,7 +19,7 @@ from rangeland.planning.read_options import LandedRead
 
 
 def in_earlier_epochs(landed: Sequence[LandedRead], survey: Survey) -> list[list[LandedRead]]:
-    """What was landed in leader epochs before the present ones, by epoch."""
+    """The ranges that were landed in leader epochs before the present ones, by epoch."""
     found: dict[int, list[LandedRead]] = {}
     for one in landed:
         log = survey.logs.get(one.range.partition)
@@ -32,7 +32,7 @@ def in_earlier_epochs(landed: Sequence[LandedRead], survey: Survey) -> list[list
 
 
 def marks_of_landed(landed: Sequence[LandedRead]) -> dict[Partition, LogMark]:
-    """How far each partition was landed, of ranges of one leader epoch."""
+    """The marks up to which ranges of one leader epoch were landed."""
     marks: dict[Partition, LogMark] = {}
     for one in landed:
         mark, known = one.mark, marks.get(one.range.partition)

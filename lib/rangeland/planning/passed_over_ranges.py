@@ -1,7 +1,8 @@
 """A run with an explicit beginning moves the checkpoint there, even if it lands nothing.
 
 What lies between the old checkpoint and the new beginning is *passed over*: no later run lands it,
-since runs go on from the checkpoint. That is what was asked for, and a warning says so.
+since runs go on from the checkpoint. That is what was asked for. A warning says so; it is not a
+hole, since nothing was promised there.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def new_beginnings(
     logs: Mapping[Partition, LogState],
     checkpoint: Mapping[Partition, LogMark],
 ) -> list[Range]:
-    """Where partitions begin now for which the request names a beginning, as empty ranges.
-    A checkpoint never moves back, nor past the end of its log."""
+    """The new beginnings of partitions for which the request names one, as empty ranges. A
+    checkpoint never moves back, nor past the end of its log."""
     return [
         Range(r.partition, r.from_offset, r.from_offset, r.topic_id)
         for r in ranges
@@ -67,7 +68,8 @@ def ranges_passed_over(
 def passed_over_intervals(
     landed: Sequence[Interval], checkpoint: int | None
 ) -> tuple[Interval, ...]:
-    """What earlier runs passed over between the first landed offset and the checkpoint."""
+    """The offsets that earlier runs passed over between the first landed offset and the
+    checkpoint."""
     if checkpoint is None or not landed:
         return ()
     first = landed[0][0]

@@ -39,7 +39,7 @@ LAST_MS = 253_402_300_799_999
 
 
 class PlanKind(StrEnum):
-    """What a plan lands. Every plan but a run's has an application of its own."""
+    """The kind of a plan: what it lands. Every plan but a run's has an application of its own."""
 
     RUN = "run"
     BACKFILL = "backfill"
@@ -65,7 +65,7 @@ class PlanKind(StrEnum):
 
 @dataclass(frozen=True)  # no slots: a plan keeps its hash, which takes long for many partitions
 class Plan:
-    """What one run will read: frozen and hashed."""
+    """The ranges and slices that one run will read: frozen and hashed."""
 
     job: str
     application: str
@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def replaces(self) -> bool:
-        """Its rows replace those that the table has of its ranges."""
+        """Whether its rows replace those that the table has of its ranges."""
         return self.kind is PlanKind.REPLACE
 
     @property
@@ -212,7 +212,7 @@ PLAN_JSON = RecordCodec(
 
 
 def contradiction(plan: Plan) -> str:
-    """What is inconsistent in a plan; empty if nothing is. Its slices must tile its ranges without
+    """The inconsistency in a plan; empty if there is none. Its slices must tile its ranges without
     the losses, so that each offset is read once."""
     if len({piece.index for piece in plan.slices}) < len(plan.slices):
         return "two slices have the same index"

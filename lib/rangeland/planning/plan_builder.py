@@ -57,7 +57,7 @@ class PlanDraft:
     risks: tuple[RetentionRisk, ...] = ()
     """Ranges that retention may remove before they are read."""
     moves_without_landing: bool = False
-    """The plan moves the checkpoint of a partition of which it lands nothing."""
+    """The plan moves the checkpoint of a partition from which it lands nothing."""
     passed_over: tuple[Range, ...] = ()
     """What the checkpoint passes over because the job asks for a later beginning."""
     leaves_more: bool = False
@@ -102,8 +102,8 @@ def draft_new(
     damaged: Sequence[Loss] = (),
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
-    """Raises JobFileError or RangeLost as ``resolve`` does. Leaves out empty ranges, and
-    partitions whose log is ``damaged`` where a policy holds them."""
+    """Drafts a plan of what the job asks for. Raises as ``resolve`` does. Leaves out empty ranges,
+    and partitions whose log is ``damaged`` where a policy holds them."""
     resolved = resolve(terms.request, survey, position, overwritten)
     damaged_partitions = {loss.partition for loss in damaged}
     sound = [r for r in resolved.ranges if r.partition not in damaged_partitions]
@@ -155,8 +155,8 @@ def _ranges_to_land(
 def _first_marks(
     request: RangeRequest, ranges: Sequence[Range], survey: Survey, position: JobPosition
 ) -> dict[Partition, LogMark]:
-    """Where partitions begin to which ``first_run`` applies. It is resolved once: in the next run
-    the end of a log, or the first offset of a time, may have changed."""
+    """The beginnings of partitions to which ``first_run`` applies. It is resolved once: in the next
+    run the end of a log, or the first offset of a time, may have changed."""
     if isinstance(request.first_run, Earliest):
         return {}
     first = {

@@ -84,7 +84,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
 
 
 def prove_part(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
-    """As ``prove``, for those slices of a plan that were read."""
+    """Like ``prove``, for those slices of a plan that were read."""
     slices = tuple(s for s in plan.slices if s.index in receipts)
     ranges = tuple(Range(s.partition, *s.interval) for s in slices)
     prove(replace(plan, ranges=ranges, slices=slices, losses=()), receipts)

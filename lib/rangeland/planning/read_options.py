@@ -29,7 +29,7 @@ class ReadOptions:
     cluster: Cluster | None
 
     def differences(self, now: ReadOptions) -> list[str]:
-        """How the present options differ from these, as sentences."""
+        """The differences between the present options and these, as sentences."""
         found = []
         if self.cluster and now.cluster and now.cluster.is_other(self.cluster):
             found.append(f"the cluster was {self.cluster} and is {now.cluster} now")
@@ -57,7 +57,8 @@ class LandedRead:
 
 def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:
     """The cluster with all its known addresses: those of landings that share an address with it,
-    directly or through others. A cluster with another id is never included."""
+    directly or through others, since brokers move to new addresses one at a time. A cluster with
+    another id is never included."""
     left = set(known)
     while True:
         same = {one for one in left if not cluster.is_other(one)}

@@ -24,8 +24,8 @@ NEARLY_FULL = 0.9
 
 @dataclass(frozen=True, slots=True)
 class ReadSpeed:
-    """How fast a run is expected to read. ``is_measured``: it was measured in an earlier run of the
-    job."""
+    """The speed at which a run is expected to read. ``is_measured``: it was measured in an earlier
+    run of the job."""
 
     bytes_per_second: int = ASSUMED_BYTES_PER_SECOND
     is_measured: bool = False
@@ -59,7 +59,7 @@ def speed_of(runs: Sequence[tuple[int, float]]) -> ReadSpeed:
 def reading_ms(
     logs: Mapping[Partition, LogState], begins: Mapping[Partition, int], speed: ReadSpeed
 ) -> int:
-    """How long it takes to read the logs to their ends, from where each begins."""
+    """The time that it takes to read the logs to their ends, from where each begins."""
     total = 0
     for partition, log in logs.items():
         log_width = log.end_offset - log.start_offset

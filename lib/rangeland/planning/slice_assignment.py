@@ -76,7 +76,7 @@ class PlanComplete:
 def next_step(
     slices: Sequence[Slice], done: Collection[int], group: SliceOwners, *, whole: bool = False
 ) -> ReadSlices | WaitForOthers | PlanComplete:
-    """What one member does next. ``done`` are the indices of slices that are read. ``whole``: one
+    """The next step of one member. ``done`` are the indices of slices that are read. ``whole``: one
     driver must read all of the plan, the owner of its first partition."""
     left = tuple(s for s in slices if s.index not in done)
     if not left:

@@ -10,16 +10,7 @@ from rangeland.model import Counts, DataFile, Partition
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one slice became: a class for each of its offsets, and who served its last byte.
-
-    ``losses`` are what a policy has skipped, quarantined or held while reading. The widths of
-    those skipped add up to ``counts.lost``, and those of the quarantined to theirs, whose bytes are
-    in ``quarantine_files``. At most one is held: reading has stopped at ``until_offset``, and it is
-    why, and the rest of the slice.
-
-    ``gaps`` are the ``[from, until)`` without a row, sorted and apart; None where they were
-    not recorded: too many, or made by a transform. ``entry_span``: the offsets that whole entries
-    and losses take up, where offsets are bytes; None where each offset is a record or none."""
+    """The receipt of one slice: a class for each of its offsets, and who served its last byte."""
 
     slice_index: int
     partition: Partition
@@ -29,9 +20,17 @@ class Receipt:
     leader: str = ""
     bytes_read: int = 0
     losses: tuple[Loss, ...] = ()
+    """What a policy has skipped, quarantined or held while reading. The widths of those skipped add
+    up to ``counts.lost``, and those of the quarantined to ``counts.quarantined``. At most one is
+    held: it is why reading has stopped at ``until_offset``, and the rest of the slice."""
     gaps: tuple[tuple[int, int], ...] | None = None
+    """The ``[from, until)`` without a row, sorted and apart; None where they were not recorded: too
+    many, or made by a transform."""
     entry_span: int | None = None
+    """The offsets that whole entries and losses take up, where offsets are bytes; None where each
+    offset is a record or none."""
     quarantine_files: tuple[DataFile, ...] = ()
+    """The bytes of the quarantined losses."""
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
 
@@ -41,7 +40,7 @@ class Receipt:
 
     @property
     def offsets(self) -> int:
-        """How many offsets are accounted for."""
+        """The number of offsets that are accounted for."""
         return self.counts.total if self.entry_span is None else self.entry_span
 
     @property
@@ -54,7 +53,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What one task hands back to the driver. A file may hold rows of several slices."""
+    """The result that one task hands back to the driver. A file may hold rows of several slices."""
 
     receipts: tuple[Receipt, ...]
     files: tuple[DataFile, ...] = ()

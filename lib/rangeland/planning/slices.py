@@ -26,8 +26,8 @@ reports an absurd end offset."""
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
-    """How ranges are cut: ``target_bytes`` of log per slice; at least ``min_slices`` where the data
-    allows."""
+    """The rule by which ranges are cut: ``target_bytes`` of log per slice; at least ``min_slices``
+    where the data allows."""
 
     target_bytes: int = 128 << 20
     min_slices: int = 0

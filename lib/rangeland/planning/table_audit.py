@@ -56,7 +56,7 @@ class CountedRange:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What a table has of the landed ranges."""
+    """The comparison of a table with the landed ranges."""
 
     holes: tuple[Range, ...] = ()
     """Offsets that should have rows and have none."""
@@ -256,7 +256,7 @@ def _parts_of(pieces: Iterable[LandedPiece], holes: Iterable[Range]) -> list[Ran
 
 
 def _rows_of(piece: LandedPiece) -> list[Interval]:
-    """Where a piece has rows, as far as that is known."""
+    """The offsets at which a piece has rows, as far as that is known."""
     whole = piece.range.interval
     if piece.gaps is None:
         return [] if piece.landed == 0 else [whole]
@@ -264,7 +264,7 @@ def _rows_of(piece: LandedPiece) -> list[Interval]:
 
 
 def _of_others(pieces: Iterable[LandedPiece], r: Range) -> list[Interval]:
-    """Where other incarnations of the topic have rows at offsets of a range."""
+    """The offsets of a range at which other incarnations of the topic have rows."""
     return merge(
         i
         for piece in pieces

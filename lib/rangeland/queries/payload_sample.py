@@ -74,7 +74,7 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
 def schema_ids_of(
     job: Job, topics: Iterable[str], rows: Iterable[pa.RecordBatch]
 ) -> dict[TopicField, Counter[int]]:
-    """Which schemas the keys and values of these rows name; of all topics."""
+    """The schema ids that the keys and values of these rows name, for all topics."""
     fields = job.decode.fields_with_schema_ids
     found = {TopicField(topic, field): Counter[int]() for topic in topics for field in fields}
     for batch in rows:
@@ -120,7 +120,7 @@ def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator
 
 
 def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = None) -> SampleResult:
-    """What the values of these records are, and what becomes of them."""
+    """Describes the values of these records, and what becomes of them."""
     values = [value for batch in rows for value in batch.column(VALUE.name).to_pylist()]
     census = count_schema_ids(pa.array(values, pa.binary()))
     framed = sum(census.schema_ids.values())

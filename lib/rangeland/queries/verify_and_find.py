@@ -17,7 +17,7 @@ from rangeland.results import Finding, FindState, VerifyResult
 
 
 def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
-    """What the table has of all that any job has landed in it. Asks no broker."""
+    """Compares the table with all that any job has landed in it. Asks no broker."""
     started = time.monotonic()
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
@@ -56,7 +56,7 @@ def _passed_over(target: LandingTarget, job: Job) -> tuple[Range, ...]:
 
 
 def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Progress) -> Finding:
-    """Which landing brought an offset, and which file has its row."""
+    """Finds the landing that brought an offset, and the file that has its row."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
     if target.history.is_untouched:

@@ -39,7 +39,7 @@ PLAN_TITLES = {
 
 
 def render_plan(preview: PlanPreview) -> RenderableType:
-    """What a run would do now: a bar per log, the totals, and what is left out and why."""
+    """Draws what a run would do now: a bar per log, the totals, and what is left out and why."""
     plan, draft = preview.draft.plan, preview.draft
     parts: list[RenderableType] = [_plan_title(preview)]
     parts += unfinished_lines(preview.unfinished_plans)

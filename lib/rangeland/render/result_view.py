@@ -33,7 +33,7 @@ COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
 
 
 def render_result(result: RunResult) -> RenderableType:
-    """What a run did: what became of every offset, the sum, and where the rows are."""
+    """Draws what a run did: what became of every offset, the sum, and where the rows are."""
     parts: list[RenderableType] = [_result_title(result)]
     if result.ranges:
         parts += [Text(), _result_table(result), Text(), closing_sum(result), _landing(result)]
@@ -56,8 +56,8 @@ def render_result(result: RunResult) -> RenderableType:
 
 
 def render_redrive(result: RedriveResult) -> RenderableType:
-    """What was landed, and what is in quarantine: where, since which landing, why, and whether it
-    can be decoded."""
+    """Draws what was landed, and what is in quarantine: where, since which landing, why, and
+    whether it can be decoded."""
     parts: list[RenderableType] = []
     if result.done is not None:
         parts += [render_result(result.done), Text()]
@@ -95,7 +95,7 @@ def _schema(one: WriterSchema) -> str:
 
 
 def render_adopt(result: AdoptResult) -> RenderableType:
-    """What counts as landed after adopting a table."""
+    """Draws what counts as landed after adopting a table."""
     title = safe_text(result.job, "bold").append(": ")
     title.append(f"adopted {result.table}", style="bold green")
     title.append_text(safe_text(f" (version {result.table_version})"))

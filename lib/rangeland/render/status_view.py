@@ -33,7 +33,7 @@ from rangeland.wording import count_noun, duration, number
 
 
 def render_status(status: Status) -> RenderableType:
-    """How far each log of a job is landed, and how much is left."""
+    """Draws how far each log of a job is landed, and how much is left."""
     version = "" if status.table_version is None else f", version {status.table_version}"
     title = safe_text(status.job, "bold").append_text(safe_text(f": table {status.table}{version}"))
     title.append(f", {count_noun(status.sequence, 'landing')}")
@@ -143,7 +143,7 @@ def render_check(check: CheckResult) -> RenderableType:
 
 
 def render_reach(result: ReachResult) -> RenderableType:
-    """How far each log has come; those that are not there yet first."""
+    """Draws how far each log has come; those that are not there yet come first."""
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
     title = safe_text(result.job, "bold").append(": ")
     if waiting:

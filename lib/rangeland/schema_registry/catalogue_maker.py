@@ -30,7 +30,7 @@ class RegistrySchemas:
         self._fetch = cache(self._fetch_version)
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema | None:
-        """None if the registry does not have it now."""
+        """The schema with this id; None if the registry does not have it now."""
         response = self._registry.schema(schema_id)
         return None if response is None else self.whole(response)
 
@@ -38,7 +38,7 @@ class RegistrySchemas:
         return resolve_references(response, self._fetch)
 
     def latest(self, subject: str) -> LatestSchema | None:
-        """Raises JobFileError for one that cannot be used."""
+        """The latest schema of a subject. Raises JobFileError for one that cannot be used."""
         response = self._registry.latest(subject)
         if response is None:
             return None
@@ -58,10 +58,10 @@ def make_catalogue(
     seen: Mapping[TopicField, Iterable[int]],
     with_latest: Collection[RecordField] = ("key", "value"),
 ) -> SchemaCatalogue:
-    """``seen``: the ids that keys or values have, as far as they are known; none if nothing is
-    known. What the registry does not have is left to the tasks, which judge it. The latest schemas
-    are those of the subjects that these keys and values have, for the fields ``with_latest``:
-    others do not need them."""
+    """Makes the catalogue. ``seen``: the ids that keys or values have, as far as they are known;
+    none if nothing is known. What the registry does not have is left to the tasks, which judge it.
+    The latest schemas are those of the subjects that these keys and values have, for the fields
+    ``with_latest``: others do not need them."""
     schemas = RegistrySchemas(registry)
     ids = {of: sorted(set(found)) for of, found in seen.items()}
     asked = {one: schemas.of_id(one) for one in sorted({one for of in ids.values() for one in of})}

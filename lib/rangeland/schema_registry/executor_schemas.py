@@ -39,7 +39,8 @@ class ExecutorSchemas:
         return sorted(self.catalogue.schemas)
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
-        """Raises Unreachable and JobFileError, as ``RegistryClient`` does."""
+        """The schema with this id. Raises Unreachable and JobFileError, as ``RegistryClient``
+        does."""
         known = self.catalogue.schemas.get(schema_id)
         if known is not None:
             return known
@@ -48,7 +49,8 @@ class ExecutorSchemas:
         return _of_run(self.catalogue, self.settings).of_id(schema_id, self.written)
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """Where an id is registered; nothing for one that is not. Raises as ``of_id`` does."""
+        """The places where an id is registered; none for an unregistered id. Raises as ``of_id``
+        does."""
         if schema_id in self.catalogue.schemas or self.settings is None:
             return self.catalogue.versions.get(schema_id, ())
         return _of_run(self.catalogue, self.settings).versions_of(schema_id)
@@ -56,8 +58,9 @@ class ExecutorSchemas:
 
 @dataclass(frozen=True, slots=True)
 class SubjectWriters:
-    """The schemas of one subject: an id that is only registered under others is refused. ``own``:
-    how the names of a topic's subjects begin, where these are not all known."""
+    """The schemas of one subject: an id that is only registered under others is refused. Equal
+    schemas have one id in all subjects, so an id may be registered under several. ``own``: how the
+    names of a topic's subjects begin, where these are not all known."""
 
     schemas: ExecutorSchemas
     subject: str
@@ -67,8 +70,9 @@ class SubjectWriters:
         return replace(self, schemas=self.schemas.of_records(written))
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
-        """Raises also JobFileError for a schema of the topic that the driver has not seen: a
-        record that has it is sound, and must not count as undecodable."""
+        """The schema with this id, if the subject has it. Raises JobFileError, whatever the policy,
+        for a schema of the topic that the driver has not seen: a record that has it is sound, and
+        must not count as undecodable, but the table has no columns for it."""
         found = self.schemas.of_id(schema_id)
         if isinstance(found, UnusableSchema):
             return found

@@ -96,12 +96,13 @@ class RegistryClient:
         self.requests = 0
 
     def schema(self, schema_id: int) -> SchemaResponse | None:
-        """None: no address has it now; ``UnknownIds`` decides what that means."""
+        """The schema with this id; None: no address has it now, and ``UnknownIds`` decides what
+        that means."""
         path, what = f"/schemas/ids/{schema_id}", f"schema id {schema_id}"
         return self._ask(path, what, read_schema, {UNKNOWN_SCHEMA}, at_once=True)
 
     def versions(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """Where the id is registered; empty if its subjects were deleted."""
+        """The places where the id is registered; empty if its subjects were deleted."""
         what = f"the subjects of schema id {schema_id}"
         path = f"/schemas/ids/{schema_id}/versions"
         return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}) or ()

@@ -15,7 +15,7 @@ that is not a registry, or from a URL that lacks the path of its API."""
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """What a schema calls ``name`` is this version of a subject."""
+    """A reference of a schema: what it calls ``name`` is this version of a subject."""
 
     name: str
     at: SubjectVersion

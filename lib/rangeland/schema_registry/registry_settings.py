@@ -29,9 +29,9 @@ def is_registry_url(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """How a schema registry is reached. ``urls`` are addresses of the same registry, asked in turn.
-    ``username`` and ``password``, or a bearer ``token``, or neither. ``tls`` is used with
-    ``https``."""
+    """The settings with which a schema registry is reached. ``urls`` are addresses of the same
+    registry, asked in turn. ``username`` and ``password``, or a bearer ``token``, or neither.
+    ``tls`` is used with ``https``."""
 
     urls: tuple[str, ...]
     username: str = ""

@@ -35,7 +35,8 @@ class SubjectNameStrategy(StrEnum):
 
 
 def own_prefix(strategy: SubjectNameStrategy, topic: str) -> str | None:
-    """How the names of a topic's subjects begin; None if there is one, whose name is known."""
+    """The prefix of the names of a topic's subjects; None if there is a single one, whose name is
+    known."""
     if strategy is SubjectNameStrategy.RECORD:
         return ""
     return f"{topic}-" if strategy.names_the_record else None
@@ -44,8 +45,8 @@ def own_prefix(strategy: SubjectNameStrategy, topic: str) -> str | None:
 def subject_name(
     strategy: SubjectNameStrategy, of: TopicField, schema: RegisteredSchema | None = None
 ) -> str | None:
-    """``schema``: one that records were written with, for its name. None if the strategy names the
-    record, and there is no schema or it has no name."""
+    """The subject of a topic's keys or values. ``schema``: one that records were written with, for
+    its name. None if the strategy names the record, and there is no schema or it has no name."""
     if not strategy.names_the_record:
         return f"{of.topic}-{of.field}"
     name = record_name(schema) if schema is not None else None

@@ -2,7 +2,7 @@
 
 A copy of a registry (a follower in another region, a node behind a load balancer) may lack what was
 registered last, and records with such an id are sound: one response proves nothing. But ids ascend,
-and copies follow in their order. So an id is unknown if the registry does not have it, also
+and copies follow in their order. So an id is unknown if the registry still does not have it
 ``CONFIRM_S`` after the records were known to be written, and something shows that it is not late:
 
 - the registry has a schema with a higher id;
@@ -10,7 +10,8 @@ and copies follow in their order. So an id is unknown if the registry does not h
   id look like this, and forged ids;
 - or the records had been in their log for ``LATE_MS`` when they were read.
 
-Otherwise nothing is decided: that is ``Unreachable``, once ``no_progress_ms`` have passed.
+Otherwise nothing is decided: that is ``Unreachable``, once ``no_progress_ms`` have passed. So a
+forged id just above the newest one delays a job by ``LATE_MS``, once.
 
 Behind a load balancer each request may reach another copy: one may show the higher id, and another,
 which is late, lack this one. So the id must then be missing ``CONFIRMATIONS`` more times in a row,

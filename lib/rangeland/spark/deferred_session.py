@@ -44,7 +44,7 @@ class DeferredSession:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time."""
+        """The number of tasks that run at the same time."""
         runtime = self.spark_jvm.classes.java.lang.Runtime.getRuntime()
         return local_parallelism(self.spark_jvm.settings, runtime.availableProcessors)
 
@@ -78,7 +78,7 @@ def _make_timed(what: str, make: Callable[[], Any]) -> Any:
 
 
 def parallelism_of(spark: Any) -> int:
-    """How many tasks of a session run at the same time."""
+    """The number of tasks of a session that run at the same time."""
     if isinstance(spark, DeferredSession):
         return spark.parallelism
     return int(spark.sparkContext.defaultParallelism)

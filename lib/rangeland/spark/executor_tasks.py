@@ -29,9 +29,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """Where and how a task writes. ``prefix`` identifies the plan in the names of files;
-    bytes that cannot be decoded go to ``quarantine``. ``columns`` are the log's own. Keys to the
-    table's store are in here in clear text, and in no ``repr``."""
+    """The settings with which a task writes. Keys to the table's store are in here in clear text,
+    and in no ``repr``."""
 
     table: StoreSettings | str
     layout: TableLayout
@@ -39,8 +38,11 @@ class WriterSettings:
     compression_level: int
     target_file_bytes: int
     prefix: str
+    """Identifies the plan in the names of files."""
     quarantine: QuarantineWriterSettings | None = None
+    """The destination of bytes that cannot be decoded."""
     columns: LogColumns = PLAIN_COLUMNS
+    """The log's own columns."""
 
 
 class TaskReceipts:

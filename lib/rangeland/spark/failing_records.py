@@ -40,7 +40,7 @@ class Trials:
         self._read = read
 
     def try_slices(self, slices: Piece) -> RaisedByTransform | None:
-        """What the transform raises for these slices, None if it does not fail."""
+        """The error that the transform raises for these slices; None if it does not fail."""
         frame = self._transform(self._read([[piece] for piece in slices]))
         counts = self._spark.sparkContext.accumulator({}, ByKey())
         try:
@@ -58,7 +58,7 @@ class Trials:
 
 
 def failed_slices(tasks: Sequence[Piece], failed: int | None) -> list[Slice]:
-    """What the failed task has read; nothing if it is not known which one that was."""
+    """The slices that the failed task has read; none if that task is unknown."""
     if failed is None and len(tasks) > 1:
         return []
     return list(tasks[failed or 0]) if (failed or 0) < len(tasks) else []
@@ -73,7 +73,7 @@ class FailingRecord:
 
 
 class NotAttributable(Exception):
-    """Why a transform's failure is not one of single records."""
+    """The reason why a transform's failure cannot be attributed to single records."""
 
 
 class RecordSearch:

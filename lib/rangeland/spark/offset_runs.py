@@ -114,7 +114,7 @@ def _repeat(topic: str, number: int, broker: str | None, *, times: int) -> list[
 
 
 def borders_of(pieces: Mapping[Partition, Sequence[LandedPiece]]) -> Borders:
-    """``pieces`` of each partition are sorted and disjoint."""
+    """The borders of pieces, which are sorted and disjoint in each partition."""
     return {
         (p.topic, p.number, p.broker): (
             [piece.range.from_offset for piece in mine],

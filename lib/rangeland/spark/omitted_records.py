@@ -1,7 +1,8 @@
 """Records that a plan leaves out because its transform fails on them.
 
 They are treated as records that cannot be decoded, by the same policy, where each of them is seen
-to fail by itself. A transform that fails on every record is to blame itself.
+to fail by itself. The tasks get their offsets and keep them from the transform, which runs over all
+others in one query. A transform that fails on every record is to blame itself.
 """
 
 from __future__ import annotations

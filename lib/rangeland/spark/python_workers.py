@@ -60,9 +60,10 @@ class PythonWorkers:
         return self.is_local or self._thread is None or not self._thread.is_alive()
 
     def wait(self, translated: Callable[[BaseException], BaseException]) -> None:
-        """On this machine there is nothing to wait for: the workers run the driver's own Python.
-        Raises JobFileError if they cannot do the work, UsageError if they have no kernel, and what
-        ``translate_spark_error`` makes of Spark's errors if they could not be asked."""
+        """Waits until workers have been checked. On this machine there is nothing to wait for: they
+        run the driver's own Python. Raises JobFileError if they cannot do the work, UsageError if
+        they have no kernel, and what ``translate_spark_error`` makes of Spark's errors if they
+        could not be asked."""
         if self.is_local and (why := kernel_error()):
             raise _cannot_decode(why, [platform.node()])
         if self.is_local or self._thread is None:

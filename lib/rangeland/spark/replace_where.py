@@ -80,9 +80,9 @@ def prepared_frame(spark: Any, path: str, files: Sequence[DataFile], schema_json
 def compare(
     old: Any, new: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
 ) -> ReplacedRange:
-    """What a replacement changes, offset by offset. The new rows may have more columns; an offset
-    with several rows is the same only if all of them are. Raises StorageFailed if Spark cannot
-    compare or read them."""
+    """Compares the rows before and after a replacement, offset by offset. The new rows may have
+    more columns; an offset with several rows is the same only if all of them are. Raises
+    StorageFailed if Spark cannot compare or read them."""
     from pyspark.errors import PySparkException
 
     try:

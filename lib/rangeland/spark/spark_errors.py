@@ -1,6 +1,6 @@
 """What goes wrong in Spark, in its JVM and in its workers, as errors of this library.
 
-py4j and PySpark are only imported where one of their errors is at hand: any command may end here.
+py4j and PySpark are only imported if one of their errors has occurred: any command may end here.
 """
 
 from __future__ import annotations

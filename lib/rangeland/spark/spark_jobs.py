@@ -72,8 +72,8 @@ def run_tasks(tasks: TasksToRun) -> list[TaskResult]:
 
 
 def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], RangelandError | None]:
-    """As ``run_tasks``, but results return as tasks end: those of the tasks that have ended
-    by the time ``stop`` is true or another task fails, and the error if there was one."""
+    """Like ``run_tasks``, but results return as tasks end: those of the tasks that have ended by
+    the time ``stop`` is true or another task fails, and the error if there was one."""
     done = tasks.spark.sparkContext.accumulator({}, ByKey())
     ended = tasks.spark.sparkContext.accumulator({}, ByKey())
     failed = None

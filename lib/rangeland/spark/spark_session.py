@@ -75,9 +75,9 @@ def open_deferred(
     meanwhile: Callable[[], None] = lambda: None,
     makes_archive: bool = False,
 ) -> Any:
-    """As ``open_spark``, but a new session on this machine is a ``DeferredSession``: what a command
-    does not use is not started. The new JVM starts beside ``meanwhile``, and is ended if that
-    fails."""
+    """Like ``open_spark``, but a new session on this machine is a ``DeferredSession``: what a
+    command does not use is not started. The new JVM starts beside ``meanwhile``, and is ended if
+    that fails."""
     active = _active_session()
     if active is not None:
         return with_delta(active)

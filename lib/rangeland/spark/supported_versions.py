@@ -87,7 +87,8 @@ class InstalledSpark:
 
 
 def installed_spark() -> InstalledSpark:
-    """As the names of its jars tell. Raises UsageError if there is none that is supported."""
+    """The version of the installed Spark, by the names of its jars. Raises UsageError if there is
+    none that is supported."""
     for folder in spark_jar_folders():
         for jar in folder.glob("spark-core_*.jar"):
             scala, version = jar.stem.removeprefix("spark-core_").split("-", 1)
@@ -103,15 +104,18 @@ def installed_spark() -> InstalledSpark:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersions:
-    """The versions of one driver. ``pyspark`` is the Python side, ``spark`` the JVM's and
-    ``home`` its folder; ``delta`` is that of Delta for Spark, empty if there is none."""
+    """The versions of one driver."""
 
     pyspark: str
+    """The Python side."""
     spark: str
+    """The version of the JVM side."""
     scala: str
     java: str
     delta: str
+    """The version of Delta for Spark, empty if there is none."""
     home: str = ""
+    """The folder of the JVM side."""
 
 
 def versions_of(jvm: Any) -> RuntimeVersions:

@@ -132,7 +132,8 @@ def transformed_schema(spark: Any, transform: Transform, rows: pa.Schema) -> pa.
 
 def failure(transform: Transform, error: BaseException) -> TransformFailed | None:
     """The error for what a transform has raised in Spark's tasks; None if the error is not the
-    transform's."""
+    transform's. Our own tasks in the same stage raise only errors of this library, so any other
+    exception comes from the query."""
     raised = raised_of(error)
     if raised is None:
         return None

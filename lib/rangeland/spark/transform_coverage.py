@@ -71,7 +71,7 @@ class SeenOffsets:
         return rows.group_by(self._record).aggregate([])
 
     def by_slice(self) -> dict[int, int] | None:
-        """How many records of each slice have a row; None if the rows do not say."""
+        """The number of records of each slice that have a row; None if the rows do not say."""
         if not self._is_known:
             return None
         counts: dict[int, int] = {}

@@ -26,8 +26,8 @@ LEFT_OUT = frozenset(["pyspark", "py4j", "delta-spark", "pip", "setuptools", "wh
 
 
 def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
-    """``folder/environment.tar.gz``: this package and the installed distributions (or ``only``
-    these) as a virtual environment, without those that Spark provides.
+    """Packs ``folder/environment.tar.gz``: this package and the installed distributions (or
+    ``only`` these) as a virtual environment, without those that Spark provides.
 
     Its ``bin/python`` is a link to the path of this machine's Python. Raises UsageError for a
     distribution whose files are elsewhere, such as one in editable mode."""

@@ -36,18 +36,19 @@ class SubmitFlag:
 
 @dataclass(frozen=True, slots=True)
 class SubmitChoices:
-    """The user's choices. ``delta`` is Delta as Spark downloads it, for the Spark of this
-    machine; ``jars`` are its jars as files, to be shipped instead. ``kernel`` is the folder with
-    the jars of Delta Kernel, if the driver is not to fetch them. ``python`` is the command or path
-    of Python on the executors' hosts."""
+    """The user's choices."""
 
     master: str
     delta: str
+    """Delta as Spark downloads it, for the Spark of this machine."""
     deploy_mode: str = "client"
     env: str = "zip"
     jars: tuple[Path, ...] = ()
+    """Delta's jars as files, to be shipped instead."""
     kernel: Path | None = None
+    """The folder with the jars of Delta Kernel, if the driver is not to fetch them."""
     python: str = PYTHON
+    """The command or path of Python on the executors' hosts."""
     speculation: bool = False
     dynamic_allocation: bool = False
     conf: tuple[str, ...] = ()
@@ -55,16 +56,18 @@ class SubmitChoices:
 
 @dataclass(frozen=True, slots=True)
 class ShippedFiles:
-    """The files to ship: ``package`` is the zip or the environment, ``modules`` those of a
-    transform, ``files`` those of the job's PEM files that exist on this machine, ``kernel`` an
-    archive with the jars of Delta Kernel."""
+    """The files to ship."""
 
     package: Path
+    """The zip or the environment."""
     entry: Path
     modules: tuple[Path, ...] = ()
+    """The modules of a transform."""
     platforms: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
+    """The job's PEM files that exist on this machine."""
     kernel: Path | None = None
+    """An archive with the jars of Delta Kernel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,9 @@ def sample_batches(
     asked_of: Callable[[Partition, Where, int], PartitionFetch],
     seen_in: Callable[[FetchedPartition], Mapping[Partition, Seen]],
 ) -> dict[Partition, Seen]:
-    """What ``seen_in`` reads from the responses; for partitions that it leaves out, more bytes are
-    requested. ``asked_of``: the request for one partition, of so many bytes at most."""
+    """Fetches a batch of each partition, and returns what ``seen_in`` reads from the responses; for
+    partitions that it leaves out, more bytes are requested. ``asked_of``: the request for one
+    partition, of so many bytes at most."""
     found: dict[Partition, Seen] = {}
     for size in SIZES:
         missing = {p: where for p, where in wanted.items() if p not in found}

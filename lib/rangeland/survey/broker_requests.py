@@ -37,8 +37,8 @@ def request_records(
     max_bytes: int,
     max_wait_ms: int = 0,
 ) -> FetchResult:
-    """``max_bytes``: of the whole response. ``max_wait_ms``: how long the broker may wait for
-    records."""
+    """Requests records. ``max_bytes``: of the whole response. ``max_wait_ms``: how long the broker
+    may wait for records."""
     dialect, isolation = brokers.dialect, brokers.settings.isolation
     options = FetchOptions(isolation, max_wait_ms, max_bytes)
     responses = brokers.call_all(address, dialect.ask_records(asked, options))
@@ -54,8 +54,8 @@ def request_offsets(
     *,
     by_segment: bool = False,
 ) -> dict[Partition, OffsetResult]:
-    """``by_segment``: by the oldest version of the request, which finds the beginnings of segments
-    (``OffsetResult.borders``)."""
+    """Requests the offsets of a time or an end. ``by_segment``: by the oldest version of the
+    request, which finds the beginnings of segments (``OffsetResult.borders``)."""
     questions = brokers.dialect.ask_offsets(leaders, when, isolation)
     if by_segment:
         questions = [replace(question, max_version=0) for question in questions]

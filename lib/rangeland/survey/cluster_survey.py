@@ -48,9 +48,9 @@ def take_survey(
     now: Callable[[], float] = time.time,
     backend: GroupBackend | None = None,
 ) -> Survey:
-    """``backend``: where the wanted groups are kept. Suspicious responses are checked with another
-    broker. Raises JobFileError for topics or partitions that do not exist, and Unreachable when
-    the deadline of the settings passes."""
+    """Surveys a cluster. ``backend``: where the wanted groups are kept. Suspicious responses are
+    checked with another broker. Raises JobFileError for topics or partitions that do not exist, and
+    Unreachable when the deadline of the settings passes."""
     attempt = SurveyAttempt(brokers, wanted)
     try:
         first = _survey_once(attempt, brokers, wanted, now, backend)
@@ -158,7 +158,7 @@ def _uncommitted_ends(
     logs: Mapping[Partition, LogState],
     named: Iterable[tuple[Partition, int]],
 ) -> dict[Partition, int]:
-    """Where the logs end for readers of everything, if committed records end before a named
+    """The ends of the logs for readers of everything, if committed records end before a named
     offset."""
     if isolation is Isolation.READ_UNCOMMITTED:
         return {}
@@ -179,7 +179,8 @@ def _log(
 
 
 def _of_bytes(log: LogState, start: OffsetResult, end: OffsetResult) -> LogState:
-    """Where offsets are bytes, sizes are exact, and slices are cut where entries begin."""
+    """The logs with what is known where offsets are bytes: exact sizes, and the entries at which
+    slices are cut."""
     known = {*start.borders, *end.borders, log.start_offset, log.end_offset}
     borders = tuple(sorted(b for b in known if log.start_offset <= b <= log.end_offset))
     return replace(log, size_bytes=log.end_offset - log.start_offset, borders=borders)

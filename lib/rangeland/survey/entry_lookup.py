@@ -36,10 +36,10 @@ def entries_at(
     named: Iterable[LogOffset],
     marks: Iterable[LogOffset],
 ) -> dict[LogOffset, tuple[int, int]]:
-    """Where the entry of each ``named`` offset begins and ends; of those in ``marks``
-    only if no entry begins there. Offsets at the ends of a log or beyond are left out. Raises
-    BadRecord if the entries before a named one cannot be walked, and Unreachable if a broker does
-    not return them."""
+    """The beginning and end of the entry of each ``named`` offset, and of those in ``marks`` at
+    which no entry begins. Offsets at the ends of a log or beyond are left out. Raises BadRecord if
+    the entries before a named one cannot be walked, and Unreachable if a broker does not return
+    them."""
     found = {}
     for p, offset in _inside({*named}, logs):
         found[p, offset] = _entry_around(brokers, logs[p], offset)

@@ -1,8 +1,9 @@
 """Leader epochs of a log: the present one, and where older ones ended.
 
-One request per broker if there is something to compare. Brokers before 2.1 do not report the
-epoch in their metadata; there it is read from the log's last batch. What is unavailable is left
-out: then a log that was truncated and has grown again looks like one that was not.
+One request per broker if there is something to compare. Brokers before 2.1 do not report the epoch
+in their metadata; there it is read from the log's last batch, so an unclean election shows only
+once something has been written since. What is unavailable is left out: then a log that was
+truncated and has grown again looks like one that was not.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def _last_epochs(
 def epoch_ends(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """Where the records of these epochs end, for partitions whose leader has changed since."""
+    """The offsets at which the records of these epochs end, for partitions whose leader has changed
+    since."""
     grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}
     found: dict[Partition, int] = {}
     for address, group in by_leader(grown, lambda log: log.leader).items():

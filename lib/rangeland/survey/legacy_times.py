@@ -60,13 +60,14 @@ def _segments(
     leaders: Mapping[Partition, Leader],
     when: AtTime | Latest,
 ) -> dict[Partition, OffsetResult]:
-    """Where segments begin that were last written to before ``when``, then the end of the log."""
+    """The beginnings of the segments that were last written to before ``when``, then the end of the
+    log."""
     isolation = Isolation.READ_UNCOMMITTED
     return request_offsets(brokers, address, leaders, when, isolation, by_segment=True)
 
 
 def _first_after(log: OffsetResult, before: OffsetResult) -> int | None:
-    """Where the first segment begins that was written to afterwards."""
+    """The beginning of the first segment that was written to afterwards."""
     last = before.borders[-1] if before.borders else -1
     later_borders = [border for border in log.borders if border > last]
     end = log.offset or 0

@@ -1,4 +1,8 @@
-"""Which schema ids keys and values have, from the first and last records of ranges."""
+"""Which schema ids keys and values have, from the first and last records of ranges.
+
+The first plan is made of the same survey, so its records are older than the schemas that are
+fetched for them. An id that only occurs in between is fetched by the task that meets it.
+"""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from rangeland.planning.missing_partitions import why_unreachable
 def suspicions(
     survey: Survey, checkpoint: Mapping[Partition, LogMark], topics: Iterable[str]
 ) -> dict[Partition, str]:
-    """What is suspicious, by partition. ``topics``: those that were surveyed; of these, partitions
-    that were landed must still exist."""
+    """The suspicious findings, by partition. ``topics``: those that were surveyed; of these,
+    partitions that were landed must still exist."""
     wanted = set(topics)
     found = {
         p: why for p, log in survey.logs.items() if (why := _suspicion(log, checkpoint.get(p)))
@@ -50,9 +50,9 @@ def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
 
 
 def _from_its_start(log: LogState) -> LogState:
-    """Where records of an open transaction were deleted, Kafka may report that committed records
-    end where that transaction began, before the log's start. So there are none yet: it is no
-    evidence that the log lost its end."""
+    """Kafka may report that committed records end before the log's start, at the beginning of an
+    open transaction whose first records were deleted. So there are none yet: it is no evidence that
+    the log lost its end."""
     return log if log.end_offset >= log.start_offset else replace(log, end_offset=log.start_offset)
 
 

@@ -12,7 +12,7 @@ from rangeland.planning.retention_risk import ReadSpeed
 
 @dataclass(frozen=True, slots=True)
 class SurveyRequest:
-    """What to survey. Exactly one of ``topics`` and ``topic_pattern`` is given."""
+    """A request for a survey. Exactly one of ``topics`` and ``topic_pattern`` is given."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None

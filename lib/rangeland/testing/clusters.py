@@ -23,7 +23,7 @@ Name = TypeVar("Name", int, str)
 
 class LocalCluster(Startable, Generic[Name]):
     """The base of all clusters. ``kind`` is a word for people; ``names`` are those of the
-    processes, in the order they start in, and ``usual`` is who is meant where nobody is named.
+    processes, in the order they start in, and ``usual`` is the one that is meant if none is named.
 
     A temporary directory is made and removed unless ``directory`` is given; a given one keeps
     configuration and logs, and loses the data at the end."""
@@ -122,7 +122,7 @@ class LocalCluster(Startable, Generic[Name]):
 
     @property
     def directory(self) -> Path:
-        """Where configuration, ``logs`` and ``data`` of a started cluster are."""
+        """The folder with configuration, ``logs`` and ``data`` of a started cluster."""
         if self._directory is None:
             raise UsageError("The cluster is not started", do="call start() or use `with`")
         return self._directory

@@ -73,7 +73,8 @@ class JafkaCluster(NumberedCluster):
 
     @property
     def servers(self) -> list[str]:
-        """As upstream's tools and job files name them: ``["1:127.0.0.1:port", ...]``."""
+        """The servers as upstream's tools and job files name them: ``["1:127.0.0.1:port",
+        ...]``."""
         return [f"{name}:{address}" for name, address in self.members.items()]
 
     def segments(self, topic: str, partition: int = 0, broker: int = 1) -> list[Path]:

@@ -59,7 +59,7 @@ class JafkaClient(FrameClient):
         return self.receive()
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """Where the log ends, 0 where there is none."""
+        """The end of the log, 0 if there is none."""
         question = OffsetsRequest(
             topic=topic, partition=partition, time_ms=LATEST_TIME, max_count=1
         )

@@ -22,7 +22,7 @@ LAST_PORT = 32_000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 _mine: dict[int, int] = {}
-"""By port, the file descriptor that marks it as ours for all processes of this machine."""
+"""The file descriptor that marks a port as ours for all processes of this machine."""
 _random = random.SystemRandom()  # not the shared generator: test runs seed that one
 
 

@@ -114,7 +114,7 @@ class RocketmqCluster(LocalCluster[str]):
 
     @property
     def servers(self) -> list[str]:
-        """As job files name them: ``host:port`` of each name server."""
+        """The servers as job files name them: ``host:port`` of each name server."""
         return [self.address(name) for name in self.name_servers]
 
     def create_topic(
@@ -154,7 +154,7 @@ class RocketmqCluster(LocalCluster[str]):
     # --- how it is done ----------------------------------------------------------------
 
     def store(self, name: str = "broker-a") -> Path:
-        """Where a broker has its commit log and queues."""
+        """The folder of a broker's commit log and queues."""
         return self.directory / "data" / name
 
     def _config(self, name: str) -> Path:

@@ -60,10 +60,10 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """What ``@message`` declared. ``name`` is that of the class, without "Request"; ``key`` is -1
-    if it is not a request. ``versions`` is inclusive on both sides; ``flexible_from`` is the first
-    version with compact lengths and tagged fields, None if there is none. ``response`` is the class
-    of the response, on requests."""
+    """The declaration of a message, by ``@message``. ``name`` is that of the class, without
+    "Request"; ``key`` is -1 if it is not a request. ``versions`` is inclusive on both sides;
+    ``flexible_from`` is the first version with compact lengths and tagged fields, None if there is
+    none. ``response`` is the class of the response, on requests."""
 
     name: str
     key: int
@@ -133,8 +133,8 @@ def message(
 
 
 def spec_of(cls: type[Any]) -> MessageSpec:
-    """What ``@message`` declared for this class. Raises ``Bug`` if it is not a message or the
-    response to one."""
+    """The declaration that ``@message`` made for this class. Raises ``Bug`` if it is not a message
+    or the response to one."""
     spec = getattr(cls, _MESSAGE, None)
     if not isinstance(spec, MessageSpec):
         raise Bug(f"{cls.__name__} is not declared as a message")

@@ -30,7 +30,7 @@ def encode(message: Any, version: int) -> bytes:
 
 
 def encode_parts(message: Any, version: int) -> list[Part]:
-    """As ``encode``, but in parts that are not joined."""
+    """Encodes like ``encode``, but in parts that are not joined."""
     cls = type(message)
     parts: list[Part] = []
     try:

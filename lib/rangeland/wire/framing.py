@@ -47,11 +47,12 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of an incomplete frame have arrived; 0 between two frames."""
+        """The number of bytes of an incomplete frame that have arrived; 0 between two frames."""
         return self._end - self._start if self._body is None else LENGTH_BYTES + self._filled
 
     def buffer(self) -> memoryview:
-        """Where to receive the next bytes; never empty. Valid until the next ``advance``."""
+        """The memory into which to receive the next bytes; never empty. Valid until the next
+        ``advance``."""
         if self._body is not None:
             return self._body[self._filled :]
         if self._end == len(self._shared):
@@ -59,8 +60,8 @@ class FrameReader:
         return self._shared[self._end :]
 
     def advance(self, count: int) -> memoryview | None:
-        """``count`` bytes were received into ``buffer``. Returns the frame, without its length,
-        once it is complete. Raises ``RemoteProtocolError`` for an invalid length."""
+        """Takes the ``count`` bytes that were received into ``buffer``. Returns the frame, without
+        its length, once it is complete. Raises ``RemoteProtocolError`` for an invalid length."""
         if not 0 <= count <= len(self.buffer()):
             raise Bug(
                 "more bytes were received than asked for", count=count, asked=len(self.buffer())

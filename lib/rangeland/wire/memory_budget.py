@@ -17,8 +17,8 @@ HEADER_BYTES: Final = 16
 
 
 def beyond(max_bytes: int, size: int, records: int) -> str | None:
-    """Why a batch of ``size`` decompressed bytes and so many ``records`` is too large; None if it
-    is not."""
+    """The reason why a batch of ``size`` decompressed bytes and so many ``records`` is too large;
+    None if it is not."""
     if size > max_bytes:
         return f"it may unpack to {size} bytes, {memory_text(max_bytes)}"
     if size + records * RECORD_BYTES > max_bytes:

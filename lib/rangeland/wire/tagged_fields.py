@@ -42,7 +42,7 @@ def read_tags(
 
 
 def write_tags(tagged: list[tuple[int, FieldCodec, Any]], parts: list[Part]) -> None:
-    """``tagged`` is in rising order of tags; an empty list is one zero byte."""
+    """Writes tagged fields, in rising order of tags; an empty list is one zero byte."""
     parts.append(uvarint_bytes(len(tagged)))
     for tag, codec, value in tagged:
         inner: list[Part] = []

@@ -22,8 +22,8 @@ _QUESTION = b"ruok"
 
 
 def tls_mistake_at(ensemble: ConnectString, tls: TlsSettings | None) -> JobFileError | None:
-    """The mistake about TLS because of which no server can be used; None if another cause is
-    possible with any of them."""
+    """The mistake about TLS that makes all servers unusable; None if any of them may have another
+    cause."""
     found = [_mistake(server, tls) for server in ensemble.servers]
     return found[0] if None not in found else None
 
@@ -57,7 +57,8 @@ def refused_login(name: str, access: ZooKeeperAccess) -> JobFileError:
 
 
 def endless_login(name: str) -> Unreachable:
-    """A server without SASL answers each of its steps with nothing."""
+    """The error for a login without an end: a server without SASL answers each step with
+    nothing."""
     return Unreachable(
         f"the login at {name} did not come to an end",
         why="the server is slow, or does not support SASL",

@@ -36,9 +36,9 @@ ALL_BROKERS = ""
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistry:
-    """What is registered now, which may be nothing. ``topics`` maps a topic to the number of
-    its partitions by broker, or by `ALL_BROKERS` if they are the cluster's. ``source`` names
-    the ZooKeeper in messages."""
+    """The brokers and topics that are registered now; there may be none. ``topics`` maps a topic to
+    the number of its partitions by broker, or by `ALL_BROKERS` if they are the cluster's.
+    ``source`` names the ZooKeeper in messages."""
 
     brokers: dict[str, Address] = field(default_factory=dict)
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -72,8 +72,9 @@ def read_registry(
     *,
     connect_ms: int = 10_000,
 ) -> BrokerRegistry:
-    """Raises Unreachable; JobFileError for an invalid connect string, or if no broker has ever
-    registered; RemoteProtocolError for a node that is neither Jafka's nor Kafka's."""
+    """Reads the registry of brokers. Raises Unreachable; JobFileError for an invalid connect
+    string, or if no broker has ever registered; RemoteProtocolError for a node that is neither
+    Jafka's nor Kafka's."""
     with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
         return registry_seen_by(client)
 
@@ -146,7 +147,7 @@ def parse_broker(name: str, content: bytes) -> Address:
 
 
 def parse_partition_count(topic: str, broker: str, content: bytes) -> int:
-    """How many partitions a Jafka broker has of a topic. Raises RemoteProtocolError."""
+    """The number of a topic's partitions on a Jafka broker. Raises RemoteProtocolError."""
     path = f"{TOPICS}/{topic}/{broker}"
     text = _text(path, content)
     try:
@@ -156,7 +157,7 @@ def parse_partition_count(topic: str, broker: str, content: bytes) -> int:
 
 
 def parse_kafka_topic(topic: str, content: bytes) -> int:
-    """How many partitions a Kafka topic has. Raises RemoteProtocolError."""
+    """The number of partitions of a Kafka topic. Raises RemoteProtocolError."""
     path = f"{TOPICS}/{topic}"
     text = _text(path, content)
     try:

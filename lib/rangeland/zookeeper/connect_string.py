@@ -36,7 +36,7 @@ class ConnectString:
 
 
 def read_ensemble(text: str) -> ConnectString:
-    """Raises JobFileError, naming the part of the text that is wrong."""
+    """Reads a connect string. Raises JobFileError, naming the part of the text that is wrong."""
     servers, slash, rest = text.strip().partition("/")
     parts = rest.rstrip("/").split("/") if rest.strip("/") else []
     if any(part in ("", ".", "..") or part != part.strip() for part in parts):

@@ -46,7 +46,7 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         return connect_with_tls(kwargs["address"], kwargs["hostname"], self._tls, limit_s)
 
     def session_began(self) -> None:
-        """From here on, kazoo's own limits apply."""
+        """Notes that the session has begun: from here on, kazoo's own limits apply."""
         self._is_in_session = True
 
     def select(self, *args: Any) -> Any:
@@ -66,7 +66,8 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
 
 
 def credentials(login: ZooKeeperLogin | None) -> dict[str, Any]:
-    """As kazoo wants them. Raises JobFileError if SASL lacks its package."""
+    """The credentials in the form that kazoo takes. Raises JobFileError if SASL lacks its
+    package."""
     if login is None:
         return {}
     if not login.uses_sasl:

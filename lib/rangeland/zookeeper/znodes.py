@@ -48,7 +48,7 @@ Operation = Create | Write | Check | Delete
 
 
 class Reason(Enum):
-    """Why a transaction was not applied."""
+    """The reason why a transaction was not applied."""
 
     ABSENT = "there is no such node"
     EXISTS = "the node exists already"

@@ -22,7 +22,7 @@ class ZooKeeperLogin:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """How a ZooKeeper is reached; by default without TLS, and as nobody."""
+    """The settings with which a ZooKeeper is reached; by default without TLS, and as nobody."""
 
     tls: TlsSettings | None = None
     login: ZooKeeperLogin | None = None

@@ -114,8 +114,8 @@ class ZooKeeper:
     # --- life --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises Unreachable; JobFileError if the chroot does not exist, or for a mistake about
-        TLS or the login."""
+        """Starts the session. Raises Unreachable; JobFileError if the chroot does not exist, or for
+        a mistake about TLS or the login."""
         self._kazoo.start_async()
         try:
             self._ask(
@@ -152,7 +152,7 @@ class ZooKeeper:
     # --- requests ----------------------------------------------------------------------
 
     def read(self, path: str) -> Znode | None:
-        """None if there is no such node."""
+        """Reads a node; None if there is none."""
         return self.read_all([path])[path]
 
     def read_all(

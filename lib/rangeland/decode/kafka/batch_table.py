@@ -44,9 +44,9 @@ class BatchColumn(IntEnum):
 
 
 class BatchRun(NamedTuple):
-    """How far a walk over batches has come. ``batches`` were found; the last ends at byte ``end``
-    and offset ``last_offset``. Without a batch these are the values that were passed in.
-    ``is_all``: no complete entry follows."""
+    """The result of a walk over batches. ``batches`` were found; the last ends at byte ``end`` and
+    offset ``last_offset``. Without a batch these are the values that were passed in. ``is_all``: no
+    complete entry follows."""
 
     batches: int
     end: int

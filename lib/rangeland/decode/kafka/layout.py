@@ -33,24 +33,27 @@ class RecordFormat(IntEnum):
 class Payload(NamedTuple):
     """The decompressed records of one v2 batch, or a sequence of messages.
 
-    ``data`` is anything with the buffer protocol. All numbers are as on the wire, so they
-    fit in 64 signed bits. With ``append_timestamp_ms`` the broker set the batch's time: every
-    record has that timestamp, and timestamp type 1.
-
-    Messages carry their own offsets and timestamps: ``base_offset`` and ``last_offset_delta`` only
-    limit the valid offsets, ``offset_shift`` is added to each offset. ``max_headers`` is for all
-    records together. A message of format 0 has no timestamp: null, of type -1. A time that does
-    not fit in 64 bits of microseconds is null too, and keeps its type."""
+    All numbers are as on the wire, so they fit in 64 signed bits. Messages carry their own offsets
+    and timestamps: ``base_offset`` and ``last_offset_delta`` only limit the valid offsets. A
+    message of format 0 has no timestamp: null, of type -1, where Spark's own source has the last
+    millisecond of 1969. A -1 that a producer wrote stays -1, as in Spark. A time that does not fit
+    in 64 bits of microseconds is null too, and keeps its type: a bad timestamp never rejects a
+    record."""
 
     data: Any
+    """Anything with the buffer protocol."""
     base_offset: int
     base_timestamp_ms: int
     append_timestamp_ms: int | None
+    """The batch's time, if the broker set it: every record has that timestamp, and timestamp type
+    1."""
     record_count: int
     last_offset_delta: int
     form: RecordFormat = RecordFormat.BATCH
     offset_shift: int = 0
+    """Added to the offset of each message."""
     max_headers: int = MAX_BATCH_BYTES // HEADER_BYTES
+    """The most headers of all records together."""
 
 
 class MessageRun(NamedTuple):

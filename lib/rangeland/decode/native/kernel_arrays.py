@@ -138,7 +138,7 @@ class GrowingColumns(ABC):
         return begin
 
     def as_array(self, index: int, which: int, kind: Any) -> Any:
-        """What is in a buffer, to be changed in place."""
+        """The contents of a buffer, to be changed in place."""
         return np.frombuffer(self._buffers[index][which], kind)
 
     def cut(self, index: int, which: int, size: int) -> pa.Buffer:
@@ -160,7 +160,8 @@ def cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
 def binary_array(
     kind: pa.DataType, rows: int, buffers: Sequence[pa.Buffer], size: int, nulls: int = 0
 ) -> pa.Array:
-    """``buffers``: offsets, data and, where there may be nulls, validity."""
+    """An array of bytes or texts. ``buffers``: offsets, data and, where there may be nulls,
+    validity."""
     offsets, data, *valid = buffers
     validity = valid[0] if nulls else None
     return pa.Array.from_buffers(
@@ -182,7 +183,7 @@ def plain_array(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def text_array(texts: Sequence[str]) -> pa.Array:
-    """As ``plain_array``."""
+    """Like ``plain_array``, for a column of texts."""
     encoded = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
@@ -214,7 +215,7 @@ def header_column(
     keys: Sequence[pa.Buffer],
     values: Sequence[pa.Buffer],
 ) -> pa.Array:
-    """``lists``: offsets and validity of the rows."""
+    """The column of headers. ``lists``: offsets and validity of the rows."""
     rows, count = found.rows, found.headers
     names = binary_array(pa.string(), count, keys, found.header_key_bytes)
     if found.keys_beyond_ascii:

@@ -93,7 +93,7 @@ class PayloadColumn:
 
     @property
     def cost(self) -> int:
-        """What a row takes in memory, in bytes, with its validity and the longest symbol."""
+        """The memory that a row takes, in bytes, with its validity and the longest symbol."""
         longest = max((len(one.encode()) for one in (self.symbols or {}).values()), default=0)
         return 1 + _data_bytes(self.kind, 1) + longest
 

@@ -23,7 +23,8 @@ class PayloadBytes:
 
     data: pa.Buffer
     begins: np.ndarray
-    """Where payloads begin; what has been read of them already lies between it and ``starts``."""
+    """The beginnings of payloads; what has been read of them already lies between it and
+    ``starts``."""
     starts: np.ndarray
     ends: np.ndarray
     faults: np.ndarray
@@ -41,14 +42,14 @@ class PayloadBytes:
         self.faults[rows] = fault
 
     def bad_rows(self, count: int) -> list[int]:
-        """Which of the first payloads are there and have a fault."""
+        """The first payloads that are not null and have a fault."""
         faults = self.faults[:count]
         is_bad = (faults != 0) & (faults != PayloadFault.NULL_PAYLOAD)
         rows: list[int] = np.flatnonzero(is_bad).tolist()
         return rows
 
     def reason(self, row: int, path: str = "", detail: str = "") -> str:
-        """What is wrong with a payload; see ``fault_reason``."""
+        """The reason why a payload is bad; see ``fault_reason``."""
         at = int(self.positions[row])
         if at >= 0:
             at += int(self.starts[row] - self.begins[row])

@@ -31,7 +31,7 @@ PayloadArray: TypeAlias = pa.BinaryArray | pa.LargeBinaryArray
 
 
 class UnknownFields(Enum):
-    """What to do about fields of a payload that the schema lacks."""
+    """The treatment of fields of a payload that the schema lacks."""
 
     DROP = "drop"
     FAIL = "fail"

@@ -9,7 +9,7 @@ from rangeland.decode.kernel_fault import KernelFault
 
 
 class PayloadFault(KernelFault):
-    """Why a payload has no value."""
+    """A reason why a payload has no value."""
 
     NULL_PAYLOAD = 1
     """Not an error: there is no payload."""

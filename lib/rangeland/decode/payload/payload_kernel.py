@@ -87,7 +87,7 @@ class PayloadKernel:
     def decode_protobuf(
         self, payloads: PayloadBytes, program: ProtobufProgram, columns: ColumnTable
     ) -> pa.Array:
-        """As ``decode_avro``. All payloads are of the message that the program begins with."""
+        """Like ``decode_avro``. All payloads are of the message that the program begins with."""
         longest = int((payloads.ends - payloads.starts).max(initial=0))
         slots = np.zeros((len(program.fields), 4), np.int64)
         cases = np.zeros(program.oneofs + 1, np.int64)

@@ -3,7 +3,8 @@
 A ``RowFormat`` is a value that travels to the tasks, where its decoder replaces the bytes of whole
 chunks. In a nested table ``value`` is a column of its own. In a flat one its fields are columns,
 and the log's own columns come first, with a prefix: Delta keeps statistics of the first columns.
-All columns are nullable: a record without a value has a row, too.
+All columns are nullable, whatever the schema requires: a record without a value has a row, too, and
+a schema may stop requiring a field. The decoders see to it that required fields are there.
 """
 
 from __future__ import annotations
@@ -120,9 +121,9 @@ class RowDecoder:
         }
 
     def decode(self, rows: pa.RecordBatch) -> Iterator[DecodedRows]:
-        """``rows`` have the columns of ``decode.columns``. They are decoded in as many pieces as it
-        takes, so that none takes much more memory than ``MAX_DECODED_BYTES``. Raises nothing for
-        what is in them."""
+        """Decodes keys and values. ``rows`` have the columns of ``decode.columns``. They are
+        decoded in as many pieces as it takes, so that none takes much more memory than
+        ``MAX_DECODED_BYTES``. Raises nothing for what is in them."""
         while True:
             decoded = self._decode_first(rows)
             rows = rows.slice(decoded.batch.num_rows)

@@ -74,7 +74,7 @@ class MessageWalk(NamedTuple):
 
 
 class DecodedMessages(NamedTuple):
-    """What the decoder has made of stored messages."""
+    """The rows that the decoder has made of stored messages."""
 
     batch: pa.RecordBatch
     """A RecordBatch with the columns ``STORED``."""

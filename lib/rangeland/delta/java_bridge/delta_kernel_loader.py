@@ -24,7 +24,7 @@ from rangeland.jvm.jars import jar_files
 from rangeland.jvm.spark_jvm import SparkJvm
 
 KERNEL = "4.4.0"
-"""Its internal names are used, also by reflection, so it must be exactly this one."""
+"""Its internal names are used, some by reflection, so it must be exactly this version."""
 KERNEL_JARS = f"delta-kernel-{KERNEL}"
 SOURCES = ("ExclusiveFiles", "DeltaKernelFacade")
 JARS_SETTING = "spark.rangeland.kernelJars"

@@ -57,7 +57,7 @@ class HadoopConf:
         return alone
 
     def store(self, uri: str) -> StoreCapabilities:
-        """What the store guarantees to concurrent drivers; see ``store_kinds``."""
+        """The guarantees that the store gives to concurrent drivers; see ``store_kinds``."""
         scheme = scheme_of(uri)
         return store_capabilities(
             uri, self._log_store(scheme), has_conditions=scheme in S3_SCHEMES and self._asks(uri)
@@ -72,7 +72,7 @@ class HadoopConf:
         return bool(path.getFileSystem(self.java).hasPathCapability(path, _CONDITION))
 
     def storage(self, uri: str) -> StoreSettings:
-        """How to reach the store, as this session's Hadoop does; see ``store_access``."""
+        """The settings to reach the store as this session's Hadoop does; see ``store_access``."""
         conf = HadoopSettings(lambda name: self.java.get(name), self._password, self._below)
         return store_settings(uri, conf, lambda: self._s3_keys(uri))
 

@@ -72,7 +72,8 @@ _HANDLED: dict[str, type[NoTable | TableExists | StaleTransaction]] = {
 
 @contextlib.contextmanager
 def translate_java_errors(what: str) -> Iterator[None]:
-    """``what`` says what did not work if the block raises; the error begins with it."""
+    """Turns what the block raises in Java into errors that begin with ``what``, which says what did
+    not work."""
     try:
         yield
     except Py4JJavaError as error:

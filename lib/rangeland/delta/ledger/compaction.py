@@ -3,7 +3,8 @@
 Each landing leaves two files of one row, and opening a file costs more than reading a hundred of
 its rows. So runs move the rows of older files into larger ones, as ``OPTIMIZE`` does: the same
 rows, in a commit in which no data changes. A file takes in smaller ones only, so a row is moved as
-often as the logarithm of their number.
+often as the logarithm of their number. Files that were replaced stay until a ``VACUUM`` of the
+ledger: drivers with an older view of it read on.
 """
 
 from __future__ import annotations

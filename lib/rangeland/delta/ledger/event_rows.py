@@ -300,9 +300,8 @@ def _compact(document: Record) -> str:
 
 
 def stats_of(rows: Sequence[Record]) -> str:
-    """Delta's statistics of a file with these rows, of which only the indexed columns are read.
-    Values have their full length, so that the ledger's reader can tell events apart without
-    opening files."""
+    """Delta's statistics of a file with these rows. Only the indexed columns are read. Values have
+    their full length, so that the ledger's reader can tell events apart without opening files."""
     known = {n: [row[n] for row in rows if row.get(n) is not None] for n in INDEXED}
     low, high = ({n: ends(found) for n, found in known.items() if found} for ends in (min, max))
     nulls = {name: len(rows) - len(found) for name, found in known.items()}

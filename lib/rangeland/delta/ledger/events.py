@@ -20,7 +20,7 @@ from rangeland.planning.slice_receipt import Receipt
 
 
 class EventKind(StrEnum):
-    """What the column ``event`` says."""
+    """The kind of an event, as in the column ``event``."""
 
     PLAN = "plan"
     OUTCOME = "outcome"
@@ -81,7 +81,9 @@ class PlanEvent:
     entered: int = 0
     covered: Spans = field(default_factory=dict)
     unfinished: tuple[tuple[str, int], ...] = ()
-    """Plans that may not have been in the table yet when this one was entered."""
+    """Plans that may not have been in the table yet when this one was entered. They stay listed
+    until they are: a driver may die between prepare and commit, and its offsets would otherwise
+    count as landed."""
     table_id: str | None = None
     """Delta's own id of the target table; None in ledgers of version 0.1.0."""
 
@@ -105,13 +107,14 @@ class OutcomeEvent:
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
     columns: str = ""
-    """The schema of ``files``, as Delta's JSON, if the table may lack some of it."""
+    """The schema of ``files``, as Delta's JSON, if the table may lack some of it: whoever commits
+    the outcome adds the same columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartEvent:
-    """What one driver has read of a shared plan: whole slices, and their files. ``number``
-    counts the parts of a plan from 1; no slice is in two of them."""
+    """The slices of a shared plan that one driver has read, each as a whole, and their files.
+    ``number`` counts the parts of a plan from 1; no slice is in two of them."""
 
     application: str
     job: str
@@ -157,7 +160,7 @@ class LossEvent:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same for two sightings of one loss, whose end may have moved."""
+        """The identity of a loss: the same for two sightings of it, whose end may have moved."""
         loss = self.loss
         return (self.application, loss.partition, loss.from_offset, loss.kind, loss.action)
 

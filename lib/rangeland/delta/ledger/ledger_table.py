@@ -101,7 +101,7 @@ class Ledger:
         return self._seen().snapshot.version
 
     def entered(self) -> int:
-        """How many plans were ever entered, of all jobs of this table."""
+        """The number of plans that were ever entered, by all jobs of this table."""
         return self._seen().snapshot.transaction_version(PLANS) or 0
 
     def events(self) -> tuple[EventKey, ...]:
@@ -203,7 +203,7 @@ class Ledger:
         return [(key.application, key.sequence) for key in self._seen().without_outcome]
 
     def coverage(self) -> Spans:
-        """What is landed. Reads the newest plan, and the outcomes of the plans that
+        """The offsets that have landed. Reads the newest plan, and the outcomes of the plans that
         were unfinished when it was entered."""
         newest = self.newest()
         if newest is None:

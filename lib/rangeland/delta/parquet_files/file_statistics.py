@@ -60,7 +60,7 @@ def may_hold(file: AddedFile, column: str, value: str) -> bool:
 
 
 def rows_in(file: AddedFile, unknown: int) -> int:
-    """How many rows a file has, by its statistics; ``unknown`` where they do not say so."""
+    """The number of rows in a file by its statistics; ``unknown`` where they do not have it."""
     with suppress(Unreadable):
         return JsonFields.parse(file.stats or "{}").number("numRecords", default=unknown)
     return unknown

@@ -30,7 +30,7 @@ _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns":
 
 
 def escape(text: str) -> str:
-    """As Hive, and so Spark, escapes names and values in partition paths."""
+    """Escapes a name or value for a partition path, as Hive does, and so Spark."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
 
 

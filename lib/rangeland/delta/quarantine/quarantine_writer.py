@@ -92,7 +92,8 @@ class QuarantineWriter:
         self._files: dict[int, list[DataFile]] = {}
 
     def add(self, index: int, where: Range, kept: QuarantinedBytes, leader: str) -> None:
-        """Raises StorageFailed and TableRefused, as writing rows does."""
+        """Adds the bytes of a range. Raises StorageFailed and TableRefused, as writing rows
+        does."""
         aborted = [{"producer_id": a, "first_offset": b} for a, b in kept.aborted]
         row: dict[str, object] = {
             "topic": where.partition.topic,

@@ -38,8 +38,8 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class AzureSettings:
-    """How executors reach a store on Azure. Without any credentials here, Azure's own library looks
-    for some: environment, workload or managed identity."""
+    """The settings with which executors reach a store on Azure. Without any credentials here,
+    Azure's own library looks for some: environment, workload or managed identity."""
 
     account: str
     scheme: str = "https"
@@ -84,7 +84,8 @@ class AzureSettings:
 
 
 def azure_settings(where: TablePath, conf: HadoopSettings) -> AzureSettings:
-    """Raises TableRefused for what Arrow cannot do; JobFileError for a URI that is not Azure's."""
+    """Translates Hadoop's settings for a path. Raises TableRefused for what Arrow cannot do;
+    JobFileError for a URI that is not Azure's."""
     container, at, host = where.authority.partition("@")
     account, _, suffix = host.partition(".")
     service, dot, domain = suffix.partition(".")

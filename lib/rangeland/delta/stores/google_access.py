@@ -44,7 +44,7 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class GoogleSettings:
-    """How executors reach a store on Google Cloud Storage."""
+    """The settings with which executors reach a store on Google Cloud Storage."""
 
     endpoint: str | None = None
     """``host:port``, if not Google's own."""
@@ -75,7 +75,7 @@ class GoogleSettings:
 
 
 def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
-    """Raises TableRefused for what Arrow cannot do."""
+    """Translates Hadoop's settings. Raises TableRefused for what Arrow cannot do."""
     uri = str(where)
     for name in _REFUSED:
         if conf.text(name):

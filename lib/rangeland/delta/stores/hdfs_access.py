@@ -35,7 +35,7 @@ _DENIED = ("AccessControlException", "AuthorizationException")
 
 @dataclass(frozen=True, slots=True)
 class HdfsSettings:
-    """How executors reach an HDFS. ``settings`` are Hadoop's."""
+    """The settings with which executors reach an HDFS. ``settings`` are Hadoop's."""
 
     settings: tuple[tuple[str, str], ...] = ()
 

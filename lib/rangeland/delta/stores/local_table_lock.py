@@ -1,8 +1,9 @@
 """The lock of a table on a local path, held while committing.
 
 Of two processes that rename over each other's log entry both may believe they won, and Hadoop's
-local file system keeps a checksum file of the loser. Spark's own writers do not use this lock.
-Other stores refuse a second file of the same name, or have log stores that do.
+local file system keeps a checksum file of the loser, which makes the log unreadable. Spark's own
+writers do not use this lock. Other stores refuse a second file of the same name, or have log stores
+that do.
 """
 
 from __future__ import annotations

@@ -55,9 +55,9 @@ class S3Keys:
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """How executors reach a store on S3. ``endpoint`` is ``host:port``, None for Amazon's own.
-    Without ``keys`` requests are anonymous, or signed with the credentials of the executor's
-    environment."""
+    """The settings with which executors reach a store on S3. ``endpoint`` is ``host:port``, None
+    for Amazon's own. Without ``keys`` requests are anonymous, or signed with the credentials of the
+    executor's environment."""
 
     bucket: str
     endpoint: str | None = None
@@ -95,9 +95,9 @@ class S3Settings:
 def s3_settings(
     where: TablePath, conf: HadoopSettings, resolve: Callable[[], S3Keys]
 ) -> S3Settings:
-    """``resolve`` gets keys from Hadoop's own credential providers: it is called only if one is
-    configured that Arrow does not have. Raises TableRefused if files would not be encrypted as the
-    configuration demands."""
+    """Translates Hadoop's settings for a path. ``resolve`` gets keys from Hadoop's own credential
+    providers: it is called only if one is configured that Arrow does not have. Raises TableRefused
+    if files would not be encrypted as the configuration demands."""
     bucket = where.authority
 
     def of_bucket(reader: Lookup) -> Callable[[str], str]:

@@ -36,8 +36,8 @@ class StoreKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreCapabilities:
-    """How safe it is for several drivers to commit to a store at the same time. ``note`` is a
-    warning for the user, empty if none is needed."""
+    """The safety of commits by several drivers at the same time. ``note`` is a warning for the
+    user, empty if none is needed."""
 
     kind: StoreKind
     scheme: str
@@ -60,8 +60,9 @@ def is_replaceable_log_store(log_store: str) -> bool:
 def store_capabilities(
     uri: str, log_store: str = "", *, has_conditions: bool = False
 ) -> StoreCapabilities:
-    """``log_store`` is the class configured for the URI's scheme, empty for the default.
-    ``has_conditions``: on S3, Hadoop can ask the store not to replace a file."""
+    """The kind of a table's store, and its safety. ``log_store`` is the class configured for the
+    URI's scheme, empty for the default. ``has_conditions``: on S3, Hadoop can ask the store not to
+    replace a file."""
     scheme = scheme_of(uri)
     if scheme == "file":
         return StoreCapabilities(

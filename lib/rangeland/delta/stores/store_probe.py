@@ -28,8 +28,8 @@ CONTENT = b"rangeland check\n"
 
 
 def try_store(table: StoreSettings) -> None:
-    """Raises TableRefused without permission, JobFileError for a path where no table can be,
-    StorageFailed for what may be temporary."""
+    """Tries what a run does at a table's path. Raises TableRefused without permission, JobFileError
+    for a path where no table can be, StorageFailed for what may be temporary."""
     store, root = table.open()
     with _as_own_errors(root):
         folders = _existing_folders(store, root) if has_folders(store) else [root]

@@ -144,7 +144,7 @@ class DecimalType(NamedTuple):
 
 
 def decimal_of(delta: Any) -> DecimalType | None:
-    """None for any other type."""
+    """The decimal type with this name in Delta; None for any other type."""
     found = _DECIMAL.fullmatch(delta) if isinstance(delta, str) else None
     return found and DecimalType(int(found[1]) - int(found[2]), int(found[2]))
 

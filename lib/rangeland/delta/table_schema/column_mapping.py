@@ -34,25 +34,25 @@ Field = Mapping[str, Any]
 
 
 def mapping_mode(metadata: TableMetadata) -> str | None:
-    """``name`` or ``id``; None for a table without column mapping."""
+    """The mode of column mapping, ``name`` or ``id``; None for a table without column mapping."""
     mode = metadata.configuration.get(MODE_PROPERTY, "none").lower()
     return None if mode == "none" else mode
 
 
 def identity_of(field: Field) -> tuple[Any, Any] | None:
-    """What identifies a mapped field in files; None for a field that is not mapped."""
+    """The identity of a mapped field in files; None for a field that is not mapped."""
     found = field.get("metadata", {})
     return (found.get(ID), found[PHYSICAL_NAME]) if PHYSICAL_NAME in found else None
 
 
 def stored_name(field: Field) -> str:
-    """What a field is called in files."""
+    """The name of a field in files."""
     name: str = field.get("metadata", {}).get(PHYSICAL_NAME, field["name"])
     return name
 
 
 def stored_column(schema_text: str, name: str) -> str:
-    """What a top-level column is called in files, statistics and partition values."""
+    """The name of a top-level column in files, statistics and partition values."""
     found = _find_field(fields_of(schema_text), name)
     return name if found is None else stored_name(found)
 
@@ -216,5 +216,5 @@ class _Relabelled:
 
 
 def relabel_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the names of ``schema``, also inside of its columns. Nothing is copied."""
+    """The batch with the names of ``schema``, at all levels. Nothing is copied."""
     return pa.record_batch(_Relabelled(batch, schema))

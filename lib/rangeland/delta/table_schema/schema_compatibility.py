@@ -45,7 +45,7 @@ _PARTITION_TYPES = {Function.DATE: "date", Function.HOUR: "timestamp"}
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """How rows go into the table. ``filled`` are the table's columns that stay null;
+    """The layout of rows in an existing table. ``filled`` are the table's columns that stay null;
     ``notes`` are for the user, such as a partitioning that is not used."""
 
     layout: TableLayout
@@ -55,7 +55,7 @@ class RowLayout:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """What to create if there is no table, for ``DeltaKernel.create``."""
+    """The table to create if there is none, for ``DeltaKernel.create``."""
 
     schema_json: str
     partition_columns: tuple[str, ...]
@@ -130,11 +130,11 @@ def _written_field(field: pa.Field) -> pa.Field:
 def row_layout(
     metadata: TableMetadata, rows: pa.Schema, partition_by: Sequence[str] = ()
 ) -> RowLayout:
-    """How the rows go into the table. Raises TableRefused if they do not fit, with the feature
-    or column and what to do.
+    """Fits rows into the table. Raises TableRefused if they do not fit, with the feature or column
+    and what to do.
 
-    A column that is NOT NULL in the table and nullable in the rows is not refused here: the
-    writer refuses rows with a null in it (``TableLayout.required``)."""
+    A column that is NOT NULL in the table and nullable in the rows is not refused here: the writer
+    refuses rows with a null in it (``TableLayout.required``)."""
     partitioned = {name.lower() for name in metadata.partition_columns}
     wanted = parse_partition_by(partition_by, rows)
     computed = {c.name.lower() for c in wanted} & partitioned

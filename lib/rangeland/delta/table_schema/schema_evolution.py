@@ -1,8 +1,8 @@
 """How a table's schema follows its rows: new fields become nullable columns, and types are widened
 where the table allows it. Pure.
 
-Schemas are Delta's JSON. Names match ignoring case; what a table has stays as it is, also fields
-that the rows no longer have. Any other change of type is a misfit, and never made.
+Schemas are Delta's JSON. Names match ignoring case; what a table has stays as it is, including
+fields that the rows no longer have. Any other change of type is a misfit, and never made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTEGERS = ("byte", "short", "integer", "long")
 
 
 class Evolution(StrEnum):
-    """What to do about fields of rows that a table lacks."""
+    """The treatment of fields of rows that a table lacks."""
 
     ADD = "add"
     FAIL = "fail"
@@ -80,8 +80,9 @@ def takes(theirs: Any, ours: Any) -> bool:
 
 
 def allows_widening(metadata: TableMetadata) -> bool:
-    """Whether the table's owner has allowed wider types. The feature's preview does not count: it
-    has another form."""
+    """Whether the table's owner has allowed wider types: a landing does not turn the feature on,
+    which would lock out readers that do not know it. Its preview has another form and does not
+    count."""
     is_on = metadata.configuration.get(WIDENING_PROPERTY, "").lower() == "true"
     return is_on and "typeWidening" in metadata.features
 
@@ -95,10 +96,11 @@ def evolve_schema(
     are_written: bool = False,
     highest_id: int | None = None,
 ) -> SchemaChange:
-    """What these rows change about a table. ``widens``: types may be widened, but not those of the
-    columns ``keeping``, which partition it. ``are_written``: rows are in files, so that narrower
-    ones can no longer be given the table's type. ``highest_id``: of columns that the table has
-    numbered, 0 for a table without column mapping; added ones that do not fit are misfits."""
+    """The change that these rows make to a table's schema. ``widens``: types may be widened, but
+    not those of the columns ``keeping``, which partition it. ``are_written``: rows are in files, so
+    that narrower ones can no longer be given the table's type. ``highest_id``: of columns that the
+    table has numbered, 0 for a table without column mapping; added ones that do not fit are
+    misfits."""
     kept = frozenset(name.lower() for name in keeping)
     merge = _Merge(SchemaChange(table), widens, kept, are_written, highest_id)
     fields = merge.fields(fields_of(table), fields_of(rows), "")
@@ -134,7 +136,7 @@ def _in_type(theirs: Any, ours: Any) -> Any:
 
 
 def compare_column(column: Mapping[str, Any], given: Mapping[str, Any]) -> SchemaChange:
-    """What a field of rows would change about a column of the same name."""
+    """The change that a field of rows would make to a column of the same name."""
     merge = _Merge(SchemaChange(), widens=False, keeping=frozenset())
     merge.fields([column], [given], "")
     return merge.change

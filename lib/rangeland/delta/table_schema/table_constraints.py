@@ -93,7 +93,8 @@ class RecordPlace:
 
     @classmethod
     def of(cls, row: Mapping[str, Any], columns: LogColumns) -> RecordPlace:
-        """``row`` has the log's columns in lower case, as far as there are any."""
+        """The record that ``row`` was made of. The log's columns in it are in lower case, if it has
+        any."""
         topic, number = row.get(columns.topic), row.get(columns.partition)
         if topic is None or number is None:
             return cls()

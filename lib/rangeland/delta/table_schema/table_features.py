@@ -23,7 +23,7 @@ Finder = Callable[[Fields, Collection[str]], str | None]
 
 
 class Treatment(StrEnum):
-    """What a landing does about a feature."""
+    """The treatment of a feature by a landing."""
 
     WRITE = "written"
     CHECK = "checked"
@@ -41,9 +41,9 @@ class Support(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureRule:
-    """What a landing does about one feature of tables. ``note``: how a feature is supported, or why
-    it is refused; "{0}" stands for the column that uses it. ``used_by`` finds a column for which a
-    table is refused; without it, a refused feature is refused wherever it is."""
+    """The rule for one feature of tables. ``note``: how a feature is supported, or why it is
+    refused; "{0}" stands for the column that uses it. ``used_by`` finds a column for which a table
+    is refused; without it, a refused feature is refused wherever it is."""
 
     kernel: Support
     treatment: Treatment

@@ -88,13 +88,15 @@ class DeltaKernel:
             return str(self._facade.resolvePath(self.engine, path))
 
     def store(self, path: str) -> StoreCapabilities:
-        """What the table's store guarantees to concurrent drivers; see ``store_kinds``."""
+        """The guarantees that the table's store gives to concurrent drivers; see
+        ``store_kinds``."""
         uri = self.resolve(path)
         with translate_java_errors(f"could not read the configuration for {path}"):
             return self._conf.store(uri)
 
     def storage(self, path: str) -> StoreSettings:
-        """How to reach the store of a path, as this session's Hadoop does; see ``store_access``."""
+        """The settings to reach the store of a path as this session's Hadoop does; see
+        ``store_access``."""
         uri = self.resolve(path)
         with translate_java_errors(f"could not read the configuration for {path}"):
             return self._conf.storage(uri)

@@ -55,7 +55,8 @@ class FilesGone:
 @dataclass(frozen=True, slots=True)
 class FilesUnfit:
     """The table's columns have other types, numbers or stored names than the prepared files, since
-    another commit has given them these: nothing was committed."""
+    another commit has given them these: nothing was committed. The plan is read again, with the
+    job's present schema; if those rows do not fit either, it waits for a corrected job file."""
 
     misfit: Misfit
 
@@ -126,7 +127,8 @@ def land(
 def _commit(
     kernel: DeltaKernel, snapshot: Snapshot, request: CommitRequest
 ) -> Committed | AlreadyCommitted | FilesGone:
-    """One commit, if all files are there and the table is still the same one."""
+    """One commit, if all files are there and the table is still the same one. Both are checked
+    under the table's lock: waiting for it may take as long as a VACUUM."""
     storage, missing = kernel.storage(snapshot.path), list[str]()
 
     def is_whole() -> bool:
@@ -167,7 +169,7 @@ def _may_try_again(theirs: Snapshot, ours: Snapshot, request: CommitRequest) -> 
 
 
 def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
-    """What files with these columns, a schema or nothing, change about a table's schema."""
+    """The change that files with these columns, a schema or nothing, make to a table's schema."""
     if not columns:
         return SchemaChange()
     table, highest = snapshot.schema_json, int(snapshot.property(HIGHEST_ID_PROPERTY) or 0)

@@ -10,7 +10,7 @@ from rangeland.dialects.jafka.session import JafkaSession
 
 
 class JafkaDialect(Dialect):
-    """Each method is a pure function of the module that has its rules."""
+    """Jafka's dialect: each method is a pure function of the module that has its rules."""
 
     capabilities = requests.CAPABILITIES
 

@@ -67,9 +67,9 @@ def next_offset(
 
 
 def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[int, int | None]:
-    """Where the entry that contains ``target`` begins and ends, walking from ``from_offset``, at
-    which an entry begins. End None: it was not reached, and the first value is where the walk
-    stopped. Raises BadRecord."""
+    """The beginning and end of the entry that contains ``target``, found by walking from
+    ``from_offset``, at which an entry begins. End None: it was not reached, and the first value is
+    where the walk stopped. Raises BadRecord."""
     found = jafka_decoder().walk_entries(records, target - from_offset + 1)
     if found.fault is not None:
         raise at_fault(records, found.end, from_offset, found.fault)

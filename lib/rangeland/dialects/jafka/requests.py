@@ -135,7 +135,7 @@ def _search_member(
         for topic, response in zip(uncounted, responses, strict=True):
             searches[topic].take(response.parts)
         step *= 2
-    # Only of partitions that exist: for any other the broker closes the connection.
+    # Only partitions that exist: for any other the broker closes the connection.
     ends = [(topic, number) for topic, search in searches.items() for number in range(search.count)]
     if not ends:
         return searches

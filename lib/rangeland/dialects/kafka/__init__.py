@@ -18,7 +18,7 @@ from rangeland.dialects.kafka.session import KafkaSession
 
 
 class KafkaDialect(Dialect):
-    """Each method is a pure function of the module that has its rules."""
+    """Kafka's dialect: each method is a pure function of the module that has its rules."""
 
     capabilities = requests.CAPABILITIES
 

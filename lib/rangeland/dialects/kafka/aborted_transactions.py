@@ -36,7 +36,8 @@ class AbortedTransactions:
 
     @property
     def opens_at(self) -> int:
-        """If no transaction is open, entries that end before this offset are in none."""
+        """The offset at which the next aborted transaction opens: if none is open, entries that end
+        before it are in none."""
         return self._pending[0][1] if self._pending else MAX_OFFSET
 
     def is_aborted(self, entry: LogEntry, *, is_passed: bool = False) -> bool:

@@ -26,7 +26,7 @@ class NotDecompressible(Exception):
 
 
 class CompressionCodec(NamedTuple):
-    """How one codec is unpacked. ``bound``: the largest possible decompressed size. ``unpack``:
+    """A codec: how it is unpacked. ``bound``: the largest possible decompressed size. ``unpack``:
     decompresses into a buffer of that size and returns the number of bytes. Both may raise what
     ``decompress`` turns into NotDecompressible."""
 

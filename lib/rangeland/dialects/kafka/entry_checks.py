@@ -1,12 +1,13 @@
 """The entries of a Kafka log as their headers describe them, and what contradicts them.
 
 No checksum covers the offset of an entry, so it is compared with its neighbours. Of two entries
-whose offsets exclude each other, the wrong one is found with the help of checksums and of the
-entry after them, and is raised as BadRecord with ``bad_batch``. One that lies before the offsets
-that are still needed is skipped, whatever it is.
+whose offsets exclude each other, the wrong one is found with the help of checksums and of the entry
+after them, and is raised as BadRecord with ``bad_batch``. One that lies before the offsets that are
+still needed is skipped, whatever it is. An offset that was moved into a possible gap is not
+detected if nothing that was fetched with it contradicts it.
 
-Pure functions of bytes. ``READERS`` has a reader for each magic byte: a new format is one more
-line there.
+Pure functions of bytes. ``READERS`` has a reader for each magic byte: a new format is one more line
+there.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _first_packed(wrapper: Wrapper) -> int | None:
 
 
 def first_inside(records: memoryview, position: int) -> int:
-    """As ``first_of``; for a wrapper that can be opened, the first offset inside."""
+    """Like ``first_of``; for a wrapper that can be opened, the first offset inside."""
     stored = first_of(records, position)
     if position + _ATTRIBUTES >= len(records) or is_plain(records, position):
         return stored

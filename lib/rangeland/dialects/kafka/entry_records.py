@@ -12,7 +12,7 @@ from rangeland.errors import BadRecord
 
 
 def records_of(entry: LogEntry, first: int, until: int) -> pa.RecordBatch:
-    """The records of an entry, for the few of which the walk needs to see them."""
+    """The records of an entry, for the few entries whose records the walk needs to see."""
     payload = entry.payload()
     try:
         return kafka_decoder().decode_records([payload], first, until)

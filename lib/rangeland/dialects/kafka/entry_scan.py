@@ -8,7 +8,8 @@ next fetch returns it again. Finding entries only reads their prefixes. Checksum
 wait until an entry is opened, and many never are (before the wanted offsets, aborted).
 
 Almost all entries are batches that nothing contradicts. The kernel finds those, many in one step
-(``BatchGroup``). From the first other entry on, each is examined in Python (``entry_checks``).
+(``BatchGroup``). From the first other entry on, each is examined in Python (``entry_checks``). Both
+give the same chunks and errors for any bytes.
 
 Pure functions of bytes. ``records`` decides which offsets are wanted and how they are classed.
 """
@@ -67,7 +68,7 @@ def entries(
 def runs(
     records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
 ) -> Iterator[BatchGroup | LogEntry]:
-    """As ``entries``, with consecutive batches in groups as far as possible."""
+    """Like ``entries``, with consecutive batches in groups as far as possible."""
     begin, floor = 0, context.floor
     while True:
         heads = np.empty((HEADS, len(BatchColumn)), np.int64)
@@ -92,7 +93,7 @@ def locate_entries(
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """As ``entries``, with the positions at which each begins and ends."""
+    """Like ``entries``, with the positions at which each begins and ends."""
     return _one_by_one(records, 0, context.floor, from_offset, context, with_runs=with_runs)
 
 
@@ -133,11 +134,11 @@ def _one_by_one(
 def next_offset(
     records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
 ) -> int | None:
-    """The offset after the last complete entry, found without decoding anything. The bytes
-    contain it; ``from_offset`` is the offset that was requested.
+    """The offset after the last complete entry, found without decoding anything. The bytes contain
+    it; ``from_offset`` is the offset that was requested.
 
     None if there is no complete entry: the fetch was too small for the next one, or returned
-    nothing. Raises BadRecord, also if offsets do not rise."""
+    nothing. Raises BadRecord for an invalid entry, and if offsets do not rise."""
     run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
     if run.is_all and run.batches and run.last_offset < context.asked_at:
         return run.last_offset + 1  # none of it was requested

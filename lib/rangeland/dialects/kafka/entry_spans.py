@@ -1,4 +1,4 @@
-"""Where the entries of a fetched Kafka log begin and end, by their prefixes alone.
+"""The beginnings and ends of entries in a fetched Kafka log, by their prefixes alone.
 
 Pure functions of bytes. Nothing is opened, and the stored offsets are not checked: see
 ``entry_checks``.

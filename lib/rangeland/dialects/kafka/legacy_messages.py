@@ -4,7 +4,8 @@ A *run* is consecutive plain messages, taken as one entry so that Python does no
 them. A *wrapper* is one message whose value is a compressed run. It has the offset of its last
 message, and a broker returns it whole for any offset inside, so where it begins is only known when
 it is opened. In format 0 the messages inside have their own offsets; in format 1 they count from
-the wrapper's beginning, which is its offset minus that of its last message.
+the wrapper's beginning, which is its offset minus that of its last message. If a wrapper is
+damaged, all offsets that may be in it are lost with it.
 
 Pure functions of bytes. The decoder decodes the messages.
 """
@@ -92,7 +93,7 @@ class Run(NamedTuple):
     transactional: bool = False
     control: bool = False
     after: int | None = None
-    """Where the next entry begins, if that is known and not directly after the last message."""
+    """The beginning of the next entry, if it is known and not directly after the last message."""
 
     def check(self) -> None:
         kafka_decoder().decode_records([self.payload()], self.base_offset, self.last_offset + 1)

@@ -67,8 +67,8 @@ class BatchV2(NamedTuple):
     transactional: bool
     control: bool
     after: int | None = None
-    """Where the next entry begins, if the end in the header is uncertain; a correct checksum makes
-    it certain."""
+    """The beginning of the next entry, if the end in the header is uncertain; a correct checksum
+    makes it certain."""
 
     def check(self) -> None:
         found = crc32c(self.stored[CHECKED:])

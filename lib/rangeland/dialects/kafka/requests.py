@@ -78,7 +78,7 @@ def find_leaders(
 
 
 def ask_cluster(topics: Sequence[str] | None) -> Question:
-    """None asks for all topics."""
+    """Asks for the brokers and these topics; None: all of them."""
     wanted = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
     return Question(m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
 

@@ -128,7 +128,8 @@ class KafkaSession(ProtocolSession):
         return None
 
     def skip_opening(self) -> bytes:
-        """Brokers before 0.10 do not report their versions. They answer an empty fetch."""
+        """The first frame for a broker before 0.10, which does not report its versions: an empty
+        fetch, which it answers."""
         self._pending.clear()
         self.assume(WITHOUT_API_VERSIONS)
         nothing = FetchRequest(max_wait_ms=0, min_bytes=0, topics=())
@@ -140,7 +141,8 @@ class KafkaSession(ProtocolSession):
         return self._encode(MetadataRequest(topics=()), 1)[1]
 
     def is_too_old(self, response: memoryview) -> bool:
-        """Judged by the version of the response, which can be decoded in no other version."""
+        """Whether a broker is too old for ApiVersions, by the version of its response to
+        ``version_probe``, which can be decoded in no other version."""
         correlation_id, pending, start = self._match(response)
         if pending.request is not MetadataRequest:
             raise LocalProtocolError("the response to another request was passed to `is_too_old`")

@@ -10,7 +10,7 @@ from rangeland.dialects.rocketmq.session import RocketmqSession
 
 
 class RocketmqDialect(Dialect):
-    """Each method is a pure function of the module that has its rules."""
+    """RocketMQ's dialect: each method is a pure function of the module that has its rules."""
 
     capabilities = requests.CAPABILITIES
 

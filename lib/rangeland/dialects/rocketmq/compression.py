@@ -38,7 +38,7 @@ class MessageBodies:
         self._data = pa.allocate_buffer(FIRST_VALUES_BYTES, resizable=True)
 
     def add(self, codec: int, data: memoryview) -> None:
-        """Raises NotDecompressible."""
+        """Adds a body, decompressed. Raises NotDecompressible."""
         if codec in _FRAMED:
             _, bound, unpack = CODECS[_FRAMED[codec]]
             place = self._room(self._check_bound(bound, data))

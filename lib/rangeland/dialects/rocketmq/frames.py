@@ -128,7 +128,7 @@ class HeaderReader:
         self._last: Frame | None = None
 
     def read(self, buffer: memoryview) -> Frame:
-        """As ``read_frame``."""
+        """Reads one header, as ``read_frame`` does."""
         end = 0
         if self._last is not None and len(buffer) >= _PREFIX.size:
             (word,) = _PREFIX.unpack_from(buffer)

@@ -52,7 +52,7 @@ class QueueEntry(NamedTuple):
 
 
 class MessageFields(NamedTuple):
-    """Where in its bytes an entry has its last fields: its body at ``[body, body_end)`` after a
+    """The places of an entry's last fields in its bytes: its body at ``[body, body_end)`` after a
     length, then the topic after its length, then the properties from ``properties`` to the end."""
 
     body: int
@@ -84,7 +84,8 @@ def begins_at(body: Any, offset: int) -> int | None:
 
 
 def stored_ms(body: Any) -> int | None:
-    """When the broker stored the first entry of a pull's body; None if there is none."""
+    """The time at which the broker stored the first entry of a pull's body; None if there is
+    none."""
     if len(body) < SMALLEST:
         return None
     at = _TO_BORN_HOST + (20 if _HEAD.unpack_from(body)[3] & BORN_V6 else 8)
@@ -157,7 +158,7 @@ def walk_entries(messages: Any) -> MessageWalk:
 
 
 def fields_of(entry: Any) -> MessageFields | None:
-    """None if the fields do not fit into the entry or do not fill it."""
+    """Finds the last fields of an entry; None if they do not fit into it or do not fill it."""
     _, magic, _, flags = _HEAD.unpack_from(entry)
     place = _TO_BODY + sum(12 for bit in (BORN_V6, STORE_V6) if flags & bit)
     try:

@@ -144,7 +144,7 @@ class SeriesResponse:
 
 
 def fields_of(**values: Any) -> dict[str, str]:
-    """As on the wire: all values are text, booleans in lower case."""
+    """The fields as on the wire: all values are text, booleans in lower case."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in values.items()
@@ -176,7 +176,7 @@ def all_topics() -> RemotingRequest:
 
 
 def max_offset(queue: Partition) -> RemotingRequest:
-    """A broker answers 0 for a queue that does not exist."""
+    """A request for the end of a queue. A broker answers 0 for a queue that does not exist."""
     return _of_queue(MAX_OFFSET, queue)
 
 
@@ -220,7 +220,8 @@ def _same_of_pulls(topic: str, number: int, group: str, subscription: str) -> Ma
 
 
 def create_topic(topic: str, queues: int, attributes: str = "") -> RemotingRequest:
-    """``attributes`` as upstream's tool takes them: ``+name=value``, separated by commas."""
+    """A request to create a topic. ``attributes`` are as upstream's tool takes them:
+    ``+name=value``, separated by commas."""
     return RemotingRequest(
         CREATE_TOPIC,
         fields_of(

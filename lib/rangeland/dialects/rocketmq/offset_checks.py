@@ -1,9 +1,10 @@
 """Whether messages are where the broker says they are.
 
-The offset stored in a message is covered by no checksum. But a broker looks messages up by an
-index of its own and says which offsets its response accounts for. If a response has
-as many messages as it accounts for offsets, the offset of each is certain. If messages are missing
-(because of tags or compaction), the offsets must rise and stay within the response.
+The offset stored in a message is covered by no checksum. But a broker looks messages up by an index
+of its own and says which offsets its response accounts for. If a response has as many messages as
+it accounts for offsets, the offset of each is certain. If messages are missing (because of tags or
+compaction), the offsets must rise and stay within the response. An offset that was moved into such
+a gap is not detected, nor are changed times and properties.
 
 Pure functions of bytes. A wrong offset is a value here (``MisplacedMessage``); the reader of the
 messages raises the error.

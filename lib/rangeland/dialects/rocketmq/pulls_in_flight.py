@@ -50,15 +50,16 @@ class SentPull:
 
     @property
     def is_good(self) -> bool:
-        """False if its response has no messages: some may have arrived since."""
+        """Whether the pull can be used. Not if its response has no messages: some may have arrived
+        since."""
         return self.response is None or self.response.code == SUCCESS
 
 
 @dataclass(slots=True)
 class PullPace:
-    """What is learned from one queue's responses. ``is_steady``: each of the last pulls has
-    returned what was expected, so it is worthwhile to send others ahead. ``has_batches``: at least
-    some of its entries are batches stored as one message."""
+    """The pace of pulls, learned from one queue's responses. ``is_steady``: each of the last pulls
+    has returned what was expected, so it is worthwhile to send others ahead. ``has_batches``: at
+    least some of its entries are batches stored as one message."""
 
     count: int = MAX_PER_PULL
     message_bytes: int = 0
@@ -66,7 +67,7 @@ class PullPace:
     has_batches: bool = False
 
     def number(self, series: PullSeries) -> int:
-        """How many pulls it takes to fetch ``max_bytes``, wherever the series ends."""
+        """The number of pulls that it takes to fetch ``max_bytes``, wherever the series ends."""
         if self.has_batches:
             return 1
         if not self.message_bytes:
@@ -132,8 +133,8 @@ class PullPace:
 
 @dataclass(slots=True)
 class PullStride:
-    """What is learned from one queue's responses with tags: how many offsets a response covers at
-    least, and how large it is."""
+    """The stride of pulls with tags, learned from one queue's responses: how many offsets a
+    response covers at least, and how large it is."""
 
     offsets: int = MAX_PER_PULL
     response_bytes: int = 0
@@ -164,7 +165,7 @@ class PullStride:
 
 
 def offsets_covered(response: RemotingResponse) -> int:
-    """How many offsets a pull's response covers."""
+    """The number of offsets that a pull's response covers."""
     if response.code != SUCCESS:
         return 0
     return max(0, number_of(response, "nextBeginOffset") - response.pull.offset)

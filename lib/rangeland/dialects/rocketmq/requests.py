@@ -70,7 +70,8 @@ MAX_INT64: Final = 2**63 - 1
 def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
 ) -> Search:
-    """Raises Unreachable if no name server answers."""
+    """Searches for the brokers and queues of topics. Raises Unreachable if no name server
+    answers."""
     silences: list[NoReply] = []
     views: dict[str, TopicView] = {}
     listed: list[frozenset[str]] = []
@@ -211,7 +212,7 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
 def read_records(
     responses: Sequence[m.SeriesResponse], asked: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
-    """What each series returned without a gap."""
+    """Reads what each series returned without a gap."""
     parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(asked, responses, strict=True))
     return FetchResult(ErrorMeaning.OK, "", parts)
 

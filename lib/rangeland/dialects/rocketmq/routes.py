@@ -60,13 +60,14 @@ class TopicRoute:
         )
 
     def is_internal(self, topic: str) -> bool:
-        """Each broker and cluster has an internal topic of its own name."""
+        """Whether RocketMQ made the topic for itself. Each broker and cluster has one of its own
+        name."""
         named = {*self.brokers, *(cluster for cluster, _ in self.brokers.values())}
         return topic in named or is_system_topic(topic)
 
 
 def read_route(body: Part) -> TopicRoute:
-    """Raises RemoteProtocolError if it is not a route."""
+    """Reads a route. Raises RemoteProtocolError if it is not one."""
     return _reading("a route", body, _route)
 
 

@@ -26,7 +26,7 @@ FOR_BATCHES: Final = ("queue.type", "BatchCQ")
 
 
 class TopicTypes:
-    """What the responses on one connection have shown."""
+    """The types of topics, as the responses on one connection have shown them."""
 
     def __init__(self) -> None:
         self._for_batches: dict[str, bool | None] = {}
@@ -38,11 +38,11 @@ class TopicTypes:
         return topic in self._for_batches
 
     def is_for_batches(self, topic: str) -> bool | None:
-        """None as long as it is unknown."""
+        """Whether a topic stores batches; None as long as it is unknown."""
         return self._for_batches.get(topic)
 
     def is_compacted(self, topic: str) -> bool | None:
-        """None as long as no broker has said so."""
+        """Whether a topic is compacted; None as long as no broker has said so."""
         return self._compacted.get(topic)
 
     def needs_all(self, topic: str) -> bool:

@@ -101,8 +101,8 @@ class KafkaGroups:
             raise refusal(code, group, "its offsets were committed")
 
     def view(self, group: str) -> GroupView:
-        """``is_ours`` refers to the job that joined this group through this backend, or to any job
-        of this library if none has."""
+        """The group and its members. ``is_ours`` refers to the job that joined this group through
+        this backend, or to any job of this library if none has."""
         with self._lock:
             question = Question(m.DescribeGroupsRequest(groups=(group,)))
             try:

@@ -23,7 +23,8 @@ def ask_commit(
     generation: int = m.NO_GENERATION,
     member_id: str = m.UNKNOWN_MEMBER,
 ) -> Question:
-    """``offsets`` are the next ones to be read. By default the sender is not a member."""
+    """A request to commit offsets, which are the next ones to be read. By default the sender is not
+    a member."""
     topics: dict[str, list[m.CommitPartition]] = {}
     for partition, offset in sorted(offsets.items()):
         part = m.CommitPartition(partition_index=partition.number, committed_offset=offset)
@@ -63,7 +64,7 @@ def code_of_group_offsets(response: m.OffsetFetchResponse) -> int:
 
 
 def read_group_offsets(response: m.OffsetFetchResponse) -> dict[Partition, int | None]:
-    """None: the group has no committed offset there."""
+    """The committed offsets of a group; None where it has none."""
     return {
         Partition(topic.name, part.partition_index): (
             part.committed_offset if part.committed_offset >= 0 else None

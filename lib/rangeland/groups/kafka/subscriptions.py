@@ -33,7 +33,8 @@ def owner_of(job: str) -> str:
 def subscription_bytes(
     topics: Iterable[str], held: Iterable[Partition], generation: int, owner: str
 ) -> bytes:
-    """``held`` are the partitions that the member had in ``generation`` (-1: none)."""
+    """A subscription as bytes. ``held`` are the partitions that the member had in ``generation``
+    (-1: none)."""
     owned = _by_topic(held)
     user_data = m.StickyUserData(previous_assignment=owned, generation=generation, owner=owner)
     message = m.ConsumerProtocolSubscription(
@@ -45,7 +46,8 @@ def subscription_bytes(
 def read_subscription(
     data: bytes, strategy: str, instance_id: str | None = None
 ) -> SubscribedMember:
-    """As the assignor of ``strategy`` must see it: the sticky one uses the user data."""
+    """Reads a subscription as the assignor of ``strategy`` must see it: the sticky one uses the
+    user data."""
     message = _read_with_header(m.ConsumerProtocolSubscription, data)
     if message is None:
         return SubscribedMember(frozenset(), instance_id=instance_id)
@@ -70,7 +72,7 @@ def assignment_bytes(partitions: Iterable[Partition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> frozenset[Partition]:
-    """Also empty for a member without any assignment, which is sent as no bytes at all."""
+    """Reads the partitions of a member. It may have none: then no bytes at all are sent."""
     message = _read_with_header(m.ConsumerProtocolAssignment, data)
     return frozenset(() if message is None else _flat(message.assigned_partitions))
 

@@ -78,9 +78,9 @@ class RocketmqGroups:
             write_offsets(self._masters, group, offsets, "rangeland")
 
     def view(self, group: str) -> GroupView:
-        """``is_ours`` refers to the job that joined this group through this backend, or to any job
-        of this library if none has. Only brokers that know the group, or were asked for its
-        offsets, are queried."""
+        """The group and its members. ``is_ours`` refers to the job that joined this group through
+        this backend, or to any job of this library if none has. Only brokers that know the group,
+        or were asked for its offsets, are queried."""
         with self._lock:
             has_met_brokers, brokers = self._brokers(group)
             view = read_group(self._masters, group, brokers, PATIENCE_MS)
@@ -91,7 +91,7 @@ class RocketmqGroups:
             return GroupView(self._state(group, view), members)
 
     def join(self, joining: JoinRequest) -> Membership:
-        """Raises JobFileError for an assignment other than range."""
+        """Joins the group. Raises JobFileError for an assignment other than range."""
         why = "brokers of this dialect leave it to the members, which all use range"
         refuse_other_than_range(joining, why)
         me = client_id(joining.host, os.getpid(), joining.job, uuid.uuid4().hex[:8])

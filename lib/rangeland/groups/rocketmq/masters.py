@@ -64,7 +64,7 @@ class MasterBrokers:
     def ask_each(
         self, requests: Sequence[m.RemotingRequest]
     ) -> list[tuple[m.RemotingResponse, ErrorCode]]:
-        """As ``ask``, for requests about queues: those of one broker in one round. A request that
+        """Like ``ask``, for requests about queues: those of one broker in one round. A request that
         fails there is sent again alone. Raises Unreachable."""
         settled: dict[int, tuple[m.RemotingResponse, ErrorCode]] = {}
         for broker, indexes in _by_broker(requests).items():
@@ -96,8 +96,8 @@ class MasterBrokers:
         return [listed[number] for listed in known for number in sorted(listed) if number != MASTER]
 
     def route(self, topic: str) -> TopicRoute | None:
-        """None: the topic is unknown to all name servers that answer. Raises Unreachable if none
-        answers."""
+        """The route of a topic; None: it is unknown to all name servers that answer. Raises
+        Unreachable if none answers."""
         tried: dict[str, str] = {}
         is_unknown = False
         for seed in self.io.seeds:

@@ -86,7 +86,7 @@ class RocketmqMember(BackendMembership):
     # --- joining -----------------------------------------------------------------------
 
     def rejoin(self) -> None:
-        """Raises JobFileError if a broker does not accept members of the group."""
+        """Joins again. Raises JobFileError if a broker does not accept members of the group."""
         with self._lock:
             self._holds = False
             self._silent.clear()

@@ -61,7 +61,8 @@ class RocketmqGroupView:
 def read_group(
     masters: MasterBrokers, group: str, brokers: Mapping[str, str], patience_ms: int
 ) -> RocketmqGroupView:
-    """``brokers``: each with one of its topics. Raises Unreachable."""
+    """Reads the members of a group from its brokers. ``brokers``: each with one of its topics.
+    Raises Unreachable."""
     seen: dict[str, g.GroupConnections] = {}
     for broker, topic in sorted(brokers.items()):
         response, code = masters.ask(broker, topic, g.connections(group), patience_ms)

@@ -51,7 +51,7 @@ class ZooKeeperGroups:
         return f"the ZooKeeper at {self._zookeeper}"
 
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
-        """Raises RemoteProtocolError for a node without an offset."""
+        """The group's offsets. Raises RemoteProtocolError for a node without an offset."""
         paths = {p: offset_path(group, p) for p in partitions}
         nodes = self._connect().read_all(paths.values())
         found: dict[Partition, int | None] = {}
@@ -72,7 +72,7 @@ class ZooKeeperGroups:
         )
 
     def join(self, joining: JoinRequest) -> ZooKeeperMember:
-        """Raises JobFileError for an assignment other than range."""
+        """Joins the group. Raises JobFileError for an assignment other than range."""
         refuse_other_than_range(joining, "in ZooKeeper all members share by range")
         membership = ZooKeeperMember(
             lambda: connect(

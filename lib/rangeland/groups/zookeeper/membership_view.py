@@ -90,7 +90,7 @@ class ZooKeeperGroupView:
 
 
 def read_group(zookeeper: ZooKeeper, group: str, job: str) -> ZooKeeperGroupView | None:
-    """None if the group does not exist. Raises Unreachable."""
+    """Reads a group and its members; None if it does not exist. Raises Unreachable."""
     zookeeper.catch_up()
     ids, owners = ids_path(group), f"{group_path(group)}/owners"
     listed = zookeeper.children_of((group_path(group), ids, owners))

@@ -31,7 +31,7 @@ _DRIVER = "rangeland"
 
 
 def group_path(group: str) -> str:
-    """Raises JobFileError for a name that no node can have."""
+    """The path of a group's node. Raises JobFileError for a name that no node can have."""
     if not group or group in (".", "..") or "/" in group or not group.isprintable():
         raise JobFileError(
             f"{group!r} cannot be a group in ZooKeeper",
@@ -66,7 +66,7 @@ def partition_name(partition: Partition) -> str:
 
 
 def read_partition(topic: str, name: str) -> Partition | None:
-    """None for a name that is not a partition's."""
+    """The partition that a node is named after; None for a name that is not a partition's."""
     broker, _, number = name.rpartition("-")
     try:
         return Partition(topic, decimal(number, "the number", 0, MAX_INT32), broker)
@@ -75,7 +75,7 @@ def read_partition(topic: str, name: str) -> Partition | None:
 
 
 def read_offset(path: str, content: bytes) -> int:
-    """Raises RemoteProtocolError for anything that is not an offset."""
+    """The offset in a node. Raises RemoteProtocolError for anything that is not one."""
     text = content.decode(errors="replace").strip()
     try:
         return decimal(text, "the offset")
@@ -101,7 +101,7 @@ class MemberName:
 
 
 def member_name(group: str, job: str, host: str, now_ms: int, random: str) -> str:
-    """``random`` is 8 hexadecimal digits."""
+    """The name of a member. ``random`` is 8 hexadecimal digits."""
     return f"{group}_{_DRIVER}.{job}@{host.replace('/', '_')}-{now_ms}-{random}"
 
 

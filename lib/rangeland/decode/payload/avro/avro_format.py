@@ -76,8 +76,8 @@ class AvroFormat(PayloadFormat):
 
 
 def unreadable_fields(writer: str, reader: str) -> tuple[Mismatch, ...]:
-    """What a reader's schema cannot take of a writer's, so that payloads that have it would be
-    undecodable; nothing if every payload can be read. Raises PayloadSchemaError."""
+    """The parts of a writer's schema that a reader's cannot take, so that payloads with them would
+    be undecodable; empty if every payload can be read. Raises PayloadSchemaError."""
     compiler = AvroCompiler(parse_avro_schema(reader))
     found = compiler.add_writer(parse_avro_schema(writer))
     return tuple(found.mismatches.values())

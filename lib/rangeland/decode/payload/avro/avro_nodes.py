@@ -28,7 +28,7 @@ NO_COLUMN = -1
 
 
 class Operation(IntEnum):
-    """What the kernel does at a node. The numbers are those of ``avro.h``."""
+    """An operation of the kernel at a node. The numbers are those of ``avro.h``."""
 
     NULL = 1
     BOOLEAN = 2
@@ -83,7 +83,7 @@ class AvroNodes:
         return AvroProgram(nodes, children, bytes(self._constants) or b"\0")
 
     def constant(self, value: bytes) -> int:
-        """Where an encoded value is among the constants."""
+        """The position of an encoded value among the constants."""
         at = len(self._constants)
         self._constants += len(value).to_bytes(8, "little") + value
         return at

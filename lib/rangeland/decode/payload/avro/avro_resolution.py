@@ -68,7 +68,7 @@ class Mismatch:
 
 @dataclass
 class WriterProgram:
-    """Where the program of one writer's schema begins, and what cannot be read."""
+    """The program of one writer's schema: where it begins, and what cannot be read."""
 
     root: int
     mismatches: Mapping[int, Mismatch]

@@ -142,7 +142,7 @@ def shown_type(kind: AvroType) -> str:
 
 
 def value_branches(kind: AvroType) -> tuple[AvroType, ...]:
-    """What a type may be apart from null."""
+    """The branches of a type other than null."""
     branches = kind.branches if isinstance(kind, AvroUnion) else (kind,)
     return tuple(one for one in branches if not is_null(one))
 
@@ -152,7 +152,7 @@ def is_null(kind: AvroType) -> bool:
 
 
 def arrow_type_of(kind: AvroType) -> pa.DataType:
-    """Raises PayloadSchemaError for what no table can hold."""
+    """The Arrow type of an Avro type. Raises PayloadSchemaError for what no table can hold."""
     if _count_columns(kind, {}) > MAX_COLUMNS:
         raise PayloadSchemaError(f"the schema has more than {MAX_COLUMNS} columns")
     return _arrow_type(kind)
@@ -314,7 +314,7 @@ class _SchemaParser:
 
 
 def branch_key(kind: AvroType) -> str:
-    """What distinguishes the branches of a union."""
+    """The key that distinguishes a branch of a union from the others."""
     if isinstance(kind, AvroArray | AvroMap):
         return type(kind).__name__
     assert not isinstance(kind, AvroUnion)

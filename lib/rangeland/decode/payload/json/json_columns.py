@@ -81,7 +81,7 @@ class JsonNode:
 
     @property
     def item_bytes(self) -> int:
-        """What an item takes in the buffer of values; 0 for what has none."""
+        """The bytes that an item takes in the buffer of values; 0 for types without one."""
         if self.kind in (JsonKind.STRUCT, JsonKind.BOOLEAN):
             return 0
         return 4 if self.has_offsets else int(self.field.type.bit_width) // 8
@@ -213,7 +213,8 @@ class JsonColumns(GrowingColumns):
         return int(self.numbers[index, NodeField.WIDTH])
 
     def undecided_numbers(self) -> list[list[int]]:
-        """``json_undecided_t``: node, item, row, begin and length of the text."""
+        """The numbers left to the caller, as ``json_undecided_t``: node, item, row, begin and
+        length of the text."""
         numbers = self.values_of(-1, np.int64)[: self.numbers[-1, NodeField.LENGTH] * 5]
         return numbers.reshape(-1, UNDECIDED_NUMBERS).tolist()  # type: ignore[no-any-return]
 

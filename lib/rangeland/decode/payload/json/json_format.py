@@ -33,7 +33,7 @@ BLANK = ord(" ")
 
 @dataclass(frozen=True)
 class JsonFormat(PayloadFormat):
-    """Raises PayloadSchemaError for a schema that JSON cannot have."""
+    """The format of JSON payloads. Raises PayloadSchemaError for a schema that JSON cannot have."""
 
     schema: pa.StructType
     unknown_fields: UnknownFields = UnknownFields.DROP

@@ -91,12 +91,12 @@ def children_of(kind: pa.DataType) -> list[pa.Field]:
 
 
 def most_cells(length: int) -> int:
-    """How many values arrays and maps may have in a record of so many bytes."""
+    """The most values that arrays and maps may have in a record of so many bytes."""
     return min(FREE_CELLS + MAX_CELLS_PER_BYTE * length, MAX_CELLS)
 
 
 def cells_of(kind: pa.DataType) -> int:
-    """How many values a null of this type takes in Arrow's columns."""
+    """The number of values that a null of this type takes in Arrow's columns."""
     if not pa.types.is_struct(kind):
         return 1
     return 1 + sum(cells_of(child.type) for child in children_of(kind))

@@ -30,7 +30,7 @@ _REQUIRED_LABEL, _REPEATED_LABEL = 2, 3  # of FieldDescriptorProto
 
 
 class WireKind(IntEnum):
-    """How the kernel reads a field: ``proto_kind`` in ``protobuf.h``."""
+    """The way in which the kernel reads a field: ``proto_kind`` in ``protobuf.h``."""
 
     INT32 = 1
     INT64 = 2
@@ -61,7 +61,7 @@ class FieldLabel(IntEnum):
 
 
 class MessageForm(IntEnum):
-    """What a message becomes: ``proto_form`` in ``protobuf.h``."""
+    """The form that a message takes in columns: ``proto_form`` in ``protobuf.h``."""
 
     FIELDS = 0
     EMPTY = 1

@@ -56,7 +56,7 @@ class ProtoTypes:
 
 
 def parse_descriptor_set(data: bytes) -> ProtoTypes:
-    """Raises PayloadSchemaError."""
+    """The types in a serialized descriptor set. Raises PayloadSchemaError."""
     found = ProtoTypes()
     try:
         for number, file in wire_fields(data):
@@ -194,7 +194,7 @@ _TOKEN = re.compile(
 
 
 def message_indexes(text: str) -> dict[str, tuple[int, ...]]:
-    """Where each message is in a ``.proto`` text: its number among those at the top, then among
+    """The place of each message in a ``.proto`` text: its number among those at the top, then among
     those inside that one, and so on. This is how payloads name their message."""
     tokens = [one for one in _TOKEN.findall(text) if one[0] not in "/\"'"]
     package, at = "", 0

@@ -24,7 +24,7 @@ MOST_INDEXES = 32
 
 @dataclass(frozen=True)
 class SchemaCensus:
-    """Which schemas an array of payloads names, and how often."""
+    """The schemas that an array of payloads names, and how often."""
 
     schema_ids: Mapping[int, int]
     unframed: int
@@ -40,7 +40,7 @@ def count_schema_ids(payloads: PayloadArray) -> SchemaCensus:
 
 
 def count_ids(ids: np.ndarray) -> dict[int, int]:
-    """How often each id occurs; 0 is not one."""
+    """Counts how often each id occurs; 0 is not an id."""
     values, counts = np.unique(ids[ids != 0], return_counts=True)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 

@@ -30,7 +30,7 @@ class SchemaFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SubjectVersion:
-    """Where a schema is registered: a subject, and the number of the version in it."""
+    """A place where a schema is registered: a subject, and the number of the version in it."""
 
     subject: str
     version: int
@@ -116,5 +116,6 @@ class WriterSchemas(Protocol):
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema: ...
 
     def of_records(self, written: WrittenBefore) -> WriterSchemas:
-        """The same for records that were written before then; an id that is unknown may be late."""
+        """The same schemas, for records that were written before then; an id that is unknown may be
+        late."""
         return self

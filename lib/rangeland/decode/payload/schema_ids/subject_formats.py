@@ -78,8 +78,8 @@ class SubjectFormats(PayloadFormat):
         return replace(self, topics=topics, lookup=self.lookup.of_records(written))
 
     def format_of(self, topic: str, schema_id: int) -> tuple[str, PayloadFormat] | None:
-        """What payloads of a topic with this id are read as, and the subject of that. None for an
-        id that is only registered under other subjects. Raises what a lookup raises."""
+        """The format in which payloads of a topic with this id are read, and its subject. None for
+        an id that is only registered under other subjects. Raises what a lookup raises."""
         formats = self.topics.get(topic, {})
         known = (one.subject for one in self.lookup.versions_of(schema_id))
         own = next((subject for subject in ("", *known) if subject in formats), None)
@@ -175,8 +175,8 @@ def _join_rescued(found: Sequence[DecodedPayloads], place: pa.Array) -> pa.Array
 
 
 def registered_as(payloads: PayloadFormat | None, schema_id: int) -> SubjectVersion | None:
-    """Where an id is registered: the newest version in a subject of these payloads, or else the
-    first of another subject; None if it is in none. Raises what a lookup raises."""
+    """The place where an id is registered: the newest version in a subject of these payloads, or
+    else the first of another subject; None if it is in none. Raises what a lookup raises."""
     if not isinstance(payloads, SubjectFormats):
         return None
     own = {subject for formats in payloads.topics.values() for subject in formats}

@@ -44,11 +44,7 @@ class AbortedTransaction:
 
 @struct
 class FetchedPartitionData:
-    """``high_watermark``, ``last_stable_offset``, ``log_start_offset`` -1: unknown, as with most
-    errors. ``diverging_epoch`` only answers a request with ``last_fetched_epoch``: our log and the
-    broker's differ from before its end offset. ``current_leader`` accompanies errors 6 and 74.
-    ``aborted_transactions`` is None with read_uncommitted. ``preferred_read_replica`` -1: stay.
-    ``records`` are batches as in the log; the last may be incomplete."""
+    """One partition's part of a response. With most errors its offsets are -1: unknown."""
 
     partition_index: Int32
     error_code: Int16
@@ -56,10 +52,16 @@ class FetchedPartitionData:
     last_stable_offset: Int64 = since(4, default=-1, ignorable=True)
     log_start_offset: Int64 = since(5, default=-1, ignorable=True)
     aborted_transactions: Array[AbortedTransaction] | None = since(4, default=None, ignorable=True)
+    """None with read_uncommitted."""
     preferred_read_replica: Int32 = since(11, default=-1)
+    """-1: stay."""
     records: Records | None = None
+    """Batches as in the log; the last may be incomplete."""
     diverging_epoch: EpochEndOffset | None = tagged_field(0, since=12, default=None)
+    """Only answers a request with ``last_fetched_epoch``: our log and the broker's differ from
+    before its end offset."""
     current_leader: LeaderIdAndEpoch | None = tagged_field(1, since=12, default=None)
+    """Accompanies errors 6 and 74."""
     snapshot_id: SnapshotId | None = tagged_field(2, since=12, default=None)
 
 
