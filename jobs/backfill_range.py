@@ -4,7 +4,7 @@
 import sys
 
 import rangeland
-from rangeland.job.command_line_overrides import require_closed_range
+from rangeland.job.command_line_overrides import check_range_is_closed
 from rangeland.results import RunResult
 from rangeland.submit.entry_point import ScriptEntry, main
 
@@ -17,7 +17,7 @@ FLAGS = {
 def backfill(entry: ScriptEntry) -> RunResult:
     missing = "missing" in entry.flags
     if not missing:
-        require_closed_range(entry.text, entry.job)
+        check_range_is_closed(entry.text, entry.job)
     replace = "replace" in entry.flags and not missing
     return rangeland.backfill(
         entry.job, entry.spark(), entry.progress, missing=missing, replace=replace

@@ -166,7 +166,7 @@ def encode(batch: Batch) -> bytes:
         base_sequence=-1,
         record_count=len(batch.records) if batch.count is None else batch.count,
     )
-    checked = BATCH_V2.write(header)[BATCH_V2.position_of("attributes") :] + body
+    checked = BATCH_V2.write(header)[BATCH_V2.byte_index_of("attributes") :] + body
     crc = (crc32c.crc32c(checked) + batch.crc_error) & 0xFFFFFFFF
     return BATCH_V2.write(header._replace(crc=crc)) + body
 

@@ -242,7 +242,7 @@ class LocalProtocolError(RangelandError):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Where a log has bytes that cannot be decoded, as offsets.
+    """Bytes of a log that cannot be decoded, as offsets.
 
     The damaged batch begins at ``base_offset``; reading can resume at ``next_offset``, None
     where the end of the batch is unknown. ``good_until``: everything before it has been
@@ -265,11 +265,11 @@ class DamagedLog:
     """The partition that damage is in, and how far it was read, where that is known."""
 
     partition: Partition
-    position: int | None = None
+    read_until: int | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {**partition_facts(self.partition), **_drop_none(position=self.position)}
+        return {**partition_facts(self.partition), **_drop_none(position=self.read_until)}
 
 
 class BadRecord(RangelandError):

@@ -16,7 +16,7 @@ from rangeland.model import Partition, Range
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeOutcome
-from rangeland.planning.table_audit import Audit, LandedPiece
+from rangeland.planning.table_audit import Audit, LandedRange
 from rangeland.record_codec import AS_IT_IS, ColumnType, RecordCodec
 
 
@@ -30,7 +30,7 @@ RESULT_JSON = RecordCodec(
         Partition: "topic number=partition broker",
         Range: "*partition from_offset until_offset",
         RangeOutcome: "*range *counts",
-        LandedPiece: "*range topic_id landed",
+        LandedRange: "*range topic_id landed",
         Audit: "holes duplicates unknown_rows=strangers suspect unproved",
         LossEvent: "*loss sequence seen_at_ms",
         Loss: "*partition from_offset until_offset width=count kind=verdict action cause evidence",

@@ -1,4 +1,4 @@
-"""The results of commands as values: ``render`` draws them for people, ``result_json`` writes them
+"""The results of commands as values: ``render`` shows them to people, ``result_json`` writes them
 for machines."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed
-from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
+from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.result_json import RESULT_JSON, JsonResult
 
 RunState = Literal["landed", "nothing", "already-landed"]
@@ -304,15 +304,15 @@ class VerifyResult(JsonResult):
     """The result of ``verify``: what the table has of all that was landed in it."""
 
     VIEW = (
-        "job table table_version is_well=ok landings pieces=ranges *audit gone_files=missing_files "
-        "passed_over seconds"
+        "job table table_version is_well=ok landings landed_ranges=ranges *audit "
+        "gone_files=missing_files passed_over seconds"
     )
 
     job: str
     table: str
     table_version: int | None
     landings: int
-    pieces: tuple[LandedPiece, ...]
+    landed_ranges: tuple[LandedRange, ...]
     """The landed ranges that count."""
     audit: Audit
     """What the table has of them."""

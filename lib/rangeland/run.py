@@ -20,7 +20,7 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
 from rangeland.groups.lease import GroupLease, hold_lease
-from rangeland.groups.offset_mirror import positions
+from rangeland.groups.offset_mirror import offsets_to_commit
 from rangeland.groups.shared_plan import GroupPlanReader
 from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages, plaintext_secret_warnings
@@ -33,19 +33,19 @@ from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
 from rangeland.landing.planner import Planner
 from rangeland.landing.redrive import RedriveResult, in_quarantine, quarantined_schema_ids
-from rangeland.landing.row_checks import refuse_removed_rows, refuse_unknown_rows
+from rangeland.landing.row_checks import check_rows_are_known, check_rows_remain
 from rangeland.landing.run_summary import result_of_plans
-from rangeland.landing.schema_refusal import naming_schemas, refuse_unreadable
+from rangeland.landing.schema_refusal import check_schemas_are_readable, naming_schemas
 from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.landing.table_adoption import AdoptResult, adopt_table
 from rangeland.landing.unfinished_plans import (
+    check_follows_checkpoint,
+    check_same_job,
+    check_still_current,
     comes_first,
     find_overlap,
-    outdated_conflict,
+    outdated_error,
     plans_to_finish,
-    refuse_other_job,
-    refuse_outdated,
-    refuse_passed_over,
 )
 from rangeland.loss import Loss
 from rangeland.model import Partition, Range
@@ -72,10 +72,10 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.
     and sometimes the table; writes nothing."""
     started = time.monotonic()
     runner = Runner(job, spark, progress, kind)
-    runner.refuse_disagreement()
+    runner.check_agreement()
     unfinished = runner.target.history.unfinished_plans()
     draft = runner.draft()
-    runner.refuse_draft(draft)
+    runner.check_draft(draft)
     return PlanPreview(
         draft=draft,
         table=job.sink.table,
@@ -191,7 +191,7 @@ class Runner:
         outrun: tuple[Range, ...] = ()
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
-            self.refuse_disagreement()
+            self.check_agreement()
             unfinished = self.target.history.unfinished_plans()
             first = next((u for u in unfinished if comes_first(self.job, self.kind, u)), None)
             if first is not None:
@@ -201,7 +201,7 @@ class Runner:
                 # If another driver has landed the same ranges meanwhile, say so.
                 return replace(draft, already_landed=draft.already_landed or outrun)
             elif (blocking := find_overlap(draft.plan, unfinished)) is not None:
-                refuse_other_job(self.job, blocking)
+                check_same_job(self.job, blocking)
                 self.finished.append(self.committer.finish_entered(blocking))
                 same = blocking.plan.replaces and blocking.plan.ranges == draft.plan.ranges
                 if same and self.finished[-1].outcome.ranges:
@@ -228,26 +228,26 @@ class Runner:
         """Finishes a plan that was made earlier, as it was entered or after checking that it still
         applies. The losses are recorded before the plan is entered, so that a driver that finds the
         plan entered has nothing left to record."""
-        self.refuse_disagreement()
+        self.check_agreement()
         if (same := self.target.history.entered_plan(plan)) is not None:
             self.finished.append(self.committer.finish_entered(same))
             return None
         if plan.columns != self.reader.columns_to_add():
-            raise outdated_conflict(plan, "it was made for rows with other columns")
+            raise outdated_error(plan, "it was made for rows with other columns")
         self._finish_prepared()
         unfinished = self.target.history.unfinished_plans()
         position = self.target.history.position(plan.application)
-        refuse_outdated(plan, unfinished, position)
-        self.reader.log_check.refuse_other_cluster(read_settings(self.job), plan)
-        self.planner.refuse_gone(plan)
+        check_still_current(plan, unfinished, position)
+        self.reader.log_check.check_same_cluster(read_settings(self.job), plan)
+        self.planner.check_still_there(plan)
         is_own = plan.application == self.job.application
         notes = plaintext_secret_warnings(self.job)
         draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own)
-        refuse_passed_over(plan, draft.passed_over, self.job.request.from_bounds)
+        check_follows_checkpoint(plan, draft.passed_over, self.job.request.from_bounds)
         if draft.is_empty and not draft.moves_without_landing:
             self._record(unplanned_losses, plan.made_at_ms)
             return draft
-        self.refuse_draft(draft)
+        self.check_draft(draft)
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
             self.finished.append(self.committer.finish_new(plan))
             return draft
@@ -255,15 +255,15 @@ class Runner:
         if (same := self.target.history.entered_plan(plan)) is not None:
             self.finished.append(self.committer.finish_entered(same))
             return None
-        raise outdated_conflict(plan, "another plan was entered at the same time")
+        raise outdated_error(plan, "another plan was entered at the same time")
 
     # --- the steps of a run -------------------------------------------------------------
 
-    def refuse_disagreement(self) -> None:
+    def check_agreement(self) -> None:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
-        self.target.identity.refuse_disagreement()
+        self.target.identity.check_agreement()
         if self.kind is not PlanKind.HOLES:
-            refuse_removed_rows(self.spark, self.target, self.job, self.progress)
+            check_rows_remain(self.spark, self.target, self.job, self.progress)
 
     def _finish_prepared(self) -> None:
         """Commits what is prepared: a plan that was made since counts it as landed."""
@@ -272,24 +272,26 @@ class Runner:
         ]:
             self.finished.append(self.committer.finish_entered(prepared[0]))
             self.target.refresh()
-            self.refuse_disagreement()
+            self.check_agreement()
 
     def draft(self) -> PlanDraft:
         """A plan based on what is known now."""
         draft = self.planner.draft()
         return replace(draft, plan=replace(draft.plan, columns=self.reader.columns_to_add()))
 
-    def refuse_draft(self, draft: PlanDraft) -> None:
+    def check_draft(self, draft: PlanDraft) -> None:
         """Raises Conflict for rows that no ledger knows, and for schemas that do not fit."""
         if self.kind in (PlanKind.RUN, PlanKind.BACKFILL):
-            refuse_unknown_rows(self.spark, self.target, draft.plan.ranges)
+            check_rows_are_known(self.spark, self.target, draft.plan.ranges)
             ids_in = partial(schema_ids_in, self.job, survey=self.surveys.last)
-            refuse_unreadable(self.row_format, self.job.request.policy, draft.plan.slices, ids_in)
+            check_schemas_are_readable(
+                self.row_format, self.job.request.policy, draft.plan.slices, ids_in
+            )
 
     def _enter_draft(self, draft: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
         """Enters a draft as ``_enter`` does; before that, warns of what may be a reason to stop the
         run."""
-        self.refuse_draft(draft)
+        self.check_draft(draft)
         risks = risk_warnings(draft.risks, self.surveys.speed)
         for text in (*passed_over_warnings(draft.passed_over), *risks):
             self._warn(text)
@@ -348,7 +350,7 @@ class Runner:
         notes = draft.notes if draft is not None else plaintext_secret_warnings(self.job)
         if finished and (failed := self.target.ledger.compact()):
             self._warn(failed)
-        for text in (*self.target.table.kernel.settle(), *notes):
+        for text in (*self.target.table.delta.wait_for_maintenance(), *notes):
             self._warn(text)
         return replace(
             result_of_plans(self.job, self.target, finished, draft, self.row_format, self._warn),
@@ -382,12 +384,12 @@ class Runner:
             return
         earlier = partial(self.target.history.checkpoints, self.job.application, EARLIER)
         try:
-            self.lease.mirror(self.landed_positions, earlier, to_the_end=to_the_end)
+            self.lease.mirror(self.checkpoint_offsets, earlier, to_the_end=to_the_end)
         except RangelandError as error:
             self._warn(f"the checkpoint is not mirrored: {error}")
 
-    def landed_positions(self) -> dict[Partition, int]:
+    def checkpoint_offsets(self) -> dict[Partition, int]:
         """The offsets up to which logs have landed, as a group commits them."""
         self.target.refresh()
         position = self.target.history.position(self.job.application)
-        return positions(position.checkpoint, self.surveys.last.logs)
+        return offsets_to_commit(position.checkpoint, self.surveys.last.logs)

@@ -61,7 +61,7 @@ def parse_json(
     try:
         value = json.loads(
             decoded,
-            parse_constant=_refuse_constant,
+            parse_constant=_raise_for_constant,
             parse_float=_finite,
             object_pairs_hook=pairs,
         )
@@ -71,7 +71,7 @@ def parse_json(
     except Unreadable:
         raise
     except RecursionError:
-        raise _too_deep() from None
+        raise _depth_error() from None
     except UnicodeEncodeError:
         raise Unreadable("it contains half of a surrogate pair, which is not a character") from None
     except json.JSONDecodeError as error:
@@ -94,7 +94,7 @@ def _decode(text: str | bytes | bytearray | memoryview, max_bytes: int) -> str:
         raise Unreadable("it is not UTF-8") from None
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _raise_for_constant(name: str) -> NoReturn:
     raise Unreadable(f"{name} is not a number that JSON has")
 
 
@@ -123,14 +123,14 @@ def _check_depth(value: Any) -> None:
             for inner in _containers(outer.values() if isinstance(outer, dict) else outer)
         ]
     if level:
-        raise _too_deep()
+        raise _depth_error()
 
 
 def _containers(values: Iterable[Any]) -> list[Any]:
     return [value for value in values if isinstance(value, dict | list)]
 
 
-def _too_deep() -> Unreadable:
+def _depth_error() -> Unreadable:
     return Unreadable(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
 
 

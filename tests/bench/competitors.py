@@ -270,4 +270,4 @@ def tasks_of(ground: Ground, out: Path) -> list[list[int]]:
     found = plan(described, ground.spark)
     parallelism = int(ground.spark.sparkContext.defaultParallelism)
     tasks = pack_tasks(found.slices, described.slices.target_bytes, parallelism)
-    return [[piece.estimated_bytes for piece in task] for task in tasks]
+    return [[slice_.estimated_bytes for slice_ in task] for task in tasks]

@@ -19,10 +19,10 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta.ledger.event_rows import SCHEMA, from_row, to_row
-from rangeland.delta.ledger.events import FileEntry, OutcomeEvent, PlanEvent, RangeEntry
+from rangeland.delta.ledger.events import EventFile, EventRange, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.landed_offsets import with_ranges
 from rangeland.landing.loss_records import losses_of
-from rangeland.landing.spark_plan_reader import file_entries
+from rangeland.landing.spark_plan_reader import event_files
 from rangeland.model import (
     Address,
     Counts,
@@ -102,16 +102,16 @@ def go_through(partitions: int, slices: int, steps: Steps) -> None:
     found = steps.measure("draft", lambda: draft_new(terms(), seen, begin))
     plan: Plan = found.plan
     document = steps.measure("plan as JSON", lambda: json.dumps(plan.to_json()))
-    ranges = tuple(RangeEntry(r) for r in plan.ranges)
+    ranges = tuple(EventRange(r) for r in plan.ranges)
     about = (APPLICATION, "orders", 1, plan.hash, ranges)
     entered = steps.measure("plan as a row", lambda: _row(PlanEvent(*about, document, 1)))
     tasks = steps.measure("tasks", lambda: pack_tasks(plan.slices, 128 << 20, 2))
     results = [result_of(task) for task in tasks]
     receipts = {r.slice_index: r for result in results for r in result.receipts}
     proved = steps.measure("proof", lambda: prove(plan, receipts))
-    files: list[FileEntry] = steps.measure("files", lambda: file_entries(results, plan))
+    files: list[EventFile] = steps.measure("files", lambda: event_files(results, plan))
     steps.measure("losses", lambda: losses_of(plan, receipts, 1))
-    landed = tuple(RangeEntry(o.range, o.counts, o.leader, o.gaps) for o in proved)
+    landed = tuple(EventRange(o.range, o.counts, o.leader, o.gaps) for o in proved)
     outcome = OutcomeEvent(APPLICATION, "orders", 1, plan.hash, landed, tuple(files), 1)
     written = steps.measure("outcome as a row", lambda: _row(outcome))
     steps.measure("rows read", lambda: [from_row(r) for t in (entered, written) for r in t])

@@ -30,12 +30,12 @@ import pyarrow.parquet as pq
 from rangeland.delta.ledger.compaction import MANY
 from rangeland.delta.ledger.event_rows import SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import (
-    FileEntry,
+    EventFile,
+    EventRange,
     LedgerEvent,
     OffsetSpan,
     OutcomeEvent,
     PlanEvent,
-    RangeEntry,
 )
 from rangeland.delta.ledger.ledger_files import OUR_FILES
 from rangeland.delta.ledger.ledger_table import FOLDER, PLANS, Ledger
@@ -78,7 +78,7 @@ class History:
         plan = Plan(*about, checkpoint=checkpoint, made_at_ms=made_at_ms)
         covered = {place: (OffsetSpan(0, start, TOPIC_ID),) for place in places} if start else {}
         return PlanEvent(
-            *(APPLICATION, JOB, sequence, plan.hash, tuple(RangeEntry(r) for r in ranges)),
+            *(APPLICATION, JOB, sequence, plan.hash, tuple(EventRange(r) for r in ranges)),
             *(json.dumps(plan.to_json()), made_at_ms, sequence, sequence, covered),
             unfinished=((APPLICATION, sequence - 1),) if sequence > 1 else (),
             table_id="00000000-0000-0000-0000-000000000000",
@@ -86,11 +86,11 @@ class History:
 
     def outcome(self, of: PlanEvent) -> OutcomeEvent:
         ranges = tuple(
-            RangeEntry(r.range, Counts(landed=r.range.width), "127.0.0.1:9092", ())
+            EventRange(r.range, Counts(landed=r.range.width), "127.0.0.1:9092", ())
             for r in of.ranges
         )
         file = DataFile(f"part-{of.sequence}.parquet", 1 << 20, PARTITIONS * WIDTH, "{}", 1)
-        about = (of.application, of.job, of.sequence, of.plan_hash, ranges, (FileEntry(file),))
+        about = (of.application, of.job, of.sequence, of.plan_hash, ranges, (EventFile(file),))
         return OutcomeEvent(*about, of.written_at_ms + 60_000, table_id=of.table_id)
 
     def events(self) -> Iterator[tuple[LedgerEvent, tuple[str, int]]]:
@@ -105,7 +105,7 @@ def fill(kernel: DeltaKernel, table: Path, history: History, *, commits: str) ->
     """The ledger of this table. ``commits``: ``one`` for all events, or ``many``, one for each."""
     folder = table / FOLDER
     ledger = Ledger(kernel, str(table)).open_or_create()
-    kernel.settle()
+    kernel.wait_for_maintenance()
     files = []
     for number, (entry, transaction) in enumerate(history.events(), start=1):
         file = _written(folder, entry)
@@ -131,7 +131,7 @@ def _written(folder: Path, entry: LedgerEvent) -> DataFile:
 
 def _checkpoint(kernel: DeltaKernel, path: str) -> None:
     """As Kernel writes one after every twentieth commit; it also removes what is out of date."""
-    kernel.settle()
+    kernel.wait_for_maintenance()
     found = kernel.load(path)
     assert found is not None
     found._java.writeCheckpoint(kernel.engine)
@@ -194,7 +194,7 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
             assert ledger.enter(plan, entered)
             assert ledger.prepare(history.outcome(plan))
         with clock.measured(found, "maintenance"):
-            assert not kernel.settle()
+            assert not kernel.wait_for_maintenance()
     ledger = Ledger(kernel, str(table))
     files = len({key.path for key in ledger.events()})
     if files <= READ_AT_MOST:  # else it takes minutes
@@ -214,7 +214,7 @@ def compact(kernel: DeltaKernel, table: Path) -> None:
     found: dict[str, list[tuple[float, float]]] = {}
     with CpuClock().measured(found, "compact"):
         is_done = Ledger(kernel, str(table)).compact()
-        kernel.settle()
+        kernel.wait_for_maintenance()
     ((wall, cpu),) = found["compact"]
     print(f"  compacted: {is_done}, {wall:.3f} s, cpu {cpu:.2f}", flush=True)
 

@@ -142,7 +142,7 @@ def land_bare(
     try:
         while offset < end:
             response = brokers.dialect.read_records([connection.receive()], asked, terms.isolation)
-            records = response.parts[0].records
+            records = response.partitions[0].records
             following = next_offset(records)
             if following is None:
                 raise RuntimeError(f"the broker has nothing at {partition} {offset}")

@@ -196,7 +196,7 @@ class Side:
         for offset, size in zip(asked.offsets, asked.sizes, strict=True):
             response = self._fetch({partition: leader}, {partition: (offset, size)}, size, asked)
             name_of = f"{name} fetch {size} from {offset}"
-            (part,) = response.parts
+            (part,) = response.partitions
             found[name_of] = self._shown(part, offset, asked)
             self.aborted[name_of] = frozenset(part.aborted)
         return found
@@ -209,7 +209,7 @@ class Side:
         if len({leader.address for leader in leaders.values()}) > 1:
             return {}
         response = self._fetch(leaders, places, asked.joint, asked)
-        for part in response.parts:
+        for part in response.partitions:
             name = f"{part.partition.number} fetch {asked.joint} for all, {places[part.partition]}"
             found[name] = self._shown(part, places[part.partition][0], asked)
         return found
@@ -251,7 +251,7 @@ class Side:
         found = {p: at for p, at in self.leaders(topic).items() if p.number == number}
         places = dict.fromkeys(found, (offset, ANY_BYTES))
         asked = Asked((), (), (), isolation=Isolation.READ_UNCOMMITTED)
-        (part,) = self._fetch(found, places, ANY_BYTES, asked).parts
+        (part,) = self._fetch(found, places, ANY_BYTES, asked).partitions
         return bytes(part.records)
 
     def offsets_in(self, data: bytes, base: int) -> set[int]:

@@ -238,7 +238,7 @@ def test_a_fetch_ends_with_its_segment(jafka: JafkaCluster, topic: str) -> None:
         while at < end:
             asked = [PartitionFetch(partition, None, None, at, 1 << 20)]
             response = client.ask(ask_records(asked, terms)[0].request)
-            (part,) = read_records([response], asked, Isolation.READ_COMMITTED).parts
+            (part,) = read_records([response], asked, Isolation.READ_COMMITTED).partitions
             behind = next_offset(part.records, at)
             assert behind is not None
             assert behind == at + len(part.records)
@@ -296,7 +296,7 @@ def test_many_slices_of_a_broker_are_asked_for_at_once(jafka: JafkaCluster, topi
     terms = FetchOptions(Isolation.READ_COMMITTED, 0, 1 << 20)
     with JafkaClient(jafka.address()) as client:
         response = client.ask(ask_records(asked, terms)[0].request)
-    parts = read_records([response], asked, Isolation.READ_COMMITTED).parts
+    parts = read_records([response], asked, Isolation.READ_COMMITTED).partitions
     assert [part.meaning for part in parts] == [
         ErrorMeaning.OK,
         ErrorMeaning.OK,

@@ -353,19 +353,19 @@ def test_gaps_inside_what_is_packed_are_compacted(cluster: Cluster, topic: str) 
 def _told_of_compaction(cluster: Cluster, topic: str, settings: ClusterSettings) -> dict[str, Any]:
     """Brokers before 0.11 do not say how a topic is cleaned: gaps are missing until the job or
     ZooKeeper does. Returns what a task is told of what ZooKeeper says."""
-    piece = slice_of(log_of(settings, topic))
+    slice_ = slice_of(log_of(settings, topic))
     with pytest.raises(RangeLost, match=r"missing.*too old to report") as caught:
-        read([piece], settings)
+        read([slice_], settings)
     assert "source.compacted" in caught.value.do
-    declared = read([piece], settings, compacted=(topic,))
+    declared = read([slice_], settings, compacted=(topic,))
     assert declared.counts.compacted == 53 - declared.counts.landed
     assert isinstance(cluster, KafkaZooKeeperCluster)
     found = read_cleanup_policies(cluster.zookeeper, [topic, "another"])
     assert found == {topic: "compact"}
     with pytest.raises(Unreachable, match="ZooKeeper could not be asked"):
-        read([piece], settings, asks_zookeeper=True)
+        read([slice_], settings, asks_zookeeper=True)
     with pytest.raises(RangeLost, match="in ZooKeeper is not set"):
-        read([piece], settings, asks_zookeeper=True, zookeeper_cleanup=())
+        read([slice_], settings, asks_zookeeper=True, zookeeper_cleanup=())
     return {"asks_zookeeper": True, "zookeeper_cleanup": tuple(found.items())}
 
 

@@ -59,13 +59,13 @@ def test_the_reading_goes_on_at_the_next_leader(
         version=cluster.version,
     )
     settings = settings_of(cluster.bootstrap, request_ms=5_000, no_progress_ms=60_000)
-    piece = slice_of(log_of(settings, TOPIC))
-    assert piece.until_offset == COUNT
+    slice_ = slice_of(log_of(settings, TOPIC))
+    assert slice_.until_offset == COUNT
     killed = leader_of(cluster.bootstrap, TOPIC)
-    tally = ReceiptBuilder([piece])
+    tally = ReceiptBuilder([slice_])
     values: list[bytes] = []
     leaders: list[str] = []
-    for chunk in read_slices([piece], ReadSettings(settings), SMALL):
+    for chunk in read_slices([slice_], ReadSettings(settings), SMALL):
         tally.add(chunk)
         if chunk.batch is not None:
             values += chunk.batch.column("value").to_pylist()

@@ -174,11 +174,11 @@ def test_sixteen_slices_of_a_partition_are_the_whole(
     mixed: Mixed, settings: ClusterSettings
 ) -> None:
     borders = [250 * i // 16 for i in range(17)]
-    pieces = [slice_of(mixed.log, borders[i], borders[i + 1], i) for i in range(16)]
-    together = read(pieces, settings)
+    slices = [slice_of(mixed.log, borders[i], borders[i + 1], i) for i in range(16)]
+    together = read(slices, settings)
     assert together.rows == mixed.judged
-    assert [r.counts.landed for r in together.receipts] == [p.width for p in pieces]
-    alone = [row for piece in pieces for row in read([piece], settings).rows]
+    assert [r.counts.landed for r in together.receipts] == [p.width for p in slices]
+    alone = [row for slice_ in slices for row in read([slice_], settings).rows]
     assert alone == mixed.judged
 
 

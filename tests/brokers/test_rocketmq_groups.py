@@ -184,7 +184,7 @@ def test_keepers_share_without_being_told_to(drivers: Drivers) -> None:
         assert asked == dict.fromkeys(drivers.partitions, 5)
         first.close()
         wait_until(lambda: second.owned == set(drivers.partitions))
-        assert (first.gone, second.gone) == (None, None)
+        assert (first.membership_error, second.membership_error) == (None, None)
     finally:
         for keeper in keepers:
             keeper.close()

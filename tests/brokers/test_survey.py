@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.cluster_access.broker_check import refuse_unreachable
+from rangeland.cluster_access.broker_check import check_brokers_answer
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.job.command_line_overrides import load_job
@@ -231,9 +231,9 @@ def test_a_topic_that_does_not_exist_is_refused_before_spark_if_its_table_is_new
     path.write_text(f"job: missing\nsource: {source}\nsink: {{table: '{table}'}}\n")
     job, _ = load_job(path)
     with pytest.raises(JobFileError, match=re.escape(why)):
-        refuse_unreachable(job)
+        check_brokers_answer(job)
     table.mkdir()
-    refuse_unreachable(job)
+    check_brokers_answer(job)
 
 
 @contextmanager

@@ -117,7 +117,7 @@ class Driver(Closing):
         """Until it has killed itself, and all that belonged to it has ended too."""
         code = self.process.wait_for_end()
         assert code == -signal.SIGKILL, f"ended with {code}:\n{self.process.log_tail(40)}"
-        self.refuse_leftovers()
+        self.check_is_clean()
 
     def close(self) -> None:
         """Ends it in order, or else by force; in both cases nothing may stay."""
@@ -130,13 +130,13 @@ class Driver(Closing):
                 self.process.wait_for_end()
             finally:
                 self.process.kill()
-        self.refuse_leftovers()
+        self.check_is_clean()
 
     def members(self) -> list[psutil.Process]:
         """All living processes of its session: itself, its JVM, the Python workers."""
         return members_of(self.process)
 
-    def refuse_leftovers(self) -> None:
+    def check_is_clean(self) -> None:
         """Raises if any process of its session is still there after a while."""
         deadline = time.monotonic() + PATIENCE_S
         while left := self.members():

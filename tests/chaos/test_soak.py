@@ -61,7 +61,7 @@ def kill(who: str, driver: Driver) -> None:
         driver.result()
         driver.process.kill()
     driver.process.wait_for_end()
-    driver.refuse_leftovers()
+    driver.check_is_clean()
 
 
 @pytest.mark.slow

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -15,6 +17,7 @@ from rangeland.wording import sentence
 from tests import check, docs
 
 LIBRARY = docs.ROOT / "lib/rangeland"
+T = TypeVar("T", bound=ast.AST)
 FAMILY = {"jafka", "kafka", "rocketmq", "zookeeper"}
 """Folders that are parallel: the same name in several of them is the same thing for another log."""
 MODULES = sorted(p for p in LIBRARY.rglob("*.py") if p.name != "__main__.py")
@@ -86,7 +89,7 @@ def functions() -> Iterator[tuple[str, Path]]:
 
 
 def is_participle(name: str) -> bool:
-    """A single word, ``settled`` or ``judging``; ``settle_survey`` says what is settled."""
+    """A single word, ``settled`` or ``judging``; ``merge_surveys`` says what is settled."""
     return bool(re.fullmatch(r"[a-z]+(ed|ing|wn|ept|ost|aid|ound)", name))
 
 
@@ -121,7 +124,47 @@ def test_no_method_is_a_bare_participle() -> None:
 
 def test_a_bare_participle_is_found() -> None:
     assert all(map(is_participle, ("settled", "judging", "shown", "said", "kept", "found")))
-    assert not any(map(is_participle, ("settle_survey", "is_settled", "read", "survey", "load")))
+    assert not any(map(is_participle, ("merge_surveys", "is_settled", "read", "survey", "load")))
+
+
+def nodes(kind: type[T]) -> Iterator[tuple[T, str]]:
+    """All of one kind in the library, with their files."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, kind):
+                yield node, str(path.relative_to(LIBRARY))
+
+
+def error_classes() -> set[str]:
+    """Python's and the library's, by name."""
+    kinds = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type)}
+    found = {name for name, kind in kinds.items() if issubclass(kind, BaseException)}
+    bases = {node.name: {ast.unparse(b) for b in node.bases} for node, _ in nodes(ast.ClassDef)}
+    while more := {name for name in bases.keys() - found if bases[name] & found}:
+        found |= more
+    return found
+
+
+NOT_NAMED_AFTER_THEIR_ERROR = {"_rebuild", "_claim", "_try_to_join", "add", "ask"}
+"""The first is for pickle. The others do something, and return the error if it has failed."""
+
+
+def test_a_function_that_returns_an_error_is_named_so() -> None:
+    errors = error_classes()
+    assert "RangeLost" in errors
+    found = []
+    for node, path in nodes(ast.FunctionDef):
+        returned = {*ast.unparse(node.returns).split(" | ")} if node.returns else set()
+        if returned & errors and returned <= errors | {"None"}:
+            found.append((node.name, path))
+    assert len(found) > 130
+    wrong = [x for x in found if not x[0].endswith("_error")]
+    assert [x for x in wrong if x[0] not in NOT_NAMED_AFTER_THEIR_ERROR] == []
+
+
+def test_a_function_that_only_raises_is_named_after_what_must_hold() -> None:
+    found = [(node.name, path) for node, path in nodes(ast.FunctionDef)]
+    assert [x for x in found if x[0].lstrip("_").startswith("refuse_")] == []
 
 
 def docstrings() -> Iterator[tuple[str, str]]:

@@ -237,7 +237,7 @@ def read_log(
     isolation = changed.pop("isolation", Isolation.READ_COMMITTED)
     cluster = ClusterSettings(dialect, (LEADER,), members=members, isolation=isolation)
     settings = ReadSettings(cluster, **changed)
-    piece = Slice(0, partition, from_offset, until_offset, leader=LEADER)
+    slice_ = Slice(0, partition, from_offset, until_offset, leader=LEADER)
     found = load_dialect(dialect)
     chosen = found if dialect == "rocketmq" else _Direct(found, log)
 
@@ -251,10 +251,10 @@ def read_log(
         fetcher._find = lambda step: fetcher._loop.on_leaders(leaders)  # type: ignore[method-assign]
         return fetcher
 
-    tally = ReceiptBuilder([piece])
+    tally = ReceiptBuilder([slice_])
     rows: list[dict[str, Any]] = []
     with patch.object(simple_consumer, "FetchThread", fetcher_of):
-        for chunk in simple_consumer.read_slices([piece], settings):
+        for chunk in simple_consumer.read_slices([slice_], settings):
             tally.add(chunk)
             if chunk.batch is not None:
                 columns = [name for name in chunk.batch.schema.names if "imestamp" not in name]

@@ -39,7 +39,7 @@ from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
-from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
+from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.queries.payload_sample import SampleResult
 from rangeland.queries.reached_check import ReachResult
 from rangeland.results import (
@@ -151,8 +151,8 @@ def _status() -> Status:
 
 def _verified() -> VerifyResult:
     audit = Audit((R0,), (R1,), (R0,), (R1,), (R0,))
-    pieces = (LandedPiece(R0, 7), LandedPiece(R1, None, (), True))
-    return VerifyResult("orders", "t", 9, 2, pieces, audit, ("a.parquet",), 1.23456, (R1,))
+    landed_ranges = (LandedRange(R0, 7), LandedRange(R1, None, (), True))
+    return VerifyResult("orders", "t", 9, 2, landed_ranges, audit, ("a.parquet",), 1.23456, (R1,))
 
 
 def _quarantined(why: str) -> QuarantinedRange:

@@ -88,7 +88,7 @@ def share(job: Job, spark: Any) -> None:
     plan = runner.draft().plan
     assert runner._enter(plan, [], ())
     units = run_tasks(runner.reader._tasks_to_run(plan, plan.slices[:1], {}))
-    files = runner.reader._entries(plan, units)
+    files = runner.reader._event_files(plan, units)
     assert runner.target.append_part(plan, "member-1", 1, units, files)
 
 

@@ -79,7 +79,7 @@ def fetch(server: str, topic: str) -> FetchedPartition:
         asked = [PartitionFetch(partition, topic_id, None, 0, 8 << 20)]
         terms = FetchOptions(Isolation.READ_COMMITTED, 500, 8 << 20)
         responses = brokers.call_all(address, dialect.ask_records(asked, terms))
-        (part,) = dialect.read_records(responses, asked, Isolation.READ_COMMITTED).parts
+        (part,) = dialect.read_records(responses, asked, Isolation.READ_COMMITTED).partitions
     return part
 
 

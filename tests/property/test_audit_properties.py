@@ -1,4 +1,4 @@
-"""For any rows and any pieces, the audit finds what counting by hand finds."""
+"""For any rows and any ranges, the audit finds what counting by hand finds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rangeland.model import Partition, Range
 from rangeland.planning.intervals import subtract
-from rangeland.planning.table_audit import Audit, LandedPiece, audit, in_force, runs_of
+from rangeland.planning.table_audit import Audit, LandedRange, audit, in_force, runs_of
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 TOP = 40
@@ -20,16 +20,18 @@ offsets = st.lists(st.integers(0, TOP - 1), max_size=60)
 
 
 @st.composite
-def landings(draw: st.DrawFn) -> list[LandedPiece]:
+def landings(draw: st.DrawFn) -> list[LandedRange]:
     """Ranges one after the other, each with gaps, in lives of the topic."""
-    pieces = []
+    landed_ranges = []
     for life in draw(st.sampled_from((["A"], ["A", "B"], [None]))):
         marks = sorted(draw(st.sets(st.integers(0, TOP), min_size=2, max_size=5)))
         for start, end in itertools.pairwise(marks):
             gaps = draw(st.sets(st.integers(start, end - 1)))
             spans = tuple(subtract((start, end), [(o, o + 1) for o in {*range(start, end)} - gaps]))
-            pieces.append(LandedPiece(Range(P0, start, end, life), end - start - len(gaps), spans))
-    return pieces
+            landed_ranges.append(
+                LandedRange(Range(P0, start, end, life), end - start - len(gaps), spans)
+            )
+    return landed_ranges
 
 
 def listed(ranges: tuple[Range, ...]) -> set[int]:
@@ -38,19 +40,21 @@ def listed(ranges: tuple[Range, ...]) -> set[int]:
     return set(found)
 
 
-def rows_of(pieces: list[LandedPiece]) -> Counter[int]:
+def rows_of(landed_ranges: list[LandedRange]) -> Counter[int]:
     rows: Counter[int] = Counter()
-    for piece in pieces:
-        whole = (piece.range.from_offset, piece.range.until_offset)
-        for start, end in subtract(whole, piece.gaps or ()):
+    for landed_range in landed_ranges:
+        whole = (landed_range.range.from_offset, landed_range.range.until_offset)
+        for start, end in subtract(whole, landed_range.gaps or ()):
             rows.update(range(start, end))
     return rows
 
 
 @given(landings(), offsets)
-def test_every_offset_is_counted_as_by_hand(pieces: list[LandedPiece], rows: list[int]) -> None:
-    wanted, there = rows_of(pieces), Counter(rows)
-    said = audit(pieces, {P0: runs_of(np.array(rows, np.int64))})
+def test_every_offset_is_counted_as_by_hand(
+    landed_ranges: list[LandedRange], rows: list[int]
+) -> None:
+    wanted, there = rows_of(landed_ranges), Counter(rows)
+    said = audit(landed_ranges, {P0: runs_of(np.array(rows, np.int64))})
     every = range(TOP)
     assert listed(said.holes) == {o for o in every if wanted[o] > there[o]}
     assert listed(said.duplicates) == {o for o in every if there[o] > wanted[o] > 0}
@@ -60,20 +64,20 @@ def test_every_offset_is_counted_as_by_hand(pieces: list[LandedPiece], rows: lis
 
 @given(landings(), st.randoms())
 def test_what_was_landed_is_clean_in_any_order_of_rows(
-    pieces: list[LandedPiece], random: object
+    landed_ranges: list[LandedRange], random: object
 ) -> None:
-    rows = list(rows_of(pieces).elements())
+    rows = list(rows_of(landed_ranges).elements())
     random.shuffle(rows)  # type: ignore[attr-defined]
     half = len(rows) // 2
     parts = [runs_of(np.array(part, np.int64)) for part in (rows[:half], rows[half:])]
     runs = tuple(np.concatenate(side) for side in zip(*parts, strict=True))
-    assert audit(pieces, {P0: runs}) == Audit()  # type: ignore[dict-item]
+    assert audit(landed_ranges, {P0: runs}) == Audit()  # type: ignore[dict-item]
 
 
 @given(st.integers(1, TOP), offsets)
 def test_without_gaps_the_count_decides(landed: int, rows: list[int]) -> None:
-    piece = LandedPiece(Range(P0, 0, TOP), landed)
-    said = audit([piece], {P0: runs_of(np.array(sorted(set(rows)), np.int64))})
+    landed_range = LandedRange(Range(P0, 0, TOP), landed)
+    said = audit([landed_range], {P0: runs_of(np.array(sorted(set(rows)), np.int64))})
     if len(set(rows)) >= landed:
         assert said.is_clean
     else:
@@ -82,7 +86,7 @@ def test_without_gaps_the_count_decides(landed: int, rows: list[int]) -> None:
 
 @given(landings(), landings())
 def test_a_later_landing_stands_in_for_what_it_covers(
-    first: list[LandedPiece], then: list[LandedPiece]
+    first: list[LandedRange], then: list[LandedRange]
 ) -> None:
     first = [p for p in first if p.range.topic_id in ("A", None)]
     then = [p for p in then if p.range.topic_id in ("A", None)]
@@ -99,7 +103,7 @@ def test_a_later_landing_stands_in_for_what_it_covers(
 
 
 def test_partitions_are_distinguished() -> None:
-    pieces = [LandedPiece(Range(P0, 0, 3), 3, ()), LandedPiece(Range(P1, 0, 3), 3, ())]
-    said = audit(pieces, {P1: runs_of(np.array([0, 1, 2, 2]))})
+    landed_ranges = [LandedRange(Range(P0, 0, 3), 3, ()), LandedRange(Range(P1, 0, 3), 3, ())]
+    said = audit(landed_ranges, {P1: runs_of(np.array([0, 1, 2, 2]))})
     assert said.holes == (Range(P0, 0, 3),)
     assert said.duplicates == (Range(P1, 2, 3),)

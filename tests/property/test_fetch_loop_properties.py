@@ -53,11 +53,11 @@ class Cluster:
     positions: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for piece in self.slices:
+        for slice_ in self.slices:
             inner = self.random.sample(range(1, LOG_END), self.random.randint(0, 30))
-            self.borders.setdefault(piece.partition, [0, *sorted(inner), LOG_END])
-            self.leaders.setdefault(piece.partition, self.random.choice(BROKERS))
-            self.positions[piece.index] = piece.from_offset
+            self.borders.setdefault(slice_.partition, [0, *sorted(inner), LOG_END])
+            self.leaders.setdefault(slice_.partition, self.random.choice(BROKERS))
+            self.positions[slice_.index] = slice_.from_offset
         self.lags = {broker: self.random.choice((0, 0, 30, LOG_END)) for broker in BROKERS}
 
     def strikes(self, one_in: int) -> bool:
@@ -203,7 +203,7 @@ def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
     else:
         raise AssertionError("the loop never ends")
     assert loop.losses_to_report == []
-    for piece in slices:
-        assert cluster.positions[piece.index] >= piece.until_offset
-        if piece.width == 0:
-            assert cluster.positions[piece.index] == piece.from_offset
+    for slice_ in slices:
+        assert cluster.positions[slice_.index] >= slice_.until_offset
+        if slice_.width == 0:
+            assert cluster.positions[slice_.index] == slice_.from_offset

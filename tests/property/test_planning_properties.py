@@ -102,10 +102,10 @@ def test_slices_tile_ranges_exactly_whatever_the_slicing(
         position = r.from_offset
         size = 0
         while position < r.until_offset:
-            piece = next(left)
-            assert (piece.partition, piece.topic_id) == (r.partition, r.topic_id)
-            assert piece.from_offset == position < piece.until_offset
-            position, size = piece.until_offset, size + piece.estimated_bytes
+            slice_ = next(left)
+            assert (slice_.partition, slice_.topic_id) == (r.partition, r.topic_id)
+            assert slice_.from_offset == position < slice_.until_offset
+            position, size = slice_.until_offset, size + slice_.estimated_bytes
         assert position == r.until_offset
         assert size <= r.estimated_bytes
     assert next(left, None) is None
@@ -202,9 +202,9 @@ def test_drafts_until_nothing_is_left_land_every_offset_exactly_once(
             break
         plan = drafted.plan
         assert plan.losses == ()
-        for piece in plan.slices:
-            for o in range(piece.from_offset, piece.until_offset):
-                landed[piece.partition, o] += 1
+        for slice_ in plan.slices:
+            for o in range(slice_.from_offset, slice_.until_offset):
+                landed[slice_.partition, o] += 1
         assert sum(s.width for s in plan.slices) == plan.width > 0
         if limit.max_records is not None:
             assert plan.width <= limit.max_records

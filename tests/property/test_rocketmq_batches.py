@@ -370,7 +370,7 @@ def taken(
     rows: list[int] = []
     counts = Counts()
     asked = [PartitionFetch(broker.queue, None, None, position, 1 << 20, until)]
-    (part,) = read_records([response], asked, COMMITTED).parts
+    (part,) = read_records([response], asked, COMMITTED).partitions
     assert (part.meaning, part.readable_end) == (ErrorMeaning.OK, len(broker.tags))
     behind = next_offset(part.records, position, part.context)
     assert behind is not None

@@ -87,7 +87,7 @@ class Broker:
 def fetch(broker: Broker, wanted: tuple[str, ...], position: int, until: int) -> FetchedPartition:
     asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
     (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
-    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
+    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).partitions
     return part
 
 
@@ -165,7 +165,7 @@ def test_a_range_that_has_gone_from_the_log_is_not_called_filtered() -> None:
         m.RemotingResponse(m.Pull(QUEUE, 5, 1), 0, "FOUND", behind, memoryview(stored(b"v", 9))),
         m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
     )
-    (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).parts
+    (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).partitions
     assert (part.meaning, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
 
 
@@ -188,7 +188,7 @@ def test_a_pull_by_tags_that_brings_nothing_says_why(
         m.RemotingResponse(m.Pull(QUEUE, 5, 1), 0, "FOUND", there, memoryview(stored(b"v", 5))),
         m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), code, remark, there, b""),
     )
-    (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).parts
+    (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).partitions
     assert (part.meaning, len(part.records)) == (meaning, 0)
 
 
@@ -221,7 +221,7 @@ def test_bytes_of_a_message_are_never_taken_for_a_statement_about_offsets() -> N
     series = m.PullSeries(QUEUE, 0, 1_000, 1 << 20)
     fields = {"nextBeginOffset": "3", "minOffset": "0", "maxOffset": "1000"}
     responses = (m.RemotingResponse(m.Pull(QUEUE, 0), 0, "FOUND", fields, body),)
-    (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).parts
+    (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).partitions
     if part.meaning is ErrorMeaning.OK:
         with pytest.raises(BadRecord):
             next_offset(part.records, 0, part.context)

@@ -34,11 +34,11 @@ def slices_of(widths: list[int]) -> list[Slice]:
     return found
 
 
-def unit_of(pieces: list[Slice]) -> TaskResult:
+def unit_of(slices: list[Slice]) -> TaskResult:
     return TaskResult(
         tuple(
             Receipt(s.index, s.partition, s.from_offset, s.until_offset, Counts(landed=s.width))
-            for s in pieces
+            for s in slices
         )
     )
 

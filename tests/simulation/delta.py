@@ -197,7 +197,7 @@ class JavaSnapshot:
 class _NoMaintenance:
     def wait_for(self, path: str) -> None: ...
 
-    def settle(self) -> tuple[str, ...]:
+    def wait_for_maintenance(self) -> tuple[str, ...]:
         return ()
 
 

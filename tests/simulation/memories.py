@@ -19,7 +19,7 @@ from rangeland.dialects.kafka import session
 from rangeland.job import Job
 from rangeland.landing import target_table
 from rangeland.planning.plan import Plan
-from rangeland.wire.encoding import decode, encode_parts
+from rangeland.wire.encoding import decode, encode_buffers
 
 MOST = 20_000
 
@@ -50,14 +50,14 @@ def _bytes_from(
 
 def _parts() -> Callable[..., Any]:
     """Callers add to the list that they get."""
-    known = remembering(encode_parts)
+    known = remembering(encode_buffers)
     return lambda *arguments: list(known(*arguments))
 
 
 def changes() -> Iterator[tuple[Any, str, Any]]:
     """What to set in the product's modules and classes."""
     yield session, "decode", remembering(decode, _bytes_from)
-    yield session, "encode_parts", _parts()
+    yield session, "encode_buffers", _parts()
     yield ledger_table, "from_row", remembering(from_row, id)
     yield Plan, "parse", staticmethod(remembering(Plan.parse))
     yield Job, "policies", property(remembering(vars(Job)["policies"].fget, id))

@@ -92,12 +92,12 @@ PLANS_AND_LEDGER = (
     Mutation(
         "a reviewed plan is applied whatever has landed since",
         Change(
-            "landing.unfinished_plans:refuse_outdated",
+            "landing.unfinished_plans:check_still_current",
             "if covered := covered_parts(plan.ranges, position.landed):",
             "if covered := None:",
         ),
         Change(
-            "landing.unfinished_plans:refuse_outdated",
+            "landing.unfinished_plans:check_still_current",
             "if position.sequence != plan.sequence:",
             "if False:",
         ),
@@ -105,7 +105,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "a reviewed plan is applied whatever is under way",
         Change(
-            "landing.unfinished_plans:refuse_outdated",
+            "landing.unfinished_plans:check_still_current",
             "if blocking := find_overlap(plan, unfinished):",
             "if blocking := None:",
         ),
@@ -157,7 +157,7 @@ TABLE = (
         "a replacement removes rows for what is lost",
         Change(
             "landing.committer:PlanCommitter._prove",
-            "refuse_lost(plan, receipts.receipts)",
+            "check_all_read(plan, receipts.receipts)",
             "pass",
         ),
     ),
@@ -228,16 +228,16 @@ DISPLACED = (
     Mutation(
         "a table without its ledger is landed in",
         Change(
-            "landing.identity_check:IdentityCheck.disagreement",
-            "return self._without_ledger()",
+            "landing.identity_check:IdentityCheck.disagreement_error",
+            "return self._without_ledger_error()",
             "return None",
         ),
     ),
     Mutation(
         "a table that is gone is made again",
         Change(
-            "landing.identity_check:IdentityCheck.disagreement",
-            "else self._without_table(newest)",
+            "landing.identity_check:IdentityCheck.disagreement_error",
+            "else self._without_table_error(newest)",
             "else None",
         ),
         # Otherwise the last plan is to be finished, and cannot be committed to no table.
@@ -259,7 +259,7 @@ DISPLACED = (
     Mutation(
         "a table that was created again meanwhile is landed in",
         Change(
-            "delta.transaction_log.table_commit:refuse_another",
+            "delta.transaction_log.table_commit:check_same_table",
             "if now is None or now.table_id != snapshot.table_id:",
             "if False:",
         ),
@@ -275,8 +275,8 @@ DISPLACED = (
     Mutation(
         "another ledger will do",
         Change(
-            "landing.identity_check:IdentityCheck.disagreement",
-            "return self._of_another_ledger()",
+            "landing.identity_check:IdentityCheck.disagreement_error",
+            "return self._another_ledger_error()",
             "return None",
         ),
     ),
@@ -286,12 +286,12 @@ DAMAGE = (
         "checksums are not compared",
         Change(
             "dialects.kafka.batch_opening:_open_stored",
-            "if crc32c(records[position + CHECKED : end]) != crc:",
+            "if crc32c(records[byte_index + CHECKED : end]) != crc:",
             "if False:",
         ),
         Change(
             "dialects.kafka.batch_opening:_open_packed",
-            "if crc32c(records[position + CHECKED : end]) != crc:",
+            "if crc32c(records[byte_index + CHECKED : end]) != crc:",
             "if False:",
         ),
     ),
@@ -331,7 +331,9 @@ GROUPS = (
     ),
     Mutation(
         "the mirror is ahead of the checkpoint",
-        Change("groups.offset_mirror:positions", "mark.until_offset", "mark.until_offset + 1"),
+        Change(
+            "groups.offset_mirror:offsets_to_commit", "mark.until_offset", "mark.until_offset + 1"
+        ),
     ),
 )
 MUTATIONS = (

@@ -20,7 +20,7 @@ from rangeland.errors import Conflict, StorageFailed
 from rangeland.model import DataFile, Partition
 from rangeland.planning.table_audit import (
     CountedRange,
-    LandedPiece,
+    LandedRange,
     ReplacedRange,
     Runs,
     runs_of,
@@ -80,12 +80,12 @@ def _condition(text: str) -> Callable[[Row], bool]:
     if named := TOPICS.fullmatch(text):
         topics = {one.strip().strip("'") for one in named[1].split(",")}
         return lambda row: row[0] in topics
-    pieces = [(t, int(p), int(a), int(b)) for t, p, a, b in PIECE.findall(text)]
-    assert pieces, text
+    landed_ranges = [(t, int(p), int(a), int(b)) for t, p, a, b in PIECE.findall(text)]
+    assert landed_ranges, text
     negated = text.startswith("NOT ")
 
     def holds(row: Row) -> bool:
-        inside = any(row[:2] == (t, p) and a <= row[2] < b for t, p, a, b in pieces)
+        inside = any(row[:2] == (t, p) and a <= row[2] < b for t, p, a, b in landed_ranges)
         return inside != negated
 
     return holds
@@ -141,16 +141,16 @@ def runs_in(
 def rows_of_entries(
     spark: SimulatedSpark,
     frame: Frame,
-    pieces: Mapping[Partition, Sequence[LandedPiece]],
+    landed_ranges: Mapping[Partition, Sequence[LandedRange]],
     columns: LogColumns = PLAIN_COLUMNS,
 ) -> dict[Partition, CountedRange]:
     """A value is in its record's entry, and unique."""
     found = {}
-    for partition, mine in pieces.items():
+    for partition, mine in landed_ranges.items():
         rows = [row for row in frame.rows() if row[:2] == (partition.topic, partition.number)]
         counts = tuple(
             len({row for row in rows if r.from_offset <= row[2] < r.until_offset})
-            for r in (piece.range for piece in mine)
+            for r in (landed_range.range for landed_range in mine)
         )
         inside = [
             row

@@ -91,7 +91,7 @@ def test_what_is_quarantined_lands_once_with_another_schema(lake: TypedLake) -> 
     assert redriven(job).done.state == "nothing"
     first = redriven(other)
     assert first.done.landed == len(kept) - len(never)
-    (left,) = first.left
+    (left,) = first.still_quarantined
     assert left.batch.range.partition.of_any_broker == Partition("orders", 0)
     assert left.batch.range.from_offset == never[0][1]
     assert "value: " in left.why

@@ -108,7 +108,7 @@ class KernelHistory:
             getattr(self, "_" + kind.replace("-", "_"))()
         self._load()
         self._commits()
-        assert self._real.settle() == () or self._away, self.steps
+        assert self._real.wait_for_maintenance() == () or self._away, self.steps
 
     # --- comparing ----------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class KernelHistory:
         are not asked any more: Kernel would look for their log, and the model does not."""
         if self._key not in self._tables.logs:
             return
-        self._real.settle()
+        self._real.wait_for_maintenance()
         aside = self._path.with_name(f"{self._path.name} aside {len(self._away)}")
         (self._path / "_delta_log").rename(aside)
         self._away.append((aside, self._tables.logs.pop(self._key)))
@@ -282,7 +282,7 @@ class KernelHistory:
         """As it was, in place of what there is now."""
         if not self._away:
             return
-        self._real.settle()
+        self._real.wait_for_maintenance()
         aside, log = self._away.pop()
         shutil.rmtree(self._path / "_delta_log", ignore_errors=True)
         aside.rename(self._path / "_delta_log")
@@ -300,7 +300,7 @@ class KernelHistory:
         newest = self._tables.newest(self._key)
         if newest is None or not newest.files:
             return
-        self._real.settle()
+        self._real.wait_for_maintenance()
         seed = self._random.random()
         number = random.Random(seed).randrange(len(self._tables.logs[self._key].versions))
         before = set(self._rows())
@@ -367,7 +367,7 @@ class KernelHistory:
                 transaction,
             )
         )
-        self._real.settle()
+        self._real.wait_for_maintenance()
         frame = replace_where.prepared_frame(self._spark, str(self._path), [file], schema)
         real = _outcome(
             lambda: replace_where.replace_rows(frame, str(self._path), where, transaction)

@@ -42,7 +42,7 @@ class ByName:
         tasks = self._tasks(reading, slices)
         if not self._is_first:
             return tasks
-        return [[replace(piece, topic_id=None) for piece in task] for task in tasks]
+        return [[replace(slice_, topic_id=None) for slice_ in task] for task in tasks]
 
     def read(
         self, reading: SparkPlanReader, plan: Plan, is_new: bool

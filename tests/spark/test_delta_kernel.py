@@ -75,7 +75,7 @@ def test_spark_reads_what_was_appended(kernel: DeltaKernel, table: str, spark: A
         files = write(table, layout, rows(0, 500), compression=codec)
         done = kernel.commit(table, CommitRequest(f"rangeland/{codec}", 1, files))
         assert isinstance(done, Committed)
-        assert kernel.settle() == ()
+        assert kernel.wait_for_maintenance() == ()
     found = spark.read.format("delta").load(table).where("offset < 3").orderBy("offset").collect()
     assert len(found) == 9
     assert found[0].key is None
@@ -206,7 +206,7 @@ def test_upkeep_makes_checkpoints_and_checksums(kernel: DeltaKernel, table: str)
     for i in range(11):
         done = kernel.commit(table, CommitRequest("rangeland/a", i, files))
         assert done == Committed(i + 1)
-    assert kernel.settle() == ()
+    assert kernel.wait_for_maintenance() == ()
     log = Path(table) / "_delta_log"
     assert (log / f"{10:020d}.checkpoint.parquet").exists()
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 10

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, RangeEntry
+from rangeland.delta.ledger.events import EventRange, LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.job import Job
@@ -37,9 +37,9 @@ def ledger(kernel: DeltaKernel, tmp_path_factory: pytest.TempPathFactory) -> str
         where = Range(Partition("orders", 0), number * 10, number * 10 + 10, "id")
         name = (APP, "orders-hourly", number + 1, f"h{number}")
         at_ms = number * DAY_MS
-        assert made.enter(PlanEvent(*name, (RangeEntry(where),), "{}", at_ms), number)
+        assert made.enter(PlanEvent(*name, (EventRange(where),), "{}", at_ms), number)
         if counts is not None:
-            ranges = (RangeEntry(where, counts, "broker-1:9092"),)
+            ranges = (EventRange(where, counts, "broker-1:9092"),)
             lost = Loss(
                 where.partition, 11, 14, LossKind.EXPIRED, "the log begins at 14", topic_id="id"
             )

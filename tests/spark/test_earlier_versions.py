@@ -48,7 +48,7 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
 ) -> None:
     table = unpacked(version, tmp_path / "orders")
     target = landing_target(spark, table)
-    assert target.identity.disagreement() is None
+    assert target.identity.disagreement_error() is None
     assert target.history.last_removal() is None
     last = target.history.position(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
@@ -60,7 +60,7 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     (named,) = ledger.where(f"event = 'plan' AND plan = '{plan.hash}'").select("table_id").collect()
     assert named.table_id == target.table.table_id
     target.refresh()
-    assert target.identity.disagreement() is None
+    assert target.identity.disagreement_error() is None
     assert target.identity.landed_sequence(JOB) == last + 1
 
 
@@ -73,6 +73,6 @@ def test_a_new_table_beside_an_old_ledger_is_refused(
     shutil.rmtree(log)
     spark.createDataFrame([], "topic STRING").write.format("delta").save(str(other))
     (other / "_delta_log").rename(log)
-    disagreement = landing_target(spark, table).identity.disagreement()
+    disagreement = landing_target(spark, table).identity.disagreement_error()
     assert disagreement is not None
     assert "is not the one that its ledger belongs to" in str(disagreement)

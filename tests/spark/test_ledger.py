@@ -13,12 +13,12 @@ import pytest
 
 from rangeland.delta.ledger import compaction
 from rangeland.delta.ledger.events import (
-    FileEntry,
+    EventFile,
+    EventRange,
     OffsetSpan,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
-    RangeEntry,
 )
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -34,22 +34,22 @@ BACKFILL = "rangeland/orders-hourly/backfill/0123456789abcdef"
 
 
 def plan(sequence: int, start: int, end: int, application: str = APP) -> PlanEvent:
-    ranges = (RangeEntry(Range(P0, start, end, "id")),)
+    ranges = (EventRange(Range(P0, start, end, "id")),)
     return PlanEvent(application, "orders-hourly", sequence, f"h{sequence}", ranges, "{}", 1_000)
 
 
 def outcome(of: PlanEvent) -> OutcomeEvent:
     ranges = tuple(
-        RangeEntry(r.range, Counts(landed=r.range.width), "127.0.0.1:9092") for r in of.ranges
+        EventRange(r.range, Counts(landed=r.range.width), "127.0.0.1:9092") for r in of.ranges
     )
     file = DataFile(f"part-{of.sequence}.parquet", 10, 1, "{}", 1, {"d": None})
-    files = (FileEntry(file, of.ranges[0].range),)
+    files = (EventFile(file, of.ranges[0].range),)
     return OutcomeEvent(of.application, of.job, of.sequence, of.plan_hash, ranges, files, 2_000)
 
 
 def part(of: PlanEvent, number: int, start: int, end: int) -> PartEvent:
     receipts = (Receipt(number, P0, start, end, Counts(landed=end - start), "h:1"),)
-    files = (FileEntry(DataFile(f"part-{number}.parquet", 10, 1, "{}", 1)),)
+    files = (EventFile(DataFile(f"part-{number}.parquet", 10, 1, "{}", 1)),)
     about = (of.application, of.job, of.sequence, of.plan_hash)
     return PartEvent(*about, number, f"m-{number}", receipts, files, 1_500)
 

@@ -78,7 +78,7 @@ def test_a_run_with_nothing_to_land_leaves_nothing_to_verify(
     job = job_of(kafka.bootstrap, table, topic)
     assert rangeland.land(job, spark).state == "nothing"
     seen = rangeland.verify(job, spark)
-    assert (seen.is_well, seen.landings, seen.pieces) == (True, 0, ())
+    assert (seen.is_well, seen.landings, seen.landed_ranges) == (True, 0, ())
     finding = verify_and_find.find(job, spark, Partition(topic, 0), 3, NoProgress())
     assert (finding.state, finding.why) == ("not-landed", "nothing has landed in it yet")
     assert not Path(table).exists()

@@ -50,7 +50,7 @@ def test_tables_with_names_alike_stay_apart(
         kernel.commit(
             kernel.resolve(str(tmp_path / "x#y")), CommitRequest("rangeland/odd", number, ())
         )
-    assert kernel.settle() == ()
+    assert kernel.wait_for_maintenance() == ()
     assert any(".checkpoint." in name for name in names_in(tmp_path / "x#y" / "_delta_log"))
     assert names_in(tmp_path) == set(NAMES)
     for number, name in enumerate(NAMES):

@@ -75,16 +75,22 @@ def test_what_cannot_be_decoded_is_quarantined_and_landed_once_it_can(
     assert is_proved(spark, job)
 
     before = run.redrive(job, spark, NoProgress(), dry_run=True)
-    assert [(one.decodes, one.batch.range.from_offset) for one in before.left] == [(False, BATCH)]
-    assert "checksum" in before.left[0].why
+    assert [(one.decodes, one.batch.range.from_offset) for one in before.still_quarantined] == [
+        (False, BATCH)
+    ]
+    assert "checksum" in before.still_quarantined[0].why
     assert run.redrive(job, spark, NoProgress()).to_json()["state"] == "nothing"
 
     mend_quarantine(spark, table)
-    (ready,) = run.redrive(job, spark, NoProgress(), dry_run=True).left
+    (ready,) = run.redrive(job, spark, NoProgress(), dry_run=True).still_quarantined
     assert ready.decodes
     done = run.redrive(job, spark, NoProgress())
     assert done.done is not None
-    assert (done.done.state, done.done.counts, done.left) == ("landed", Counts(landed=BATCH), ())
+    assert (done.done.state, done.done.counts, done.still_quarantined) == (
+        "landed",
+        Counts(landed=BATCH),
+        (),
+    )
     whole = expected(p0=range(WIDTH), p1=range(WIDTH))
     assert offsets_in(table) == whole
     assert is_proved(spark, job)

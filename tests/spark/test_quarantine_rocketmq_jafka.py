@@ -61,7 +61,7 @@ def redriven(spark: Any, job: Any) -> Counts:
     """What landing the quarantine's bytes came to; nothing may be left."""
     found = run.redrive(job, spark, NoProgress())
     assert found.done is not None
-    assert (found.done.state, found.left) == ("landed", ())
+    assert (found.done.state, found.still_quarantined) == ("landed", ())
     assert run.redrive(job, spark, NoProgress()).to_json()["state"] == "nothing"
     assert rangeland.land(job, spark).state == "nothing"
     return found.done.counts
@@ -92,7 +92,7 @@ def test_a_damaged_message_of_rocketmq_is_held_quarantined_and_landed_once_mende
     assert rangeland.land(job, spark).state == "nothing"
     assert is_proved(spark, job)
 
-    (left,) = run.redrive(job, spark, NoProgress(), dry_run=True).left
+    (left,) = run.redrive(job, spark, NoProgress(), dry_run=True).still_quarantined
     assert (left.decodes, left.why) == (False, "the checksum of its body is wrong")
     mend(spark, table, wrong, right)
     assert redriven(spark, job) == Counts(landed=1)
@@ -162,7 +162,7 @@ def test_a_damaged_entry_of_jafka_is_held_quarantined_and_landed_once_mended(
         assert rangeland.land(job, spark).state == "nothing"
         assert is_proved(spark, job)
 
-        (left,) = run.redrive(job, spark, NoProgress(), dry_run=True).left
+        (left,) = run.redrive(job, spark, NoProgress(), dry_run=True).still_quarantined
         assert not left.decodes
         assert "checksum" in left.why
         mend(spark, table, wrong, right)

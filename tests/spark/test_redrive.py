@@ -35,7 +35,7 @@ def test_what_was_quarantined_is_read_again_from_a_log_that_is_whole_again(
     for _ in range(2):  # as long as nothing has changed there, nothing is written
         again = run.redrive(job, spark, NoProgress(), from_log=True)
         assert again.done is not None
-        assert (again.done.state, len(again.left)) == ("nothing", 1)
+        assert (again.done.state, len(again.still_quarantined)) == ("nothing", 1)
         assert (again.done.held, again.done.table_version) == ((), version)
         (said,) = again.done.warnings
         assert said.startswith(f"{topic}/1 [10, 20) is corrupt: ")
@@ -44,7 +44,7 @@ def test_what_was_quarantined_is_read_again_from_a_log_that_is_whole_again(
     flip(kafka, topic)
     again = run.redrive(job, spark, NoProgress(), from_log=True)
     assert again.done is not None
-    assert (again.done.counts, again.left) == (Counts(landed=BATCH), ())
+    assert (again.done.counts, again.still_quarantined) == (Counts(landed=BATCH), ())
     assert offsets_in(table) == expected(p0=range(WIDTH), p1=range(WIDTH))
     assert is_proved(spark, job)
 
@@ -75,14 +75,14 @@ def test_what_a_transform_is_not_given_is_in_quarantine_and_goes_through_it_late
     mend_quarantine(spark, table)
     kept = run.redrive(job, spark, NoProgress())
     assert kept.done is not None
-    assert (kept.done.counts, [one.batch.range.from_offset for one in kept.left]) == (
+    assert (kept.done.counts, [one.batch.range.from_offset for one in kept.still_quarantined]) == (
         part,
         [2 * BATCH],
     )
     flip(kafka, topic, 2)
     again = run.redrive(job, spark, NoProgress(), from_log=True)
     assert again.done is not None
-    assert (again.done.counts, again.left) == (part, ())
+    assert (again.done.counts, again.still_quarantined) == (part, ())
     frame = table_of(spark, table)
     assert offsets_of(frame) == expected(p0=range(1, WIDTH, 2), p1=range(1, WIDTH, 2))
     assert {row["width"] for row in frame.collect()} == {50}
@@ -111,11 +111,11 @@ def test_the_quarantine_of_a_catalogs_table_has_a_name_beside_it(
     assert (row["topic"], row["from_offset"], row["until_offset"]) == (topic, BATCH, 2 * BATCH)
     (told,) = spark.table(named + LEDGER_SUFFIX).where("event = 'loss'").collect()
     assert (told["from_offset"], told["action"]) == (BATCH, "quarantine")
-    (left,) = run.redrive(job, spark, NoProgress(), dry_run=True).left
+    (left,) = run.redrive(job, spark, NoProgress(), dry_run=True).still_quarantined
     assert (left.decodes, left.batch.size_bytes > 0) == (False, True)
     flip(kafka, topic)
     again = run.redrive(job, spark, NoProgress(), from_log=True)
     assert again.done is not None
-    assert (again.done.counts, again.left) == (Counts(landed=BATCH), ())
+    assert (again.done.counts, again.still_quarantined) == (Counts(landed=BATCH), ())
     assert offsets_of(spark.table(named)) == expected(p0=range(WIDTH), p1=range(WIDTH))
     assert is_proved(spark, job)

@@ -102,7 +102,7 @@ def test_a_commit_whose_response_is_lost_is_ones_own(
 ) -> None:
     kernel = DeltaKernel(spark)
     base = create(kernel, far)
-    kernel.settle()
+    kernel.wait_for_maintenance()
     lossy.losses, lossy.share = (loss,), 1.0
     done = append(kernel, base, "me", 1, "rangeland/a")
     lossy.share = 0.0
@@ -117,9 +117,9 @@ def test_anothers_commit_is_not_taken_for_ones_own(
 ) -> None:
     mine, theirs = (DeltaKernel(spark, name) for name in ("mine", "theirs"))
     base = create(theirs, far)
-    theirs.settle()
+    theirs.wait_for_maintenance()
     assert append(theirs, base, "theirs", 1, "rangeland/theirs") == Committed(1)
-    theirs.settle()
+    theirs.wait_for_maintenance()
     lossy.losses, lossy.share = (Loss.CUT,), 1.0
     assert append(mine, base, "mine", 1, "rangeland/theirs") == AlreadyCommitted(1, 1)
     assert append(mine, base, "mine", 1, "rangeland/mine") == Committed(2)
@@ -133,7 +133,7 @@ def test_what_never_arrives_is_not_committed_and_may_be_tried_again(
 ) -> None:
     kernel = DeltaKernel(spark)
     base = create(kernel, far)
-    kernel.settle()
+    kernel.wait_for_maintenance()
     lossy.losses, lossy.share = (loss,), 1.0
     with pytest.raises(StorageFailed) as failed:
         append(kernel, base, "me", 1, "rangeland/a")
@@ -150,14 +150,14 @@ def test_a_commit_that_is_uploaded_in_parts_is_no_exception(spark: Any, bucket: 
         uri = f"s3a://{bucket(server, {**HASTY, **parts, **by_way_of(proxy)})}/orders"
         mine, theirs = (DeltaKernel(spark, name) for name in ("mine", "theirs"))
         base = create(mine, uri)
-        mine.settle()
+        mine.wait_for_maintenance()
         proxy.losses, proxy.share = (Loss.CUT,), 1.0
         for kernel, version, name in ((mine, 1, "mine"), (theirs, 2, "theirs")):
             many = [file_of(name, number) for number in range(60_000)]
             assert kernel.commit(base, CommitRequest(f"rangeland/{name}", 1, many)) == Committed(
                 version
             )
-            kernel.settle()
+            kernel.wait_for_maintenance()
         proxy.share = 0.0
         assert [who_committed(commit) for commit in entries(server, uri)[1:]] == ["mine", "theirs"]
         folder = uri.removeprefix("s3a://")
@@ -284,7 +284,8 @@ def races(
         found = Races()
         found.run(drivers, uri, count)
         for kernel in drivers.values():
-            kernel.settle()  # a checkpoint or checksum may fail, as its response may be lost
+            # a checkpoint or checksum may fail, as its response may be lost
+            kernel.wait_for_maintenance()
         proxy.share = 0.0
         log = entries(server, uri)
         assert len(log) == 1 + count

@@ -15,7 +15,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import TableRefused
 from rangeland.landing.table_rows import DriverRows, SparkRows, table_rows
 from rangeland.model import Partition, Range
-from rangeland.planning.table_audit import LandedPiece
+from rangeland.planning.table_audit import LandedRange
 from rangeland.spark.deferred_session import DeferredSession
 
 pytestmark = pytest.mark.spark
@@ -87,7 +87,7 @@ def in_words(rows: Any) -> list[Any]:
         pairs = {p: sorted(zip(*(x.tolist() for x in r), strict=True)) for p, r in runs.items()}
         found.append(sorted(pairs.items()))
     whole = [Range(Partition("a", 0, "b1"), 0, 5), Range(Partition("a", 0, "b1"), 5, 6)]
-    found.append(rows.entries({whole[0].partition: [LandedPiece(r, 1) for r in whole]}))
+    found.append(rows.entries({whole[0].partition: [LandedRange(r, 1) for r in whole]}))
     for partition in (Partition("a", 0), Partition("a", 0, "b2"), Partition("x y", 0)):
         for offset in (2, 4, 5):
             files = rows.files_with(partition, offset)
@@ -201,7 +201,7 @@ def test_rows_without_their_place_are_refused_either_way(
     with pytest.raises(TableRefused, match="do not say which offset"):
         table_rows(unmade, table)
     table = make(folder="other", columns="topic STRING, partition INT, offset BIGINT")
-    pieces = {Partition("a", 0, "b"): [LandedPiece(Range(Partition("a", 0, "b"), 0, 5), 1)]}
+    landed_ranges = {Partition("a", 0, "b"): [LandedRange(Range(Partition("a", 0, "b"), 0, 5), 1)]}
     for rows in (table_rows(unmade, table), table_rows(spark, table)):
         with pytest.raises(TableRefused, match="which record of an entry"):
-            rows.entries(pieces)
+            rows.entries(landed_ranges)

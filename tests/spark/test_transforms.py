@@ -88,7 +88,7 @@ def test_the_author_of_a_transform_is_told_the_exception_the_line_and_the_record
     job = job_of(kafka.bootstrap, table, topic, sink={"transform": module(CORRECTED)})
     done = run.redrive(job, spark, NoProgress())
     assert done.done is not None
-    assert (done.done.landed, done.left) == (1, ())
+    assert (done.done.landed, done.still_quarantined) == (1, ())
     assert offsets_in(table) == expected(p0=range(26), p1=range(20))
     assert rangeland.verify(job, spark).is_well
 

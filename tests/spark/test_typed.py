@@ -184,7 +184,7 @@ def test_what_is_in_quarantine_lands_once_with_another_schema(
     assert kept_one.why.startswith("undecodable, 3 records; the value at offset 4: ")
     nothing = run.redrive(job, spark, NoProgress())
     assert nothing.done is not None
-    assert (nothing.done.state, len(nothing.left)) == ("nothing", 1)
+    assert (nothing.done.state, len(nothing.still_quarantined)) == ("nothing", 1)
     other = typed(kafka, table, topic, "id STRING, name STRING", **asked)
     if layout == "flat":
         # A column cannot become text: the table refuses, and the records stay.

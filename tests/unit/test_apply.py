@@ -60,13 +60,13 @@ class Driving(run.Runner):
         self.surveys = cast(
             Any, SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
         )
-        self.planner = cast(Any, SimpleNamespace(refuse_gone=lambda plan: None))
+        self.planner = cast(Any, SimpleNamespace(check_still_there=lambda plan: None))
         self.drawn = seen
         self.reader = reading_of(target)
         self.reader.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
         self.committer = finisher_of(self.reader)
 
-    def refuse_disagreement(self) -> None: ...
+    def check_agreement(self) -> None: ...
 
     def _result(self, draft: PlanDraft | None) -> Any:
         return run.result_of_plans(self.job, self.target, self.finished, draft)

@@ -91,7 +91,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     monkeypatch.setitem(sys.modules, "rangeland.run", fake)  # type: ignore[arg-type]
     for name in ("job_check", "job_status", "verify_and_find"):
         monkeypatch.setitem(sys.modules, f"rangeland.queries.{name}", fake)  # type: ignore[arg-type]
-    reachable = SimpleNamespace(refuse_unreachable=lambda job: None)
+    reachable = SimpleNamespace(check_brokers_answer=lambda job: None)
     monkeypatch.setitem(sys.modules, "rangeland.cluster_access.broker_check", reachable)  # type: ignore[arg-type]
     session = SimpleNamespace(open_deferred=fake.open_deferred)
     monkeypatch.setitem(sys.modules, "rangeland.spark.spark_session", session)  # type: ignore[arg-type]
@@ -576,7 +576,7 @@ def test_a_signal_ends_a_process_with_its_sentence(
         "def run(job, spark, progress):\n"
         f"    {waiting}\n"
         "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
-        "reachable = types.SimpleNamespace(refuse_unreachable=lambda job: None)\n"
+        "reachable = types.SimpleNamespace(check_brokers_answer=lambda job: None)\n"
         "sys.modules['rangeland.cluster_access.broker_check'] = reachable\n"
         "fake = types.SimpleNamespace(open_deferred=lambda name, **_: name)\n"
         "sys.modules['rangeland.spark.spark_session'] = fake\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.command_line_overrides import load_job, read_partition, require_closed_range
+from rangeland.job.command_line_overrides import check_range_is_closed, load_job, read_partition
 from rangeland.model import AtOffset, AtTime, Earliest, Latest, Partition
 from tests import sample_results as made
 
@@ -99,14 +99,14 @@ def test_a_backfill_says_both_ends(
 ) -> None:
     job, text = load_job(job_file, (), *bounds)
     with pytest.raises(UsageError) as raised:
-        require_closed_range(text, job)
+        check_range_is_closed(text, job)
     assert raised.value.facts["missing"] == missing
 
 
 def test_the_files_own_range_will_do_for_a_backfill(job_file: Path) -> None:
     job_file.write_text(made.JOB_YAML + "range: {from: 2026-01-01, until: latest}\n")
     job, text = load_job(job_file)
-    require_closed_range(text, job)
+    check_range_is_closed(text, job)
     assert job.range.until.default == Latest()
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TlsSettings
-from rangeland.connection.diagnosis import TlsFailure, tls_mistake
+from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NotABroker
 from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.socket_stream import AHEAD_BYTES
@@ -486,7 +486,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def test_an_alert_about_the_peer_s_own_trouble_is_not_a_mistake_of_the_job(
     reason: str, is_mistake: bool
 ) -> None:
-    found = tls_mistake(Address("b", 1), TlsFailure(reason), TlsSettings())
+    found = tls_error(Address("b", 1), TlsFailure(reason), TlsSettings())
     assert (found is not None) is is_mistake
 
 

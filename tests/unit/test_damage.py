@@ -35,17 +35,17 @@ def stored(bad: int | None = 1) -> bytes:
 
 
 def chunks(action: Action, records: bytes, slice_: Slice | None = None) -> list[SliceChunk]:
-    piece = slice_ or Slice(0, P, 0, 12)
+    whole = slice_ or Slice(0, P, 0, 12)
     settings = ReadSettings(
         ClusterSettings("kafka", ()),
         policy=Policy(corrupt=action),
-        quarantined_bytes={piece.index: QuarantinedBytes(records, (), "")},
+        quarantined_bytes={whole.index: QuarantinedBytes(records, (), "")},
     )
-    return list(read_slices([piece], settings))
+    return list(read_slices([whole], settings))
 
 
-def receipt(found: Sequence[SliceChunk], piece: Slice | None = None) -> Receipt:
-    tally = ReceiptBuilder([piece or Slice(0, P, 0, 12)])
+def receipt(found: Sequence[SliceChunk], whole: Slice | None = None) -> Receipt:
+    tally = ReceiptBuilder([whole or Slice(0, P, 0, 12)])
     for chunk in found:
         tally.add(chunk)
     (made,) = tally.receipts()
@@ -80,9 +80,9 @@ def test_what_is_quarantined_is_kept_byte_for_byte() -> None:
 
 
 def test_a_slice_keeps_the_whole_batch_that_it_cuts_through() -> None:
-    piece = Slice(0, P, 0, 6)
-    found = chunks(Action.QUARANTINE, stored(), piece)
-    assert receipt(found, piece).counts == Counts(landed=4, quarantined=2)
+    whole = Slice(0, P, 0, 6)
+    found = chunks(Action.QUARANTINE, stored(), whole)
+    assert receipt(found, whole).counts == Counts(landed=4, quarantined=2)
     (kept,) = [chunk.quarantined_bytes for chunk in found if chunk.quarantined_bytes is not None]
     assert len(kept.records) == len(stored()) // 3
 
@@ -114,11 +114,11 @@ def test_nothing_goes_on_after_a_batch_whose_end_is_not_known(action: Action) ->
 
 def test_bytes_that_the_leader_no_longer_returns_are_skipped_and_not_quarantined() -> None:
     error = BadRecord("t/0: bad", why="torn", damage=Damage(4, 8, has_bytes=False))
-    piece = Slice(0, P, 0, 12)
-    loss = damage_loss(error, Policy(corrupt=Action.SKIP), piece, 4, 12)
+    whole = Slice(0, P, 0, 12)
+    loss = damage_loss(error, Policy(corrupt=Action.SKIP), whole, 4, 12)
     assert bounds_of(loss) == (4, 8, "corrupt")
     with pytest.raises(BadRecord, match="no longer returns its bytes"):
-        damage_loss(error, Policy(corrupt=Action.QUARANTINE), piece, 4, 12)
+        damage_loss(error, Policy(corrupt=Action.QUARANTINE), whole, 4, 12)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_a_range_is_cut_to_what_is_accounted_for() -> None:
 
 
 def test_a_slice_that_is_held_at_its_beginning_leaves_nothing() -> None:
-    piece = Slice(0, P, 0, 12)
+    whole = Slice(0, P, 0, 12)
     made = receipt(chunks(Action.HOLD, stored(bad=0)))
     assert made.until_offset == 0
-    assert prove(plan(piece), {0: made}) == []
+    assert prove(plan(whole), {0: made}) == []
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_who_cannot_be_asked_for_the_end_is_not_believed(monkeypatch: pytest.Mon
     assert piece is None
     with pytest.raises(queue.Empty):
         fetcher._pieces.get_nowait()
-    assert fetcher._loop.states[0].position == 0
+    assert fetcher._loop.states[0].next_offset == 0
 
 
 # --- reading without receipts ---------------------------------------------------------------------

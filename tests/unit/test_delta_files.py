@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta.ledger.events import FileEntry
+from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.parquet_files import data_files as files_module
 from rangeland.delta.parquet_files.data_files import FileWriter
 from rangeland.delta.parquet_files.file_statistics import StatsCollector, upper_prefix
@@ -328,7 +328,7 @@ def test_a_time_outside_of_the_calendar_lands_in_the_partition_of_null(
     found = read(tmp_path, files)
     if function is not Function.VALUE:
         assert found.equals(pa.Table.from_batches([given]))
-        entries = [FileEntry(f) for f in files]
+        entries = [EventFile(f) for f in files]
         (said,) = without_time(entries, layout)
         assert said.startswith("2 records have no timestamp, or one outside the years 1 to 9999")
 

@@ -11,15 +11,15 @@ import pytest
 
 from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, stats_of, to_row
 from rangeland.delta.ledger.events import (
+    EventFile,
     EventKind,
-    FileEntry,
+    EventRange,
     LedgerEvent,
     LossEvent,
     OffsetSpan,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
-    RangeEntry,
 )
 from rangeland.delta.ledger.landed_offsets import merge_spans, with_ranges
 from rangeland.delta.ledger.ledger_files import LedgerFiles
@@ -35,7 +35,7 @@ B1 = Partition("orders", 1, "broker-a")
 
 
 def a_plan() -> PlanEvent:
-    ranges = (RangeEntry(Range(P0, 0, 10, "id", 99)), RangeEntry(Range(B1, 5, 6)))
+    ranges = (EventRange(Range(P0, 0, 10, "id", 99)), EventRange(Range(B1, 5, 6)))
     covered = {P0: (OffsetSpan(0, 5), OffsetSpan(7, 9, "id")), B1: (OffsetSpan(1, 2),)}
     live = (("rangeland/a", 3),)
     return PlanEvent(
@@ -50,8 +50,8 @@ def an_outcome() -> OutcomeEvent:
         "a",
         4,
         "hash",
-        (RangeEntry(Range(P0, 0, 10, "id", 99), Counts(landed=8, control=2), "h:1"),),
-        (FileEntry(file, Range(P0, 0, 10, "id")), FileEntry(file)),
+        (EventRange(Range(P0, 0, 10, "id", 99), Counts(landed=8, control=2), "h:1"),),
+        (EventFile(file, Range(P0, 0, 10, "id")), EventFile(file)),
         1_700_000_000_123,
     )
 
@@ -63,7 +63,7 @@ def a_part() -> PartEvent:
         Receipt(3, P0, 0, 10, Counts(landed=8, lost=2), "h:1", 99, lost, ((8, 10),)),
         Receipt(4, B1, 5, 60, Counts(landed=1), entry_span=55),
     )
-    files = (FileEntry(file, Range(P0, 0, 10, "id")), FileEntry(file))
+    files = (EventFile(file, Range(P0, 0, 10, "id")), EventFile(file))
     return PartEvent("rangeland/a", "a", 4, "hash", 2, "m-1", receipts, files, 1_700_000_000_123)
 
 
@@ -137,7 +137,7 @@ def test_spans_of_different_topic_ids_never_merge() -> None:
 
 def test_ranges_are_added_to_what_is_landed() -> None:
     landed = with_ranges(
-        {P0: (OffsetSpan(0, 5),)}, [RangeEntry(Range(P0, 5, 8)), RangeEntry(Range(B1, 1, 2))]
+        {P0: (OffsetSpan(0, 5),)}, [EventRange(Range(P0, 5, 8)), EventRange(Range(B1, 1, 2))]
     )
     assert landed == {P0: (OffsetSpan(0, 8),), B1: (OffsetSpan(1, 2),)}
 

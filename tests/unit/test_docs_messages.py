@@ -18,17 +18,17 @@ from rangeland.delta.table_metadata import TableMetadata
 from rangeland.delta.table_schema.schema_compatibility import new_table, row_layout
 from rangeland.delta.transaction_log import table_commit
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.legacy_messages import bad_batch
+from rangeland.dialects.kafka.legacy_messages import batch_error
 from rangeland.dialects.kafka.requests import CAPABILITIES
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RangelandError
-from rangeland.fetch.slice_failures import add_partition
+from rangeland.fetch.slice_failures import located_damage_error
 from rangeland.job import Job
-from rangeland.job.command_line_overrides import require_closed_range
+from rangeland.job.command_line_overrides import check_range_is_closed
 from rangeland.job.job_text import parse_job_text
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Isolation, Partition, Range, Slice
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import prove
 from rangeland.spark.spark_errors import unexpected_error
@@ -42,7 +42,7 @@ ORDERS = Partition("orders", 0)
 
 def usage() -> None:
     text = parse_job_text(made.JOB_YAML + "range: {until: latest}\n", "orders.yaml")
-    require_closed_range(text, Job.of(text))
+    check_range_is_closed(text, Job.of(text))
 
 
 def job_file() -> None:
@@ -87,8 +87,8 @@ def local() -> None:
 
 
 def bad_record() -> None:
-    raise add_partition(
-        bad_batch(81204, "its checksum is wrong (codec lz4)"),
+    raise located_damage_error(
+        batch_error(81204, "its checksum is wrong (codec lz4)"),
         Partition("orders", 3),
         "broker-1:9092",
         CAPABILITIES,
@@ -96,17 +96,17 @@ def bad_record() -> None:
 
 
 def transform() -> None:
-    from rangeland.spark.failing_records import add_location
-    from rangeland.spark.transform import RaisedByTransform, transform_failed
+    from rangeland.spark.failing_records import located_error
+    from rangeland.spark.transform import RaisedByTransform, transform_error
 
     found = [Slice(0, ORDERS, 81204, 81205, 0, None)]
     raised = RaisedByTransform("KeyError", "'amount'", "my_module.py:12")
-    raise add_location(transform_failed("my_module:my_function", raised), found, found)
+    raise located_error(transform_error("my_module:my_function", raised), found, found)
 
 
 def lost() -> None:
     evidence = "the log begins at 5000 on broker-1:9092"
-    raise range_lost([Loss(ORDERS, 1200, 5000, LossKind.EXPIRED, evidence)])
+    raise range_lost_error([Loss(ORDERS, 1200, 5000, LossKind.EXPIRED, evidence)])
 
 
 def conflict() -> None:
@@ -115,7 +115,7 @@ def conflict() -> None:
     found = table_commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
     table = SimpleNamespace(name="lake/orders")
     history: Any = SimpleNamespace(_table=table)
-    raise JobHistory.removal_conflict(history, found)
+    raise JobHistory.removal_error(history, found)
 
 
 def refused() -> None:
@@ -124,9 +124,9 @@ def refused() -> None:
 
 
 def proof() -> None:
-    piece = Slice(3, Partition("orders", 1), 5000, 9000, 0, None)
+    slice_ = Slice(3, Partition("orders", 1), 5000, 9000, 0, None)
     where = Range(Partition("orders", 1), 5000, 9000)
-    plan = Plan("orders", "a", 1, "kafka", Isolation.READ_COMMITTED, (where,), (piece,), (), {}, 0)
+    plan = Plan("orders", "a", 1, "kafka", Isolation.READ_COMMITTED, (where,), (slice_,), (), {}, 0)
     prove(plan, {})
 
 

@@ -28,9 +28,9 @@ def counts(*rows: tuple[Partition, str, int, int]) -> pa.Table:
 
 def test_counts_of_several_tasks_are_added_and_offsets_named_once() -> None:
     table = counts(
-        (A, "piece", 1, 4),
-        (B, "piece", 0, 100),
-        (A, "piece", 1, 3),
+        (A, "range", 1, 4),
+        (B, "range", 0, 100),
+        (A, "range", 1, 3),
         (A, "duplicate", 9, 1),
         (A, "duplicate", 7, 2),
         (A, "duplicate", 9, 5),
@@ -46,7 +46,7 @@ def test_counts_of_several_tasks_are_added_and_offsets_named_once() -> None:
 
 def test_a_thousand_partitions_are_counted_in_one_pass() -> None:
     partitions = [Partition("t", number, "1") for number in range(1_000)]
-    table = counts(*((p, "piece", n, 1) for n in range(10) for p in partitions))
+    table = counts(*((p, "range", n, 1) for n in range(10) for p in partitions))
     began = time.process_time()
     found = counted_ranges(table, dict.fromkeys(partitions, 10))
     assert time.process_time() - began < 3, "once per partition it takes far longer"

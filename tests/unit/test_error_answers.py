@@ -28,8 +28,8 @@ from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.spark.python_workers import check_workers
-from rangeland.spark.spark_errors import worker_failure
-from rangeland.zookeeper.access_diagnosis import missing_rights
+from rangeland.spark.spark_errors import worker_error
+from rangeland.zookeeper.access_diagnosis import missing_rights_error
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 
 
@@ -85,7 +85,7 @@ def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_throug
 def test_rights_and_versions_are_up_to_the_operator_of_the_brokers(
     meaning: ErrorMeaning, acts: str
 ) -> None:
-    assert meaning.refusal("orders may not be read", why="no right", do="ask").acts == acts
+    assert meaning.refusal_error("orders may not be read", why="no right", do="ask").acts == acts
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_rights_and_versions_are_up_to_the_operator_of_the_brokers(
 def test_an_access_list_is_up_to_the_operator_of_zookeeper(
     login: ZooKeeperLogin | None, acts: str
 ) -> None:
-    assert missing_rights("read", "zk:2181", ZooKeeperAccess(login=login)).acts == acts
+    assert missing_rights_error("read", "zk:2181", ZooKeeperAccess(login=login)).acts == acts
 
 
 def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
@@ -146,7 +146,7 @@ def test_a_log_that_keeps_changing_ends_in_an_error_that_the_runbook_has(
     ],
 )
 def test_what_workers_lack_is_mended_by_the_operator_of_their_cluster(report: str) -> None:
-    error = worker_failure(report)
+    error = worker_error(report)
     assert isinstance(error, RangelandError)
     assert error.acts == CLUSTER_OPERATOR
 

@@ -108,11 +108,11 @@ def runner(job: Job) -> run.Runner:
     made.job, made.kind, made.progress = job, run.PlanKind.RUN, NoProgress()
     made.warnings, made.started, made.row_format = [], 0.0, None
     made.finished = []
-    nothing = SimpleNamespace(settle=tuple)
+    nothing = SimpleNamespace(wait_for_maintenance=tuple)
     made.target = cast(
         Any,
         SimpleNamespace(
-            table=SimpleNamespace(kernel=nothing),
+            table=SimpleNamespace(delta=nothing),
             history=SimpleNamespace(pace=lambda _application: []),
         ),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
-from rangeland.job.command_line_overrides import load_job, require_closed_range
+from rangeland.job.command_line_overrides import check_range_is_closed, load_job
 from rangeland.job.extends import read_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import AtOffset, Partition
@@ -109,7 +109,7 @@ def test_set_and_flags_win_over_all_files(written: Written) -> None:
     assert Job.load(path, ["limits.max_records=7"]).limits.max_records == 7
     job, text = load_job(path, ["sink.compression=none"], "earliest", "latest")
     assert job.sink.compression == "none"
-    require_closed_range(text, job)
+    check_range_is_closed(text, job)
 
 
 def test_a_plan_file_carries_the_merged_job(written: Written, tmp_path: Path) -> None:

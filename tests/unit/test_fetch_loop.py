@@ -32,14 +32,14 @@ P0, P1 = Partition("t", 0), Partition("t", 1)
 PATIENCE = FetchLimits(no_progress_ms=10_000, backoff_ms=100, max_backoff_ms=1_000)
 
 
-def piece(
+def slice_(
     index: int, p: Partition, start: int = 0, until: int = 100, leader: Address | None = B1
 ) -> Slice:
     return Slice(index, p, start, until, 0, "A", leader)
 
 
-def loop_of(*pieces: Slice, patience: FetchLimits = PATIENCE, **actions: Action) -> FetchLoop:
-    return FetchLoop(pieces, patience, Policy(**actions), 0)
+def loop_of(*slices: Slice, patience: FetchLimits = PATIENCE, **actions: Action) -> FetchLoop:
+    return FetchLoop(slices, patience, Policy(**actions), 0)
 
 
 def confirmed(loop: FetchLoop) -> FetchLoop:
@@ -70,7 +70,7 @@ def lead(
 
 
 def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
-    loop = loop_of(piece(0, P0, 5, 100))
+    loop = loop_of(slice_(0, P0, 5, 100))
     for position, following in ((5, 40), (40, 99), (99, 120)):
         step = ask(loop, position)
         assert (step.leader, [w.offset for w in step.wants]) == (B1, [position])
@@ -79,19 +79,19 @@ def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
 
 
 def test_right_after_records_the_next_request_may_be_sent_ahead() -> None:
-    loop = loop_of(piece(0, P0), piece(1, P1))
+    loop = loop_of(slice_(0, P0), slice_(1, P1))
     for want in ask(loop).wants:
         loop.on_records(want, 50)
     assert [w.offset for w in ask(loop).wants] == [50, 50]
 
 
 def test_an_empty_slice_and_no_slice_are_finished_at_once() -> None:
-    assert loop_of(piece(0, P0, 7, 7)).next(0) == AllRead()
+    assert loop_of(slice_(0, P0, 7, 7)).next(0) == AllRead()
     assert loop_of().next(0) == AllRead()
 
 
 def test_all_slices_of_one_leader_share_a_request_and_other_leaders_have_their_own() -> None:
-    loop = loop_of(piece(0, P0), piece(1, P1), piece(2, Partition("t", 2), leader=B2))
+    loop = loop_of(slice_(0, P0), slice_(1, P1), slice_(2, Partition("t", 2), leader=B2))
     first = ask(loop)
     assert (first.leader, [w.index for w in first.wants]) == (B1, [0, 1])
     for want in first.wants:
@@ -102,7 +102,7 @@ def test_all_slices_of_one_leader_share_a_request_and_other_leaders_have_their_o
 
 
 def test_one_partition_is_never_twice_in_one_request_and_both_slices_are_read() -> None:
-    loop = loop_of(piece(0, P0, 0, 50), piece(1, P0, 50, 100))
+    loop = loop_of(slice_(0, P0, 0, 50), slice_(1, P0, 50, 100))
     seen = []
     for now in range(1, 5):
         step = ask(loop, now)
@@ -116,20 +116,20 @@ def test_one_partition_is_never_twice_in_one_request_and_both_slices_are_read() 
 
 def test_a_request_stays_within_its_bytes() -> None:
     patience = replace(PATIENCE, fetch_bytes=40, request_bytes=100)
-    loop = loop_of(*(piece(i, Partition("t", i)) for i in range(4)), patience=patience)
+    loop = loop_of(*(slice_(i, Partition("t", i)) for i in range(4)), patience=patience)
     assert len(ask(loop).wants) == 2
 
 
 def test_two_slices_of_one_index_are_our_bug() -> None:
     with pytest.raises(Bug, match="same index"):
-        loop_of(piece(0, P0), piece(0, P1))
+        loop_of(slice_(0, P0), slice_(0, P1))
 
 
 # --- failover ---------------------------------------------------------------------------
 
 
 def test_not_leader_asks_for_the_new_leader_at_once_and_goes_on_at_the_same_position() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     loop.on_records(ask(loop).wants[0], 30)
     loop.on_error(ask(loop, 1).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     assert loop.next(1) == FindLeaders((P0,), ())
@@ -139,7 +139,7 @@ def test_not_leader_asks_for_the_new_leader_at_once_and_goes_on_at_the_same_posi
 
 
 def test_a_lost_connection_moves_every_slice_of_that_leader_and_no_other() -> None:
-    loop = loop_of(piece(0, P0), piece(1, P1), piece(2, Partition("u", 0), leader=B2))
+    loop = loop_of(slice_(0, P0), slice_(1, P1), slice_(2, Partition("u", 0), leader=B2))
     loop.on_lost(ask(loop).leader, "reset")
     assert loop.next(0) == FindLeaders((P0, P1), ())
     loop.on_leaders({})
@@ -147,7 +147,7 @@ def test_a_lost_connection_moves_every_slice_of_that_leader_and_no_other() -> No
 
 
 def test_the_leader_that_was_left_is_the_last_to_be_asked_who_leads() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     loop.on_lost(B1, "reset")
     loop.next(0)
     loop.on_leaders(lead(B2, "A", B1, B2, B3))
@@ -158,7 +158,7 @@ def test_the_leader_that_was_left_is_the_last_to_be_asked_who_leads() -> None:
 
 
 def test_no_leader_is_waited_for_with_growing_pauses_up_to_the_bound() -> None:
-    loop = loop_of(piece(0, P0, leader=None))
+    loop = loop_of(slice_(0, P0, leader=None))
     now, pauses = 0, []
     for _ in range(7):
         assert isinstance(loop.next(now), FindLeaders)
@@ -171,7 +171,7 @@ def test_no_leader_is_waited_for_with_growing_pauses_up_to_the_bound() -> None:
 
 
 def test_pauses_restart_after_progress() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     for now in (0, 100, 300):
         loop.on_error(ask(loop, now).wants[0], ErrorMeaning.RETRY, "BUSY")
     loop.on_records(ask(loop, 1_000).wants[0], 10)
@@ -180,7 +180,7 @@ def test_pauses_restart_after_progress() -> None:
 
 
 def test_the_same_leader_named_again_is_given_a_moment_and_then_taken() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     loop.on_lost(ask(loop).leader, "reset")
     loop.next(0)
     loop.on_leaders(lead(B1))
@@ -192,7 +192,7 @@ def test_the_same_leader_named_again_is_given_a_moment_and_then_taken() -> None:
 
 
 def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
-    loop = loop_of(piece(0, P0, leader=None), piece(1, P1))
+    loop = loop_of(slice_(0, P0, leader=None), slice_(1, P1))
     loop.next(0)
     loop.on_leaders({})  # P0 waits until 100
     loop.on_lost(ask(loop, 10).leader, "reset")
@@ -203,7 +203,7 @@ def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
 
 
 def test_trouble_of_one_partition_never_delays_another() -> None:
-    loop = loop_of(piece(0, P0), piece(1, P1))
+    loop = loop_of(slice_(0, P0), slice_(1, P1))
     first, second = ask(loop).wants
     loop.on_error(first, ErrorMeaning.RETRY, "BUSY")
     loop.on_records(second, 10)
@@ -218,14 +218,14 @@ def test_trouble_of_one_partition_never_delays_another() -> None:
 
 def test_offsets_below_the_log_are_expired_and_end_the_run() -> None:
     with pytest.raises(RangeLost, match=r"t/0 \[0, 40\) expired"):
-        measure(loop_of(piece(0, P0)), 0, 40, 200)
+        measure(loop_of(slice_(0, P0)), 0, 40, 200)
 
 
 @pytest.mark.parametrize(("start", "lost_until"), [(40, 40), (100, 100), (500, 100)])
 def test_expired_offsets_are_counted_where_the_policy_skips_them(
     start: int, lost_until: int
 ) -> None:
-    loop = loop_of(piece(0, P0), expired=Action.SKIP)
+    loop = loop_of(slice_(0, P0), expired=Action.SKIP)
     measure(loop, 0, start, 600)
     ((index, loss),) = loop.losses_to_report
     assert (index, loss.from_offset, loss.until_offset) == (0, 0, lost_until)
@@ -237,7 +237,7 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
 
 
 def test_an_offset_that_is_in_the_log_after_all_is_asked_for_again() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     measure(loop, 0, 0, 200)
     assert loop.next(0) == WaitUntil(100)
     assert ask(loop, 100).wants[0].offset == 0
@@ -263,7 +263,7 @@ def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
 
 
 def test_offsets_above_the_log_are_no_loss_before_the_deadline() -> None:
-    loop = loop_of(piece(0, P0, 30, 100))
+    loop = loop_of(slice_(0, P0, 30, 100))
     now = _stay_beyond_the_end(loop, 9_000)
     assert loop.losses_to_report == []
     while not isinstance(step := loop.next(now), SendFetch):
@@ -275,8 +275,8 @@ def test_offsets_above_the_log_are_no_loss_before_the_deadline() -> None:
 
 def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
     with pytest.raises(RangeLost, match=r"t/0 \[30, 100\) truncated.*its log ends at 20"):
-        _stay_beyond_the_end(loop_of(piece(0, P0, 30, 100)), 30_000)
-    skipping = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+        _stay_beyond_the_end(loop_of(slice_(0, P0, 30, 100)), 30_000)
+    skipping = loop_of(slice_(0, P0, 30, 100), truncated=Action.SKIP)
     assert _stay_beyond_the_end(skipping, 30_000) > 10_000
     ((_, loss),) = skipping.losses_to_report
     assert (loss.from_offset, loss.until_offset) == (30, 100)
@@ -295,7 +295,7 @@ def _have_no_leader(loop: FetchLoop, now: int) -> None:
 
 
 def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_truncated() -> None:
-    loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+    loop = loop_of(slice_(0, P0, 30, 100), truncated=Action.SKIP)
     now = _stay_beyond_the_end(loop, 1_000)
     with pytest.raises(Unreachable, match="no leader"):
         _have_no_leader(loop, now)
@@ -317,11 +317,11 @@ def _named_b(loop: FetchLoop, meaning: ErrorMeaning, until_ms: int) -> None:
 
 @pytest.mark.parametrize("meaning", [ErrorMeaning.FIND_LEADER, ErrorMeaning.RECREATED])
 def test_another_topic_id_in_the_metadata_is_a_topic_created_again(meaning: ErrorMeaning) -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     with pytest.raises(RangeLost, match=r"t/0 \[0, 100\) recreated"):
         _named_b(loop, meaning, 8_000)
     assert loop.now_ms >= OTHER_TOPIC_MS
-    skipping = loop_of(piece(0, P0), recreated=Action.SKIP)
+    skipping = loop_of(slice_(0, P0), recreated=Action.SKIP)
     _named_b(skipping, meaning, 8_000)
     assert skipping.next(8_000) == AllRead()
     assert [(i, x.kind, x.width) for i, x in skipping.losses_to_report] == [
@@ -330,7 +330,7 @@ def test_another_topic_id_in_the_metadata_is_a_topic_created_again(meaning: Erro
 
 
 def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     _named_b(loop, ErrorMeaning.FIND_LEADER, 3_000)
     assert isinstance(loop.next(5_000), FindLeaders)
     loop.on_leaders(lead(B2, "A"))
@@ -340,7 +340,7 @@ def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
 
 
 def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() -> None:
-    loop = loop_of(piece(0, P0), recreated=Action.SKIP)
+    loop = loop_of(slice_(0, P0), recreated=Action.SKIP)
     loop.on_error(ask(loop).wants[0], ErrorMeaning.RECREATED, "UNKNOWN_TOPIC_ID")
     loop.next(0)
     loop.on_leaders(lead(B2, "A"))
@@ -353,7 +353,7 @@ def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() 
 
 def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
     """A large response over a slow network may never come in time."""
-    loop = loop_of(piece(0, P0), piece(1, P1))
+    loop = loop_of(slice_(0, P0), slice_(1, P1))
     before = ask(loop).wants[0].max_bytes
     loop.on_lost(ask(loop).leader, "no complete response in 30000 ms", is_slow=True)
     loop.next(0)
@@ -369,7 +369,7 @@ def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
 
 
 def test_the_size_grows_back_after_responses_in_time_and_later_after_each_slow_one() -> None:
-    loop = loop_of(piece(0, P0, 0, 10_000))
+    loop = loop_of(slice_(0, P0, 0, 10_000))
     state = loop.states[0]
     before = state.size.bytes
 
@@ -393,7 +393,7 @@ def test_the_size_grows_back_after_responses_in_time_and_later_after_each_slow_o
 
 
 def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     before = ask(loop).wants[0].max_bytes
     loop.on_lost(ask(loop).leader, "the broker closed the connection")
     loop.next(0)
@@ -402,7 +402,7 @@ def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:
 
 
 def test_a_fetch_that_is_too_small_is_doubled_and_asked_alone() -> None:
-    loop = loop_of(piece(0, P0), piece(1, P1))
+    loop = loop_of(slice_(0, P0), slice_(1, P1))
     before = ask(loop)
     loop.on_too_small(before.wants[0])
     step = ask(loop)
@@ -413,7 +413,7 @@ def test_a_fetch_that_is_too_small_is_doubled_and_asked_alone() -> None:
 
 def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
     patience = replace(PATIENCE, fetch_bytes=100, largest_fetch_bytes=300)
-    loop = confirmed(loop_of(piece(0, P0), patience=patience))
+    loop = confirmed(loop_of(slice_(0, P0), patience=patience))
     for size in (100, 200):
         want = ask(loop).wants[0]
         assert want.max_bytes == size
@@ -444,15 +444,15 @@ def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) 
 
 @pytest.mark.parametrize("throttled", [False, True])
 def test_empty_responses_prove_nothing_however_many_there_are(throttled: bool) -> None:
-    loop = loop_of(piece(0, P0), missing=Action.SKIP, truncated=Action.SKIP)
+    loop = loop_of(slice_(0, P0), missing=Action.SKIP, truncated=Action.SKIP)
     with pytest.raises(Unreachable, match=r"answered without records, though .* up to 100"):
         _empties(loop, 100, throttled, 1_000)
     assert loop.now_ms > PATIENCE.no_progress_ms
-    assert (loop.states[0].position, loop.losses_to_report) == (0, [])
+    assert (loop.states[0].next_offset, loop.losses_to_report) == (0, [])
 
 
 def test_what_came_empty_is_asked_for_alone() -> None:
-    loop = loop_of(piece(0, P0), piece(1, P1))
+    loop = loop_of(slice_(0, P0), slice_(1, P1))
     assert loop.states[0].size.is_alone is False
     loop.on_empty(ask(loop).wants[0], 100, False)
     assert loop.states[0].size.is_alone is True
@@ -460,7 +460,7 @@ def test_what_came_empty_is_asked_for_alone() -> None:
 
 def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
     """Its high watermark is, and its log is not."""
-    loop = loop_of(piece(0, P0), truncated=Action.SKIP)
+    loop = loop_of(slice_(0, P0), truncated=Action.SKIP)
     _empties(loop, 99, False, 6)
     loop.on_records(_next_ask(loop).wants[0], 100)
     assert (loop.next(loop.now_ms), loop.losses_to_report) == (AllRead(), [])
@@ -508,13 +508,13 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
 
 
 def _with_epochs(**actions: Action) -> FetchLoop:
-    loop = loop_of(piece(0, P0, 30, 100), **actions)
+    loop = loop_of(slice_(0, P0, 30, 100), **actions)
     loop.capabilities = Capabilities(has_epochs=True)
     return loop
 
 
 def test_an_end_that_no_epoch_confirms_is_asked_for_longer() -> None:
-    loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+    loop = loop_of(slice_(0, P0, 30, 100), truncated=Action.SKIP)
     assert _cut_short(loop, 30, itertools.repeat(30)) > 2
     assert 5_000 < loop.now_ms < 9_000
     ((_, loss),) = loop.losses_to_report
@@ -536,7 +536,7 @@ def test_a_log_whose_leader_has_more_than_it_lets_read_is_waited_for(end: int | 
 
 def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metadata_first() -> None:
     """It may be a follower by now, which newer brokers let answer all the same."""
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     loop.on_empty(ask(loop).wants[0], 99, throttled=False)
     assert loop.next(0) == FindLeaders((P0,), ())
     loop.on_leaders(lead(B2))
@@ -550,7 +550,7 @@ def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metada
 
 
 def test_a_leader_that_never_catches_up_is_unreachable_and_never_a_loss() -> None:
-    loop = loop_of(piece(0, P0), truncated=Action.SKIP)
+    loop = loop_of(slice_(0, P0), truncated=Action.SKIP)
     with pytest.raises(Unreachable, match="readable up to 99 only"):
         _empties(loop, 99, False, 99)
     assert loop.losses_to_report == []
@@ -570,7 +570,7 @@ def _retry_for_ever(loop: FetchLoop) -> None:
 
 
 def test_without_progress_it_gives_up_naming_partition_offsets_and_the_last_trouble() -> None:
-    loop = loop_of(piece(0, P0, 5, 100))
+    loop = loop_of(slice_(0, P0, 5, 100))
     loop.on_records(ask(loop).wants[0], 40)
     with pytest.raises(Unreachable) as caught:
         _retry_for_ever(loop)
@@ -582,7 +582,7 @@ def test_without_progress_it_gives_up_naming_partition_offsets_and_the_last_trou
 
 
 def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped() -> None:
-    loop = loop_of(piece(0, P0, 5, 100), piece(1, P1, leader=B2), unreachable=Action.HOLD)
+    loop = loop_of(slice_(0, P0, 5, 100), slice_(1, P1, leader=B2), unreachable=Action.HOLD)
     for now in range(2):
         step = ask(loop, now + 1)
         loop.on_records(step.wants[0], 40 if step.leader == B1 else 100)
@@ -604,7 +604,7 @@ def _retry_for_ever_or_end(loop: FetchLoop) -> None:
 
 
 def test_a_slow_writer_is_not_held_against_the_brokers() -> None:
-    loop = loop_of(piece(0, P0), piece(1, P1))
+    loop = loop_of(slice_(0, P0), slice_(1, P1))
     first, second = ask(loop).wants
     loop.on_records(first, 10)
     loop.on_error(second, ErrorMeaning.RETRY, "BUSY")
@@ -613,7 +613,7 @@ def test_a_slow_writer_is_not_held_against_the_brokers() -> None:
 
 
 def test_a_stale_response_is_our_bug() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     want = ask(loop).wants[0]
     loop.on_records(want, 10)
     for report in (
@@ -626,32 +626,32 @@ def test_a_stale_response_is_our_bug() -> None:
     ):
         with pytest.raises(Bug, match="a response for offset"):
             report()
-    assert loop.states[0].position == 10
+    assert loop.states[0].next_offset == 10
 
 
 @pytest.mark.parametrize("next_offset", [0, 29, 30])
 def test_records_that_do_not_lead_on_are_a_bad_record(next_offset: int) -> None:
-    loop = confirmed(loop_of(piece(0, P0, 30, 100)))
+    loop = confirmed(loop_of(slice_(0, P0, 30, 100)))
     with pytest.raises(BadRecord, match="only older records"):
         loop.on_records(ask(loop).wants[0], next_offset)
 
 
 def test_a_broker_that_cannot_read_its_own_log_is_a_bad_record() -> None:
-    loop = confirmed(loop_of(piece(0, P0)))
+    loop = confirmed(loop_of(slice_(0, P0)))
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
         loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
 def test_what_a_broker_cannot_read_has_no_end_to_go_on_behind(action: Action) -> None:
-    loop = confirmed(loop_of(piece(0, P0), corrupt=action))
+    loop = confirmed(loop_of(slice_(0, P0), corrupt=action))
     with pytest.raises(BadRecord, match=f"its end is unknown, so `{action}` cannot continue"):
         loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 def test_damage_at_the_leader_of_the_plan_is_judged_once_metadata_has_named_it() -> None:
     """It may be a follower by now, which newer brokers let clients read."""
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     assert isinstance(loop.next(0), FindLeaders)
     loop.on_leaders(lead(B2))
@@ -661,13 +661,13 @@ def test_damage_at_the_leader_of_the_plan_is_judged_once_metadata_has_named_it()
 
 
 def test_older_records_of_the_leader_of_the_plan_are_asked_for_again() -> None:
-    loop = loop_of(piece(0, P0, 30, 100))
+    loop = loop_of(slice_(0, P0, 30, 100))
     assert not loop.on_records(ask(loop).wants[0], 30)
     assert isinstance(loop.next(0), FindLeaders)
 
 
 def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
-    loop = confirmed(loop_of(piece(0, P0, 5), piece(1, P1), corrupt=Action.HOLD))
+    loop = confirmed(loop_of(slice_(0, P0, 5), slice_(1, P1), corrupt=Action.HOLD))
     first, second = ask(loop).wants
     loop.on_error(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)
@@ -678,7 +678,7 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
 
 
 def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
-    loop = loop_of(piece(0, P0, 5), expired=Action.HOLD)
+    loop = loop_of(slice_(0, P0, 5), expired=Action.HOLD)
     measure(loop, 0, 50, 200)
     ((_, loss),) = loop.losses_to_report
     assert (loss.from_offset, loss.until_offset, loss.action) == (5, 100, Action.HOLD)
@@ -695,7 +695,7 @@ def _fail_without_end(loop: FetchLoop, now: int) -> None:
 
 
 def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progress_is_due() -> None:
-    loop = loop_of(piece(0, P0, 5))
+    loop = loop_of(slice_(0, P0, 5))
     now = 0
     for _ in range(3):
         loop.on_error(ask(loop, now).wants[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
@@ -721,7 +721,7 @@ def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progre
 def test_what_would_be_refused_again_is_not_tried_again(
     meaning: ErrorMeaning, name: str, what: str
 ) -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     with pytest.raises(JobFileError, match=f"{what}.*{name}") as caught:
         loop.on_error(ask(loop).wants[0], meaning, name)
     assert caught.value.acts == "the brokers' operator"
@@ -729,13 +729,13 @@ def test_what_would_be_refused_again_is_not_tried_again(
 
 
 def test_a_leader_that_does_not_support_a_fetch_ends_the_run_for_good() -> None:
-    loop = confirmed(loop_of(piece(0, P0)))
+    loop = confirmed(loop_of(slice_(0, P0)))
     with pytest.raises(JobFileError, match="UNSUPPORTED_VERSION"):
         loop.on_error(ask(loop).wants[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
 
 
 def test_a_fetch_that_the_leader_of_the_plan_does_not_support_is_sent_to_the_present_one() -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     loop.on_error(ask(loop).wants[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
     assert isinstance(loop.next(0), FindLeaders)
     loop.on_leaders(lead(B2))
@@ -745,21 +745,21 @@ def test_a_fetch_that_the_leader_of_the_plan_does_not_support_is_sent_to_the_pre
 
 @pytest.mark.parametrize("meaning", [ErrorMeaning.OK, ErrorMeaning.REJOIN])
 def test_a_code_that_is_no_error_of_a_fetch_breaks_the_protocol(meaning: ErrorMeaning) -> None:
-    loop = loop_of(piece(0, P0))
+    loop = loop_of(slice_(0, P0))
     with pytest.raises(RemoteProtocolError, match="ILLEGAL_GENERATION"):
         loop.on_error(ask(loop).wants[0], meaning, "ILLEGAL_GENERATION")
 
 
 def denied(policy: Policy) -> tuple[FetchLoop, int]:
     """A loop whose partition the cluster denies in every response, and when it ended."""
-    piece = Slice(0, Partition("t", 0), 0, 10)
-    loop = FetchLoop([piece], FetchLimits(no_progress_ms=1_000), policy, 0)
+    slice_ = Slice(0, Partition("t", 0), 0, 10)
+    loop = FetchLoop([slice_], FetchLimits(no_progress_ms=1_000), policy, 0)
     now, step = 0, loop.next(0)
     while not isinstance(step, AllRead):
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
-            loop.on_leaders({}, {piece.partition})
+            loop.on_leaders({}, {slice_.partition})
         step = loop.next(now)
     return loop, now
 
@@ -783,7 +783,7 @@ def moved(loop: FetchLoop, now_ms: int, hint: Leader | None) -> None:
 
 
 def led_in_epoch_3() -> FetchLoop:
-    loop = loop_of(piece(0, P0, leader=None))
+    loop = loop_of(slice_(0, P0, leader=None))
     loop.next(0)
     loop.on_leaders(lead(B1))
     return loop
@@ -825,20 +825,20 @@ def test_a_wrong_hint_costs_one_more_round(meaning: ErrorMeaning | None) -> None
 
 
 def test_where_only_the_leader_is_to_be_read_metadata_must_name_it() -> None:
-    loop = FetchLoop([piece(0, P0)], PATIENCE, Policy(), 0, leader_only=True)
+    loop = FetchLoop([slice_(0, P0)], PATIENCE, Policy(), 0, leader_only=True)
     moved(loop, 0, Leader(B2, 4))
     assert loop.next(0) == FindLeaders((P0,), ())
 
 
 def test_a_response_that_a_phase_does_not_expect_is_a_bug() -> None:
-    state = loop_of(piece(0, P0)).states[0]
+    state = loop_of(slice_(0, P0)).states[0]
     with pytest.raises(Bug, match="IN_RANGE happened while the slice is reading"):
         move_on(state, SliceEvent.IN_RANGE, "", 0, PATIENCE)
 
 
 def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="rangeland.fetch")
-    loop = loop_of(piece(0, P0, 7), expired=Action.SKIP)
+    loop = loop_of(slice_(0, P0, 7), expired=Action.SKIP)
     loop.on_error(ask(loop).wants[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
     loop.on_lost(ask(loop, 200).leader, "reset by peer")
     loop.on_leaders({}, ())

@@ -50,7 +50,7 @@ class Reading(SparkPlanReader):
             LandingContext(None, job(policy), target, nothing, NoProgress(), warn), nothing, None
         )
         self.log_check = cast(FinalLogCheck, self)
-        self.refuse_changes = FinalLogCheck(self.job, lambda: []).refuse_changes
+        self.check_same_logs = FinalLogCheck(self.job, lambda: []).check_same_logs
         self.found, self.read_new, self.after = found, [], []  # type: ignore[var-annotated]
 
     def wait_for_workers(self) -> None: ...
@@ -165,7 +165,7 @@ class Sharing:
     is_available = True
 
     def read(self, work: PlanToRead) -> Any:
-        work.refuse_part({0: ALL})
+        work.check_part({0: ALL})
         raise AssertionError("the log has changed")
 
 

@@ -78,7 +78,7 @@ def test_a_driver_that_reads_is_told_to_stop_and_waited_for(drivers: Drivers) ->
         time.sleep(0.1)
         assert one.owned == ALL
         assert not joined
-    one.settle()
+    one.join_rebalance()
     thread.join(60)
     assert len(one.owned) == len(joined[0].owned) == 2
 
@@ -95,7 +95,7 @@ def test_a_rebalance_is_logged_once_however_long_the_driver_reads(
             until(lambda: one.must_stop)
             beats = drivers.backends["a"].memberships[0].beats + 4
             until(partial(drivers.has_beaten, "a", beats))
-        one.settle()
+        one.join_rebalance()
         thread.join(60)
     mine = [r for r in caplog.records if vars(r).get("member") == one.member_id]
     assert [r.getMessage() for r in mine] == ["Found the group rebalancing"] * 2
@@ -105,7 +105,7 @@ def test_what_a_silent_driver_held_is_the_others(drivers: Drivers) -> None:
     one, other = drivers.join("a"), drivers.join("b")
     drivers.backends["b"].is_cut = True
     until(lambda: one.owned == ALL)
-    until(lambda: other.gone)
+    until(lambda: other.membership_error)
     assert not other.must_stop  # it goes on by itself
 
 
@@ -115,11 +115,11 @@ def test_silence_of_the_group_backend_is_borne_for_a_session_and_no_longer(
     one = drivers.join("a")
     drivers.groups.is_down = True
     time.sleep(SESSION_MS / 1000 / 2)
-    assert one.gone is None
-    until(lambda: one.gone)
-    assert "cannot be reached" in str(one.gone)
+    assert one.membership_error is None
+    until(lambda: one.membership_error)
+    assert "cannot be reached" in str(one.membership_error)
     drivers.groups.is_down = False
-    until(lambda: one.gone is None)
+    until(lambda: one.membership_error is None)
     assert one.owned == ALL
 
 

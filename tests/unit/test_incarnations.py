@@ -36,7 +36,7 @@ from rangeland.planning.incarnation import (
     may_be_behind,
 )
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.policy import Policy
@@ -168,7 +168,7 @@ def test_a_longer_log_of_a_lower_epoch_is_another_one_where_the_mark_was_at_the_
 
 @pytest.mark.parametrize("kind", [LossKind.RECREATED, LossKind.TRUNCATED])
 def test_a_run_looks_again_at_a_log_that_may_only_be_behind(kind: LossKind) -> None:
-    error = range_lost([Loss(P, 100, 100, kind, "x")])
+    error = range_lost_error([Loss(P, 100, 100, kind, "x")])
     marks = JobPosition({P: LogMark(100, None, 6)}, coverage_of([]), 2)
     for end, again in ((90, True), (100, False)):
         survey = Survey(0, {P: log(0, end, 6)})

@@ -306,11 +306,11 @@ def test_one_slice_is_a_fetch_and_more_are_a_multi_fetch() -> None:
     )
     read = jafka.read_records([response], asked, COMMITTED)
     assert read.meaning is ErrorMeaning.OK
-    assert [(p.partition, p.meaning) for p in read.parts] == [
+    assert [(p.partition, p.meaning) for p in read.partitions] == [
         (asked[0].partition, ErrorMeaning.OK),
         (asked[1].partition, ErrorMeaning.OUT_OF_RANGE),
     ]
-    assert all(p.readable_end == -1 for p in read.parts)
+    assert all(p.readable_end == -1 for p in read.partitions)
 
 
 def decode(data: bytes, from_offset: int = 0) -> list[tuple[int, int, bytes]]:

@@ -36,5 +36,5 @@ def test_the_new_leader_is_read_where_its_address_and_epoch_are_known(
     response = m.FetchResponse(
         responses=(m.FetchedTopic(topic="t", partitions=(part,)),), node_endpoints=endpoints
     )
-    (read,) = read_records([response], [], Isolation.READ_COMMITTED).parts
+    (read,) = read_records([response], [], Isolation.READ_COMMITTED).partitions
     assert (read.meaning, read.leader_hint) == (ErrorMeaning.FIND_LEADER, hint)

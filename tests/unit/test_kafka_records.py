@@ -140,7 +140,7 @@ def test_a_wrong_checksum_is_refused_with_both_numbers() -> None:
     assert facts["expected_crc"] == (facts["found_crc"] + 1) & 0xFFFFFFFF
 
 
-@pytest.mark.parametrize("at", range(BATCH_V2.position_of("attributes"), 90))
+@pytest.mark.parametrize("at", range(BATCH_V2.byte_index_of("attributes"), 90))
 def test_the_checksum_covers_every_byte_after_it(at: int) -> None:
     stored = bytearray(encode(ten(0)))
     stored[at] ^= 1

@@ -12,9 +12,9 @@ from rangeland.planning.job_position import JobPosition
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
-    refuse_changed_options,
-    refuse_other_cluster,
-    refuse_other_options,
+    check_checkpoint_options,
+    check_landed_options,
+    check_same_cluster,
     with_known_addresses,
 )
 
@@ -69,7 +69,7 @@ def test_a_difference_is_named_with_what_to_do(
     then: ReadOptions, now: ReadOptions, named: str
 ) -> None:
     with pytest.raises(Conflict) as caught:
-        refuse_other_options("lake/t", [LandedRead(R, then, "rangeland/job", 7)], now)
+        check_landed_options("lake/t", [LandedRead(R, then, "rangeland/job", 7)], now)
     assert f"{R} has landed in lake/t" in str(caught.value)
     assert named in caught.value.why
     assert "another table" in caught.value.do
@@ -80,15 +80,15 @@ def test_what_an_earlier_version_did_not_write_down_is_not_a_difference() -> Non
         ReadOptions(None, frozenset(), None),
         ReadOptions(COMMITTED, frozenset(), at("a", id="x")),
     )
-    refuse_other_options("lake/t", [LandedRead(R, then, "rangeland/job", 1)], now)
-    refuse_other_options("lake/t", [LandedRead(R, now, "rangeland/job", 1)], then)
+    check_landed_options("lake/t", [LandedRead(R, then, "rangeland/job", 1)], now)
+    check_landed_options("lake/t", [LandedRead(R, now, "rangeland/job", 1)], then)
 
 
 def test_a_checkpoint_that_was_reached_with_other_options_is_a_conflict() -> None:
     then = ReadOptions(COMMITTED, frozenset({"A"}), None)
-    refuse_changed_options("lake/t", then, then)
+    check_checkpoint_options("lake/t", then, then)
     with pytest.raises(Conflict, match="the checkpoint in lake/t was reached with") as caught:
-        refuse_changed_options("lake/t", then, ReadOptions(COMMITTED, frozenset("AB"), None))
+        check_checkpoint_options("lake/t", then, ReadOptions(COMMITTED, frozenset("AB"), None))
     assert caught.value.why.startswith("the tags were A and are A, B now; ")
     for remedy in ("another table", "adopt JOB.yaml", "backfill JOB.yaml --replace"):
         assert remedy in caught.value.do
@@ -101,8 +101,8 @@ def test_a_topic_of_another_cluster_was_not_deleted_and_created_again() -> None:
     marks = {partition: LogMark(9, "old-id", 0)}
     position = JobPosition(marks, Coverage(), 2, cluster=at("a", id="x"))
     with pytest.raises(Conflict, match=r"the checkpoint of t/0 .* belongs to another cluster"):
-        refuse_other_cluster("lake/t", position, survey, now)
-    refuse_other_cluster("lake/t", JobPosition(marks, Coverage(), 2, cluster=now), survey, now)
+        check_same_cluster("lake/t", position, survey, now)
+    check_same_cluster("lake/t", JobPosition(marks, Coverage(), 2, cluster=now), survey, now)
     elsewhere = {Partition("u", 0): LogMark(9, "old-id", 0)}
     others = JobPosition(elsewhere, Coverage(), 2, cluster=at("a", id="x"))
-    refuse_other_cluster("lake/t", others, survey, now)
+    check_same_cluster("lake/t", others, survey, now)

@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
-from rangeland.delta.ledger.events import FileEntry
+from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
 from rangeland.delta.transaction_log.table_snapshot import (
@@ -33,7 +33,7 @@ from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
@@ -180,7 +180,7 @@ class Failing(SparkPlanReader):
 
     error: Exception | None = None
     receipts: dict[int, Receipt]
-    files: tuple[FileEntry, ...] = ()
+    files: tuple[EventFile, ...] = ()
 
     def _read_slices(self, plan: Plan, *, is_new: bool = True) -> Any:
         if self.error is not None:
@@ -190,7 +190,7 @@ class Failing(SparkPlanReader):
     def _fingerprints(self, plan: Plan) -> dict[Partition, int]:
         return {}
 
-    def _refuse_changed_logs(self, *about: object) -> None: ...  # there is no broker
+    def _check_same_logs(self, *about: object) -> None: ...  # there is no broker
 
     def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
         return None
@@ -221,7 +221,7 @@ def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
 
 
 DAMAGED = BadRecord("bad", why="its checksum is wrong", damage=Damage(40), log=DamagedLog(P0))
-EXPIRED = range_lost([Loss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40")])
+EXPIRED = range_lost_error([Loss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40")])
 
 
 @pytest.mark.parametrize("error", [DAMAGED, EXPIRED, None])
@@ -299,7 +299,7 @@ def test_files_are_counted_as_people_do(drivers: Drivers, count: int, said: str)
     names = [f"{number}.parquet" for number in range(count)]
     for name in names:
         (Path(drivers.path) / name).write_bytes(b"rows")
-    reading.files = tuple(FileEntry(DataFile(name, 4, 1, "{}", 1)) for name in names)
+    reading.files = tuple(EventFile(DataFile(name, 4, 1, "{}", 1)) for name in names)
     finisher_of(reading).finish_new(plan())
     assert said in steps.said
 
@@ -349,7 +349,7 @@ def whole_reading(drivers: Drivers, target: LandingTarget, name: str) -> Failing
     reading = reading_of(target)
     reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
     (Path(drivers.path) / name).write_bytes(b"rows")
-    reading.files = (FileEntry(DataFile(name, 4, 1, "{}", 1)),)
+    reading.files = (EventFile(DataFile(name, 4, 1, "{}", 1)),)
     return reading
 
 
@@ -372,7 +372,7 @@ class Gathering:
 
     is_available = True
 
-    def __init__(self, receipts: dict[int, Receipt], files: Sequence[FileEntry]) -> None:
+    def __init__(self, receipts: dict[int, Receipt], files: Sequence[EventFile]) -> None:
         self.receipts, self.files = receipts, files
 
     def read(self, work: PlanToRead) -> SharedOutcome:

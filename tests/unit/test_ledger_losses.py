@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import LossEvent, OffsetSpan, OutcomeEvent, RangeEntry
+from rangeland.delta.ledger.events import EventRange, LossEvent, OffsetSpan, OutcomeEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.fetch_size import FetchSize
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
-from rangeland.fetch.slice_failures import add_partition, unreadable_error
+from rangeland.fetch.slice_failures import located_damage_error, unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState
 from rangeland.landing.loss_records import (
     losses_in,
     losses_of,
     seen_losses,
-    widen_to_whole_logs,
+    whole_log_error,
 )
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 from tests.unit.test_ledger_lost_responses import P0, TableInMemory, ledger_of, plan
@@ -43,7 +43,7 @@ def ledger(table: TableInMemory, tmp_path: Path) -> Ledger:
 
 
 def outcome(attempt: int = 0) -> OutcomeEvent:
-    ranges = (RangeEntry(Range(P0, 0, 10, "id"), Counts(landed=7, lost=3)),)
+    ranges = (EventRange(Range(P0, 0, 10, "id"), Counts(landed=7, lost=3)),)
     return OutcomeEvent(APP, "a", 1, "h1", ranges, (), 1_000, attempt)
 
 
@@ -157,7 +157,7 @@ def test_what_is_lost_of_a_topics_next_incarnation_is_another_loss(ledger: Ledge
 def test_damage_is_noted_with_the_broker_whose_log_it_is_in(broker: str) -> None:
     where = Partition("orders", 0, broker)
     fault = BadRecord("a bad entry", why="torn", damage=Damage(4, 9), broker="h:10911")
-    (found,) = losses_in(add_partition(fault, where, "h:10911", CAPABILITIES))
+    (found,) = losses_in(located_damage_error(fault, where, "h:10911", CAPABILITIES))
     assert found.partition == where
 
 
@@ -184,8 +184,8 @@ READ = Plan(
 
 @pytest.mark.parametrize("kind", [LossKind.RECREATED, LossKind.VANISHED])
 def test_a_log_that_is_gone_has_lost_all_that_was_to_be_read_of_it(kind: LossKind) -> None:
-    error = range_lost([Loss(P0, 13, 30, kind, "its topic id was id when planned")])
-    whole = widen_to_whole_logs(READ, error)
+    error = range_lost_error([Loss(P0, 13, 30, kind, "its topic id was id when planned")])
+    whole = whole_log_error(READ, error)
     found = [(x.partition, x.from_offset, x.until_offset) for x in losses_in(whole)]
     assert found == [(P0, 0, 30), (P0, 40, 50)]
     assert f"orders/0 [0, 30) {kind}, and 1 more range" in str(whole)
@@ -193,8 +193,8 @@ def test_a_log_that_is_gone_has_lost_all_that_was_to_be_read_of_it(kind: LossKin
 
 
 def test_an_error_about_a_part_of_a_log_stays_as_it_is() -> None:
-    error = range_lost([Loss(P0, 13, 15, LossKind.MISSING, "there is a gap")])
-    assert widen_to_whole_logs(READ, error) is error
+    error = range_lost_error([Loss(P0, 13, 15, LossKind.MISSING, "there is a gap")])
+    assert whole_log_error(READ, error) is error
 
 
 def test_each_loss_of_a_plan_is_of_its_own_incarnation_of_the_topic() -> None:

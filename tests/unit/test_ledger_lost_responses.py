@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.delta.ledger.event_rows import SCHEMA
-from rangeland.delta.ledger.events import PlanEvent, RangeEntry
+from rangeland.delta.ledger.events import EventRange, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.arrow_schema import schema_json
@@ -104,7 +104,7 @@ def ledger_of(table: TableInMemory, path: Path) -> Ledger:
 
 
 def plan(sequence: int, start: int, end: int) -> PlanEvent:
-    ranges = (RangeEntry(Range(P0, start, end, "id")),)
+    ranges = (EventRange(Range(P0, start, end, "id")),)
     return PlanEvent("rangeland/a", "a", sequence, f"h{sequence}", ranges, "{}", 1_000)
 
 

@@ -65,7 +65,7 @@ def test_failed_maintenance_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     maintenance = LogMaintenance()
     with caplog.at_level(logging.INFO, "rangeland"):
         maintenance.start("lake/orders", lambda: ["no checkpoint: 100% of the disk is used"])
-        assert maintenance.settle() == ("no checkpoint: 100% of the disk is used",)
+        assert maintenance.wait_for_maintenance() == ("no checkpoint: 100% of the disk is used",)
     assert [record.message for record in caplog.records] == [
         "Maintenance failed: no checkpoint: 100% of the disk is used"
     ]

@@ -16,8 +16,8 @@ from rangeland.groups.backend import GroupMember, GroupState, GroupView
 from rangeland.groups.mirror_command import (
     MirroredPartition,
     MirrorResult,
+    check_group_is_empty,
     group_of,
-    refuse_members,
 )
 from rangeland.job import Job
 from rangeland.model import Partition
@@ -37,10 +37,10 @@ RESULT = MirrorResult(
 )
 
 
-def drawn(*pictures: RenderableType) -> str:
+def rendered(*renderables: RenderableType) -> str:
     stream = io.StringIO()
-    for picture in pictures:
-        console_for(stream).print(picture)
+    for renderable in renderables:
+        console_for(stream).print(renderable)
     return stream.getvalue()
 
 
@@ -60,22 +60,22 @@ def test_the_response_has_what_the_group_had_and_has() -> None:
 
 
 def test_the_picture_shows_both_offsets_and_the_lag() -> None:
-    text = drawn(render_mirror(RESULT))
+    text = rendered(render_mirror(RESULT))
     first = next(line for line in text.splitlines() if line.startswith("orders/0"))
     assert first.split() == ["orders/0", "15", "9", "15", "1,020", "1,005"]
     assert "2 offsets written" in text
     nothing = MirrorResult("hourly", "g", "h", "nothing-landed", (), 0.1)
-    assert "nothing has landed yet" in drawn(render_mirror(nothing))
+    assert "nothing has landed yet" in rendered(render_mirror(nothing))
 
 
 def test_a_group_with_members_is_left_alone_and_they_are_named() -> None:
     consumer = GroupMember("c-1", "billing", "/10.0.0.7", frozenset({P0}))
     with pytest.raises(Conflict, match=r"billing at /10\.0\.0\.7") as caught:
-        refuse_members("g", GroupView(GroupState.STABLE, (consumer,)))
+        check_group_is_empty("g", GroupView(GroupState.STABLE, (consumer,)))
     assert "stop it" in caught.value.do
     with pytest.raises(Conflict, match="a run of this job is under way"):
-        refuse_members("g", GroupView(GroupState.STABLE, (GroupMember("m-1", is_ours=True),)))
-    refuse_members("g", GroupView(GroupState.EMPTY))
+        check_group_is_empty("g", GroupView(GroupState.STABLE, (GroupMember("m-1", is_ours=True),)))
+    check_group_is_empty("g", GroupView(GroupState.EMPTY))
 
 
 def test_a_job_without_a_group_is_told_what_to_add() -> None:
@@ -103,11 +103,11 @@ def test_status_shows_the_members_or_why_they_are_not_to_be_seen() -> None:
         GroupMember("m-1", "rangeland", "h1", frozenset({P0, P1}), True),
         GroupMember("c-9", "billing", "h2"),
     )
-    lines = drawn(*group_lines(GroupStatus("g", "the coordinator", "stable", members)))
+    lines = rendered(*group_lines(GroupStatus("g", "the coordinator", "stable", members)))
     assert "group g: stable, 2 members, kept by the coordinator" in lines
     assert "m-1 at h1: 2 partitions\n" in lines
     assert "c-9 at h2: 0 partitions, not a driver of this job" in lines
-    assert "unavailable: it is away" in drawn(*group_lines(GroupStatus("g", why="it is away")))
+    assert "unavailable: it is away" in rendered(*group_lines(GroupStatus("g", why="it is away")))
     assert group_lines(None) == []
 
 
@@ -117,13 +117,13 @@ def test_status_has_a_column_for_age_and_owner_where_they_are_known() -> None:
         PartitionStatus(P1, 20, 10, 20, 20),
     )
     group = GroupStatus("g", "the coordinator", "stable")
-    lines = drawn(render_status(Status("o", "t", 1, 1, partitions, group=group))).splitlines()
+    lines = rendered(render_status(Status("o", "t", 1, 1, partitions, group=group))).splitlines()
     head = next(line for line in lines if "checkpoint" in line)
     assert head.split()[-3:] == ["age", "group", "owner"]
     first = next(line for line in lines if line.startswith("orders/0"))
     assert "1 min 30 s" in first
     assert "..." in first  # an owner's name may be long
     assert all(len(line) <= 100 for line in lines)
-    bare = drawn(render_status(Status("o", "t", 1, 1, partitions[1:])))
+    bare = rendered(render_status(Status("o", "t", 1, 1, partitions[1:])))
     assert "owner" not in bare
     assert "age" not in bare

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices, positions
+from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices, offsets_to_commit
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.planning.incarnation import LogMark
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
@@ -16,7 +16,7 @@ def log(partition: Partition, topic_id: str | None = "life-2") -> LogState:
 
 def test_only_logs_that_are_there_in_the_same_incarnation_have_a_position() -> None:
     checkpoint = {P0: LogMark(5, "life-2"), P1: LogMark(7, "life-1"), P2: LogMark(9, "life-2")}
-    assert positions(checkpoint, {P0: log(P0), P1: log(P1)}) == {P0: 5}
+    assert offsets_to_commit(checkpoint, {P0: log(P0), P1: log(P1)}) == {P0: 5}
 
 
 def test_what_the_group_has_already_is_not_written_again() -> None:

@@ -22,7 +22,7 @@ from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
 from rangeland.queries.payload_sample import SampleResult, newest_records, shown_rows
 from rangeland.render.sample_view import render_sample
-from tests.unit.test_render import drawn
+from tests.unit.test_render import rendered
 
 JSON = [b'{"id": 1, "name": "a"}', b'{"id": 2}']
 FRAMED = b"\0\0\0\0\x07body"
@@ -96,7 +96,7 @@ def test_the_schema_is_written_as_a_job_file_can_name_it(tmp_path: Path) -> None
 
 
 def test_it_is_drawn_with_how_often_each_field_was_there() -> None:
-    text = drawn(render_sample(described([*JSON, FRAMED])))
+    text = rendered(render_sample(described([*JSON, FRAMED])))
     assert "3 records: 2 json, 1 framed" in text
     assert "schema 7: 1 record" in text
     assert "id BIGINT, name STRING" in text
@@ -105,9 +105,9 @@ def test_it_is_drawn_with_how_often_each_field_was_there() -> None:
 
 def test_it_says_what_to_do_with_the_fields() -> None:
     found = described(list(JSON))
-    text = drawn(render_sample(found))
+    text = rendered(render_sample(found))
     assert "write them to a file with --out orders.ddl" in text
-    text = drawn(render_sample(found, "views.ddl"))
+    text = rendered(render_sample(found, "views.ddl"))
     assert "views.ddl has these fields now" in text
     assert "schema: views.ddl}}" in text
     assert "--out" not in text
@@ -116,7 +116,7 @@ def test_it_says_what_to_do_with_the_fields() -> None:
 def test_decoded_values_are_drawn_as_a_table_of_their_first_fields() -> None:
     fields = ", ".join(f"f{n} STRING" for n in range(9))
     form = RowFormat(value=JsonFormat(parse_ddl(fields)))
-    text = drawn(render_sample(described([b'{"f0": "%s", "f5": "e"}' % (b"x" * 50)], form)))
+    text = rendered(render_sample(described([b'{"f0": "%s", "f5": "e"}' % (b"x" * 50)], form)))
     (heading,) = [line.split() for line in text.splitlines() if "+ 3 more" in line]
     assert heading == ["f0", "f1", "f2", "f3", "f4", "f5", "+", "3", "more"]
     (row,) = [line.split() for line in text.splitlines() if "xxx" in line]
@@ -137,7 +137,7 @@ def test_values_of_all_kinds_are_drawn_as_they_are_written() -> None:
 
 
 def test_the_next_step_is_named_where_nothing_is_decoded_yet() -> None:
-    text = drawn(render_sample(described(list(JSON))))
+    text = rendered(render_sample(described(list(JSON))))
     assert "decode: {value: {format: json, schema: orders.ddl}}" in text
 
 
@@ -159,7 +159,7 @@ def test_values_are_shown_as_the_job_decodes_them() -> None:
         assert found.rows[0] == {"id": "2"}
         assert str(found.rows[2]).startswith("undecodable value: ")
         assert found.undecodable == 1
-        text = drawn(render_sample(found))
+        text = rendered(render_sample(found))
         assert "undecodable: 1 record" in text
         assert "undecodable value: " in text
         assert "orders.ddl" not in text

@@ -37,7 +37,7 @@ from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.run_limits import Limits, apply_limits
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.planning.table_audit import CountedRange, LandedPiece, audit
+from rangeland.planning.table_audit import CountedRange, LandedRange, audit
 
 ONE, TWO = Partition("orders", 0, "1"), Partition("orders", 0, "2")
 B1 = Address("b1", 9092)
@@ -220,8 +220,8 @@ def test_entries_that_do_not_are_none(entry_span: int | None) -> None:
 # --- after the fact ---------------------------------------------------------------------
 
 PIECES = [
-    LandedPiece(Range(ONE, 0, 300), 10, in_bytes=True),
-    LandedPiece(Range(ONE, 300, 1000), 20, in_bytes=True),
+    LandedRange(Range(ONE, 0, 300), 10, in_bytes=True),
+    LandedRange(Range(ONE, 300, 1000), 20, in_bytes=True),
 ]
 
 

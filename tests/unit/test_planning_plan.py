@@ -186,12 +186,12 @@ def test_what_is_not_host_and_port_is_refused(text: str) -> None:
 # --- the proof --------------------------------------------------------------------------
 
 
-def receipt(piece: Slice, **counts: int) -> Receipt:
-    counted = Counts(**counts) if counts else Counts(landed=piece.width)
-    return Receipt(piece.index, piece.partition, piece.from_offset, piece.until_offset, counted)
+def receipt(slice_: Slice, **counts: int) -> Receipt:
+    counted = Counts(**counts) if counts else Counts(landed=slice_.width)
+    return Receipt(slice_.index, slice_.partition, slice_.from_offset, slice_.until_offset, counted)
 
 
-RECEIPTS = {piece.index: receipt(piece) for piece in PLAN.slices}
+RECEIPTS = {slice_.index: receipt(slice_) for slice_ in PLAN.slices}
 
 
 def test_an_exact_tiling_is_proved_range_by_range() -> None:

@@ -24,8 +24,8 @@ def r(number: int, start: int, end: int, units: float | None = None) -> Range:
 
 
 def cuts(ranges: list[Range], slicing: Slicing) -> list[tuple[int, int, int]]:
-    pieces = cut_slices(ranges, slicing, {})
-    return [(s.partition.number, s.from_offset, s.until_offset) for s in pieces]
+    slices = cut_slices(ranges, slicing, {})
+    return [(s.partition.number, s.from_offset, s.until_offset) for s in slices]
 
 
 HUGE = 1 << 60
@@ -87,10 +87,10 @@ def test_min_slices_cuts_in_proportion_to_bytes(
 
 
 @pytest.mark.parametrize(
-    ("units", "pieces"), [(0, 1), (0.4, 1), (1, 1), (1.4, 1), (1.6, 2), (4, 4), (4.4, 4)]
+    ("units", "slices"), [(0, 1), (0.4, 1), (1, 1), (1.4, 1), (1.6, 2), (4, 4), (4.4, 4)]
 )
-def test_a_slice_is_within_half_a_target_of_its_target(units: float, pieces: int) -> None:
-    assert len(cuts([r(1, 0, 1000, units)], Slicing(UNIT))) == pieces
+def test_a_slice_is_within_half_a_target_of_its_target(units: float, slices: int) -> None:
+    assert len(cuts([r(1, 0, 1000, units)], Slicing(UNIT))) == slices
 
 
 def test_min_slices_cuts_no_finer_than_is_worth_a_start() -> None:
@@ -129,7 +129,7 @@ def s(index: int, size: int, leader: Address | None = B1) -> Slice:
 
 
 def packed(slices: list[Slice], target: int, min_tasks: int = 1) -> list[list[int]]:
-    return [[piece.index for piece in task] for task in pack_tasks(slices, target, min_tasks)]
+    return [[slice_.index for slice_ in task] for task in pack_tasks(slices, target, min_tasks)]
 
 
 def test_small_slices_of_one_leader_share_a_task() -> None:

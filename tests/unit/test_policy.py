@@ -14,7 +14,7 @@ from rangeland.job.section import Section
 from rangeland.landing.loss_records import losses_in
 from rangeland.loss import TRAITS, Action, Loss, LossKind
 from rangeland.model import Partition
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import PLAN_JSON
 from rangeland.planning.policy import Policy, TopicRule
 
@@ -105,7 +105,7 @@ def test_the_losses_of_an_error_are_found_again() -> None:
     loss = Loss(
         Partition("t", 1, "b-1"), 5, 9, LossKind.EXPIRED, "the log begins at 9", Action.FAIL
     )
-    error = range_lost([loss])
+    error = range_lost_error([loss])
     assert losses_in(error) == losses_in(pickle.loads(pickle.dumps(error))) == [loss]
     assert error.facts == {"losses": [PLAN_JSON.write(loss)]}
     bad = BadRecord(

@@ -24,7 +24,7 @@ class Target:
     def __init__(self, landed: int) -> None:
         self.landed = landed
         self.asked: list[str] = []
-        self.table = self.identity = self.kernel = self
+        self.table = self.identity = self.delta = self
 
     @property
     def uri(self) -> str:

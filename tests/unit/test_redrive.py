@@ -335,7 +335,7 @@ class Turning(run.Runner):
         self.left -= 1
         return plan
 
-    def refuse_disagreement(self) -> None: ...
+    def check_agreement(self) -> None: ...
 
     def draft(self) -> Any:
         found = plan(ten(self.left * 10)) if self.left else plan()

@@ -21,12 +21,12 @@ from rangeland.wording import duration, size
 from tests import sample_results as made
 
 
-def drawn(picture: RenderableType, width: int = 100, encoding: str = "utf-8") -> str:
+def rendered(renderable: RenderableType, width: int = 100, encoding: str = "utf-8") -> str:
     """The text on a terminal without colours."""
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding)
     console = Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
-    console.print(picture)
+    console.print(renderable)
     stream.flush()
     return raw.getvalue().decode(encoding)
 
@@ -36,7 +36,7 @@ def lines_with(text: str, word: str) -> list[list[str]]:
 
 
 def test_a_plan_shows_offsets_bytes_slices_and_tasks() -> None:
-    text = drawn(render_plan(made.a_preview()))
+    text = rendered(render_plan(made.a_preview()))
     row = lines_with(text, "orders/0")[0]
     assert row[2:] == ["1,000", "26,000", "25,000", "2.4", "MiB", "1"]
     assert "34,000 offsets of 2 partitions, about 3.2 MiB, in 2 slices read by 2 tasks" in text
@@ -47,11 +47,11 @@ def test_a_plan_has_one_size_also_where_some_of_it_is_lost() -> None:
     """What is lost is not read, so it has no size here nor there."""
     whole = made.a_range(0, 1_000, 26_000)
     plan = made.a_plan([whole], [made.a_loss(0, 1_000, 11_000)])
-    (piece,) = plan.slices
-    rest = replace(piece, from_offset=11_000, estimated_bytes=15_000 * 100)
+    (slice_,) = plan.slices
+    rest = replace(slice_, from_offset=11_000, estimated_bytes=15_000 * 100)
     preview = made.a_preview()
     draft = replace(preview.draft, plan=replace(plan, slices=(rest,)))
-    text = drawn(render_plan(replace(preview, draft=draft)))
+    text = rendered(render_plan(replace(preview, draft=draft)))
     row = lines_with(text, "orders/0")[0]
     assert row[5:7] == ["1.4", "MiB"]
     assert "25,000 offsets of 1 partition, about 1.4 MiB, in 1 slice" in text
@@ -59,7 +59,7 @@ def test_a_plan_has_one_size_also_where_some_of_it_is_lost() -> None:
 
 def test_a_plan_names_what_it_leaves_out_and_why() -> None:
     mine = made.a_plan([made.a_range(0, 0, 10)])
-    text = drawn(
+    text = rendered(
         render_plan(
             made.a_preview(
                 already=(made.a_range(1, 0, 4_000),),
@@ -79,9 +79,9 @@ def test_an_empty_plan_says_why_it_is_empty() -> None:
     nothing_new = render_plan(made.a_preview([]))
     landed = render_plan(made.a_preview([], already=(made.a_range(0, 0, 5),)))
     held = render_plan(made.a_preview([], held=(made.a_loss(0, 0, 5),)))
-    assert "no new offsets in 2 partitions" in drawn(nothing_new)
-    assert "is already landed" in drawn(landed)
-    assert "the policy holds what is new" in drawn(held)
+    assert "no new offsets in 2 partitions" in rendered(nothing_new)
+    assert "is already landed" in rendered(landed)
+    assert "the policy holds what is new" in rendered(held)
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -89,9 +89,9 @@ def test_a_thousand_partitions_stay_under_sixty_lines(width: int) -> None:
     ranges = [made.a_range(n, 0, 1_000 + n) for n in range(1_000)]
     logs = [made.a_log(n, 0, 5_000) for n in range(1_000)]
     already = tuple(made.a_range(n, 0, 10) for n in range(1_000))
-    plan = drawn(render_plan(made.a_preview(ranges, logs, already=already)), width)
+    plan = rendered(render_plan(made.a_preview(ranges, logs, already=already)), width)
     result = made.a_result([(r, Counts(landed=r.width)) for r in ranges], already=already)
-    for text in (plan, drawn(render_result(result), width)):
+    for text in (plan, rendered(render_result(result), width)):
         assert len(text.splitlines()) < 60
         assert "orders/999" in text
         assert "+ 989 more" in text
@@ -100,7 +100,7 @@ def test_a_thousand_partitions_stay_under_sixty_lines(width: int) -> None:
 
 
 def test_a_result_shows_only_classes_that_occur_and_the_sum_closes() -> None:
-    text = drawn(render_result(made.a_result()))
+    text = rendered(render_result(made.a_result()))
     columns = ["partition", "from", "until", "landed", "control", "aborted"]
     assert lines_with(text, "partition")[0] == columns
     assert "34,000 offsets = 33,985 landed + 5 control + 10 aborted" in text
@@ -123,9 +123,9 @@ def test_only_offsets_that_are_bytes_are_summed_as_bytes() -> None:
 
 
 def test_a_result_without_landing_says_so() -> None:
-    nothing = drawn(render_result(made.a_result([], state="nothing")))
+    nothing = rendered(render_result(made.a_result([], state="nothing")))
     already = (made.a_range(0, 0, 100),)
-    before = drawn(render_result(made.a_result([], state="already-landed", already=already)))
+    before = rendered(render_result(made.a_result([], state="already-landed", already=already)))
     assert "nothing to land in lake/orders (version 34, " in nothing
     assert "already landed, nothing new in lake/orders" in before
     assert "orders/0 [0, 100)" in before
@@ -137,7 +137,7 @@ def test_a_typed_result_names_new_columns_and_the_schemas_of_its_values() -> Non
         added_columns=("coupon", "note"),
         schemas=(WriterSchema(12, 1_000, "orders-value", 3), WriterSchema(7, 1)),
     )
-    text = drawn(render_result(typed))
+    text = rendered(render_result(typed))
     assert "columns added to the table: coupon, note" in text
     lines = [line.strip() for line in text.splitlines()]
     assert "12, version 3 of orders-value: 1,000 records" in lines
@@ -145,7 +145,7 @@ def test_a_typed_result_names_new_columns_and_the_schemas_of_its_values() -> Non
 
 
 def test_status_shows_checkpoint_end_lag_and_group() -> None:
-    text = drawn(render_status(made.a_status()))
+    text = rendered(render_status(made.a_status()))
     assert lines_with(text, "orders/0 ")[0][2:] == ["0", "26,000", "40,000", "14,000", "25,000"]
     assert lines_with(text, "orders/1 ")[0][2:] == ["0", "-", "9,000", "9,000", "-"]
     assert "23,000 offsets not landed yet" in text
@@ -154,7 +154,7 @@ def test_status_shows_checkpoint_end_lag_and_group() -> None:
 
 
 def test_status_without_partitions_does_not_say_that_everything_is_landed() -> None:
-    text = drawn(render_status(replace(made.a_status(), partitions=())))
+    text = rendered(render_status(replace(made.a_status(), partitions=())))
     assert "the cluster has none of the job's partitions" in text
     assert "everything is landed" not in text
 
@@ -169,7 +169,7 @@ def test_status_shows_what_an_open_transaction_holds_back() -> None:
         open_transaction=OpenTransaction(40_000, 7, 1),
         open_for_ms=7_200_000,
     )
-    text = drawn(render_status(replace(status, partitions=(waiting,))))
+    text = rendered(render_status(replace(status, partitions=(waiting,))))
     assert "everything is landed" not in text
     assert "5,000 of them behind an open transaction" in text
     assert "5,000 offsets from 40,000 on, open for 2 h" in text
@@ -177,15 +177,15 @@ def test_status_shows_what_an_open_transaction_holds_back() -> None:
 
 
 def test_check_names_what_is_not_well() -> None:
-    assert "all checks passed" in drawn(render_check(made.a_check()))
-    text = drawn(render_check(made.a_check(well=False)))
+    assert "all checks passed" in rendered(render_check(made.a_check()))
+    text = rendered(render_check(made.a_check(well=False)))
     assert lines_with(text, "brokers")[0][0] == "FAILED"
     assert "1 check failed" in text
 
 
 def test_an_error_answers_the_three_questions() -> None:
     error = RangeLost("orders/7 [1, 5) expired", why="the log begins at 3", do="land the rest")
-    text = drawn(render_error(error), 120)
+    text = rendered(render_error(error), 120)
     sentences = (f"{error.what}.", "The log begins at 3.", "Land the rest.")
     for answer in (*sentences, error.data, error.retry, error.acts):
         assert answer in text
@@ -196,18 +196,18 @@ def test_an_error_answers_the_three_questions() -> None:
 def test_names_are_never_taken_for_markup(name: str) -> None:
     ranges = [made.a_range(0, 0, 10, name)]
     logs = [made.a_log(0, 0, 10, name)]
-    pictures = [
+    renderables = [
         render_plan(made.a_preview(ranges, logs, already=(ranges[0],), table=name)),
         render_result(made.a_result([(ranges[0], Counts(landed=10))], warnings=(name,))),
         render_error(RangeLost(name, why=name, do=name)),
     ]
-    for picture in pictures:
-        assert name in drawn(picture)
+    for renderable in renderables:
+        assert name in rendered(renderable)
 
 
 def test_names_bring_no_control_codes_to_the_terminal() -> None:
     evil = "a\x1b[2Jb\rc\x07\x9b"
-    text = drawn(render_error(RangeLost(evil, why=evil)))
+    text = rendered(render_error(RangeLost(evil, why=evil)))
     assert not set(text) & set("\x1b\r\x07\x9b")
     assert "a\\x1b[2Jb\\rc\\x07\\x9b" in text
     assert plain(Partition(evil, 0)) == "a\\x1b[2Jb\\rc\\x07\\x9b/0"
@@ -217,7 +217,7 @@ def test_long_names_leave_the_numbers_whole() -> None:
     topic = "t" * 249
     ranges = [made.a_range(7, 123_456_789, 987_654_321, topic)]
     logs = [made.a_log(7, 0, 987_654_321, topic)]
-    text = drawn(render_plan(made.a_preview(ranges, logs)), 100)
+    text = rendered(render_plan(made.a_preview(ranges, logs)), 100)
     assert "t...t" in text
     assert "tttt/7 " in text
     for whole in ("123,456,789", "987,654,321", "864,197,532"):
@@ -241,9 +241,9 @@ def test_an_empty_log_is_drawn_as_such() -> None:
 
 
 def test_pictures_can_be_drawn_where_only_ascii_is_known() -> None:
-    text = drawn(render_plan(made.a_preview()), encoding="ascii")
+    text = rendered(render_plan(made.a_preview()), encoding="ascii")
     assert "####" in text
-    assert "RangeLost" in drawn(render_error(RangeLost("x")), encoding="ascii")
+    assert "RangeLost" in rendered(render_error(RangeLost("x")), encoding="ascii")
 
 
 def test_sizes_and_durations_have_units() -> None:

@@ -8,7 +8,7 @@ from rangeland.errors import RangelandError, Unreachable
 from rangeland.fleet.fleet_result import FleetResult, JobOutcome
 from rangeland.render.fleet_view import outcome_line, render_fleet
 from tests import sample_results as made
-from tests.unit.test_render import drawn, lines_with
+from tests.unit.test_render import lines_with, rendered
 
 
 def an_outcome(table: str | None, result: Any, error: RangelandError | None = None) -> Any:
@@ -21,7 +21,7 @@ FAILED = an_outcome(None, None, Unreachable("no broker could be reached"))
 
 
 def test_each_table_has_a_line_and_each_error_a_name() -> None:
-    text = drawn(render_fleet(FleetResult((LANDED, NOTHING, FAILED), 2.5)))
+    text = rendered(render_fleet(FleetResult((LANDED, NOTHING, FAILED), 2.5)))
     assert "3 tables: 1 landed, 1 nothing new, 1 failed (2.5 s)" in text
     assert lines_with(text, "lake/orders")[0] == ["shop", "lake/orders", "landed", "33,985", "1.2"]
     assert lines_with(text, "lake/clicks")[0][2:4] == ["nothing", "new"]

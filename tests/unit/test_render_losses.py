@@ -14,7 +14,7 @@ from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
 from rangeland.render.result_view import render_redrive, render_result
 from rangeland.result_json import RESULT_JSON
 from rangeland.results import RunResult
-from tests.unit.test_render import drawn
+from tests.unit.test_render import rendered
 
 WHERE = Range(Partition("orders", 3), 1000, 1010, "id")
 
@@ -41,21 +41,21 @@ def run_with(*losses: LossEvent) -> RunResult:
 
 
 def test_a_run_says_of_each_loss_what_was_done_and_what_was_seen() -> None:
-    text = drawn(render_result(run_with(loss("quarantine"), loss("hold"), loss("skip"))))
+    text = rendered(render_result(run_with(loss("quarantine"), loss("hold"), loss("skip"))))
     assert "in quarantine: orders/3 [1000, 1010) corrupt: its checksum is wrong" in text
     assert text.count("orders/3 [1000, 1010)") == 3  # what is held is not told twice
 
 
 def test_what_the_log_cannot_give_of_the_quarantine_is_not_said_to_be_held() -> None:
     still = replace(loss("hold"), application="rangeland/orders/reread/c17977143f16")
-    text = drawn(render_result(run_with(still)))
+    text = rendered(render_result(run_with(still)))
     assert "damaged in the log as well: orders/3 [1000, 1010) corrupt" in text
     assert "held" not in text
 
 
 def test_where_a_loss_is_is_said_once() -> None:
     seen = loss("skip", "orders/3: the batch at offset 1000 cannot be decoded")
-    text = " ".join(drawn(render_result(run_with(seen))).split())
+    text = " ".join(rendered(render_result(run_with(seen))).split())
     assert "orders/3 [1000, 1010) corrupt: the batch at offset 1000 cannot be decoded" in text
 
 
@@ -68,15 +68,15 @@ def test_a_loss_is_reported_to_machines_in_the_words_of_the_ledger() -> None:
 
 def test_the_quarantine_shows_what_is_there_why_and_whether_it_decodes() -> None:
     bad = replace(kept("codec 9 is not known"), batch=kept().batch)
-    text = drawn(render_redrive(RedriveResult("orders", "lake/orders", (kept(), bad), 1.0)))
-    assert "2 pieces, 1 can be decoded now" in text
+    text = rendered(render_redrive(RedriveResult("orders", "lake/orders", (kept(), bad), 1.0)))
+    assert "2 ranges, 1 can be decoded now" in text
     assert "codec 9 is not known" in text
     assert "2.0 KiB" in text
 
 
 def test_an_empty_quarantine_is_said() -> None:
     result = RedriveResult("orders", "lake/orders", (), 1.0)
-    assert "Nothing is in quarantine" in drawn(render_redrive(result))
+    assert "Nothing is in quarantine" in rendered(render_redrive(result))
     assert result.to_json()["quarantine"] == []
 
 

@@ -9,17 +9,17 @@ import pytest
 from rich.console import Console
 
 from rangeland.model import Partition, Range
-from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
+from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.render.result_view import render_result
 from rangeland.render.verify_view import render_find, render_verify
 from rangeland.results import Finding, FindState, VerifyResult
 from tests import sample_results as made
-from tests.unit.test_render import drawn, lines_with
+from tests.unit.test_render import lines_with, rendered
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 PIECES = (
-    LandedPiece(Range(P0, 100, 300), 190, ((110, 120),)),
-    LandedPiece(Range(P1, 0, 50), 50, ()),
+    LandedRange(Range(P0, 100, 300), 190, ((110, 120),)),
+    LandedRange(Range(P1, 0, 50), 50, ()),
 )
 
 
@@ -28,7 +28,7 @@ def verified(audit: Audit, *gone_files: str) -> VerifyResult:
 
 
 def test_a_clean_table_is_said_to_be_proved() -> None:
-    text = drawn(render_verify(verified(Audit())))
+    text = rendered(render_verify(verified(Audit())))
     assert "240 landed records, each in the table exactly once" in text
     assert "3 landings" in text
     assert "--missing" not in text
@@ -37,7 +37,7 @@ def test_a_clean_table_is_said_to_be_proved() -> None:
 
 def test_holes_and_duplicates_are_named_and_drawn_with_the_remedy() -> None:
     audit = Audit((Range(P0, 150, 160),), (Range(P1, 3, 4),), (Range(P1, 90, 91),))
-    text = drawn(render_verify(verified(audit, "part-1.parquet")))
+    text = rendered(render_verify(verified(audit, "part-1.parquet")))
     assert "missing: orders/0 [150, 160), 10 offsets" in text
     assert "more rows than were landed: orders/1 [3, 4), 1 offset" in text
     assert "rows that no landing brought: orders/1 [90, 91)" in text
@@ -49,7 +49,7 @@ def test_holes_and_duplicates_are_named_and_drawn_with_the_remedy() -> None:
 
 def test_what_is_not_sure_is_said() -> None:
     hole = Range(P0, 150, 160)
-    assert "not sure" in drawn(render_verify(verified(Audit((hole,), suspect=(hole,)))))
+    assert "not sure" in rendered(render_verify(verified(Audit((hole,), suspect=(hole,)))))
 
 
 def test_a_found_offset_shows_its_landing_its_leader_and_its_file() -> None:
@@ -67,7 +67,7 @@ def test_a_found_offset_shows_its_landing_its_leader_and_its_file() -> None:
         range=Range(P0, 100, 300),
         earlier=(("rangeland/orders", 3),),
     )
-    text = drawn(render_find(finding))
+    text = rendered(render_find(finding))
     for fact in (
         "orders/0 offset 150: landed",
         "rangeland/orders 12",
@@ -83,10 +83,10 @@ def test_a_found_offset_shows_its_landing_its_leader_and_its_file() -> None:
 
 def test_an_offset_that_was_never_landed_is_said_in_one_line() -> None:
     beyond = Finding(P0, 900, FindState.NOT_LANDED, why="it has offsets 0 to 249 of orders/0")
-    text = drawn(render_find(beyond))
+    text = rendered(render_find(beyond))
     assert "not landed in this table: it has offsets 0 to 249 of orders/0" in text
     assert beyond.to_json()["why"] == "it has offsets 0 to 249 of orders/0"
-    text = drawn(render_find(Finding(P0, 150, FindState.NOT_LANDED)))
+    text = rendered(render_find(Finding(P0, 150, FindState.NOT_LANDED)))
     assert text.strip() == "orders/0 offset 150: not landed in this table"
 
 
@@ -104,7 +104,7 @@ def test_an_offset_that_a_policy_has_left_out_is_said_with_the_reason(
     state: FindState, words: str
 ) -> None:
     why = "undecodable, the value at offset 150: it is not JSON"
-    text = " ".join(drawn(render_find(Finding(P0, 150, state, why=why))).split())
+    text = " ".join(rendered(render_find(Finding(P0, 150, state, why=why))).split())
     assert words in text
     assert why in text
 
@@ -119,14 +119,14 @@ def test_a_long_path_is_not_broken() -> None:
 
 def test_a_replaced_range_says_what_has_changed() -> None:
     result = made.a_result(replaced=ReplacedRange(same=990, changed=10))
-    text = drawn(render_result(result))
+    text = rendered(render_result(result))
     assert "against the rows that were there: 990 the same, 10 changed" in text
     assert result.to_json()["replaced"] == {"same": 990, "added": 0, "changed": 10, "missing": 0}
 
 
 def test_what_runs_have_passed_over_is_listed_and_is_not_damage() -> None:
     over = replace(verified(Audit()), passed_over=(Range(P0, 20, 60),))
-    text = " ".join(drawn(render_verify(over)).split())
+    text = " ".join(rendered(render_verify(over)).split())
     assert "passed over: never landed, and before the checkpoint; a backfill lands it" in text
     assert "orders/0 [20, 60), 40 offsets" in text
     assert over.is_well
@@ -135,6 +135,6 @@ def test_what_runs_have_passed_over_is_listed_and_is_not_damage() -> None:
 
 
 def test_where_nothing_has_landed_nothing_is_claimed() -> None:
-    text = drawn(render_verify(VerifyResult("orders", "lake/orders", None, 0, (), Audit())))
+    text = rendered(render_verify(VerifyResult("orders", "lake/orders", None, 0, (), Audit())))
     assert "nothing has landed yet, so there is nothing to verify" in text
     assert "None" not in text

@@ -197,8 +197,8 @@ AWAY = Leader(REPLICA, replicas=(REPLICA,), replica_ids=(1,), is_replica=True)
 
 def stood_in_for(policy: Policy = SKIPPING) -> FetchLoop:
     """A queue whose master is away: its leader's number is 0, and only 1 is there."""
-    piece = Slice(0, P0, 0, 100)
-    loop = FetchLoop([piece], PATIENCE, policy, 0, Capabilities(leader_id=0))
+    slice_ = Slice(0, P0, 0, 100)
+    loop = FetchLoop([slice_], PATIENCE, policy, 0, Capabilities(leader_id=0))
     loop.next(0)
     loop.on_leaders({P0: AWAY})
     return loop
@@ -245,9 +245,9 @@ def test_damage_in_what_stands_in_for_a_leader_waits_for_the_leader() -> None:
 
 
 def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_loss() -> None:
-    piece = Slice(0, P0, 0, 100, leader=REPLICA)
+    slice_ = Slice(0, P0, 0, 100, leader=REPLICA)
     loop = FetchLoop(
-        [piece], PATIENCE, SKIPPING, 0, Capabilities(leader_id=0, numbered_per_broker=True)
+        [slice_], PATIENCE, SKIPPING, 0, Capabilities(leader_id=0, numbered_per_broker=True)
     )
     step = ask(loop)
     assert loop.is_doubtful(step.wants[0])
@@ -285,8 +285,8 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
 
 
 def test_a_master_that_suggests_itself_is_not_looked_up() -> None:
-    piece = Slice(0, P0, 0, 100, leader=LEADER)
-    loop = FetchLoop([piece], PATIENCE, Policy(), 0, Capabilities(leader_id=0))
+    slice_ = Slice(0, P0, 0, 100, leader=LEADER)
+    loop = FetchLoop([slice_], PATIENCE, Policy(), 0, Capabilities(leader_id=0))
     assert not loop.on_preferred(0, 0)
     assert ask(loop).leader == LEADER
 

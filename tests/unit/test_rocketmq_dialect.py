@@ -182,7 +182,7 @@ class Broker:
         while position < until:
             asked = [PartitionFetch(QUEUE, None, None, position, max_bytes, until)]
             (question,) = ask_records(asked, TERMS)
-            (part,) = read_records([self.ask(question.request)], asked, COMMITTED).parts
+            (part,) = read_records([self.ask(question.request)], asked, COMMITTED).partitions
             assert part.meaning is ErrorMeaning.OK
             assert part.readable_end == self.end
             behind = next_offset(part.records, position, part.context)
@@ -302,12 +302,12 @@ def test_a_series_ends_with_the_queue() -> None:
     broker = Broker(45)
     asked = [PartitionFetch(QUEUE, None, None, 0, 1 << 20, 1_000)]
     (question,) = ask_records(asked, TERMS)
-    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
+    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).partitions
     assert next_offset(part.records, 0, part.context) == 45
     assert part.readable_end == 45
     asked = [PartitionFetch(QUEUE, None, None, 45, 1 << 20, 1_000)]
     (question,) = ask_records(asked, TERMS)
-    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
+    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).partitions
     assert (part.meaning, len(part.records), part.readable_end) == (ErrorMeaning.OK, 0, 45)
 
 
@@ -325,7 +325,7 @@ def pulled(offset: int, *responses: tuple[int, str, dict[str, int], bytes]) -> A
     )
     series = m.PullSeries(QUEUE, offset, 1_000, 1 << 20)
     asked = [PartitionFetch(QUEUE, None, None, offset, 1 << 20, 1_000)]
-    (part,) = read_records([m.SeriesResponse(series, made)], asked, COMMITTED).parts
+    (part,) = read_records([m.SeriesResponse(series, made)], asked, COMMITTED).partitions
     return part
 
 

@@ -145,10 +145,10 @@ def read(
     with served(broker) as address:
         cluster = ClusterSettings("rocketmq", (address,), request_ms=2_000)
         settings = ReadSettings(cluster, **more)  # type: ignore[arg-type]
-        piece = Slice(0, QUEUE, from_offset, until_offset, 0, None, address)
-        tally = ReceiptBuilder([piece])
+        slice_ = Slice(0, QUEUE, from_offset, until_offset, 0, None, address)
+        tally = ReceiptBuilder([slice_])
         rows: list[int] = []
-        for chunk in read_slices([piece], settings, QUICK):
+        for chunk in read_slices([slice_], settings, QUICK):
             tally.add(chunk)
             rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []
         return rows, Counts.sum(receipt.counts for receipt in tally.receipts())

@@ -59,7 +59,7 @@ def test_the_last_response_says_who_should_be_read(named: int | None) -> None:
         responses.append(m.RemotingResponse(request, 0, "FOUND", fields, messages([b"v"] * 32, at)))
     asked = [PartitionFetch(Q0, None, None, 0, 1 << 20, 99)]
     series = m.SeriesResponse(m.PullSeries(Q0, 0, 99, 1 << 20), tuple(responses))
-    (part,) = read_records([series], asked, Isolation.READ_COMMITTED).parts
+    (part,) = read_records([series], asked, Isolation.READ_COMMITTED).partitions
     assert part.preferred == (0 if named is None else named)
 
 
@@ -69,5 +69,5 @@ def test_an_empty_response_says_it_too() -> None:
     empty = m.RemotingResponse(request, 19, "OFFSET_OVERFLOW_ONE", fields, b"")
     asked = [PartitionFetch(Q0, None, None, 5, 1 << 20, 99)]
     series = m.SeriesResponse(m.PullSeries(Q0, 5, 99, 1 << 20), (empty,))
-    (part,) = read_records([series], asked, Isolation.READ_COMMITTED).parts
+    (part,) = read_records([series], asked, Isolation.READ_COMMITTED).partitions
     assert (part.preferred, part.readable_end, len(part.records)) == (1, 5, 0)

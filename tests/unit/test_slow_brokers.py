@@ -43,10 +43,10 @@ class Failing:
 def test_half_is_requested_after_a_response_that_did_not_come_in_time(
     kind: type[ConnectionLost], parts: int, is_sent: bool
 ) -> None:
-    piece = Slice(0, Partition("t", 0), 0, 12, leader=B1)
+    slice_ = Slice(0, Partition("t", 0), 0, 12, leader=B1)
     brokers = cast(ConnectionPool, Failing(kind("could not receive from b1:1")))
     settings = ReadSettings(ClusterSettings("kafka", (B1,)))
-    fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
+    fetcher = FetchThread([slice_], settings, FetchLimits(), brokers=brokers)
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     assert fetcher._fetch(ask, is_sent=is_sent) is None

@@ -23,13 +23,13 @@ from rangeland.errors import JobFileError, StorageFailed, Unreachable, UsageErro
 from rangeland.job import Job
 from rangeland.jvm.java import find_java
 from rangeland.spark import python_workers, spark_errors, spark_session
-from rangeland.spark.supported_versions import NEWEST, RuntimeVersions, refuse_others
+from rangeland.spark.supported_versions import NEWEST, RuntimeVersions, check_versions
 from rangeland.submit import packed_environment, shipped_files
 from rangeland.submit.submission import (
     ShippedFiles,
     Submission,
     SubmitChoices,
-    refuse_impossible,
+    check_choices,
     submission,
 )
 from rangeland.testing.processes import PATIENCE_S
@@ -365,7 +365,7 @@ def test_a_local_path_on_a_cluster_is_noted(job_file: Path) -> None:
 )
 def test_what_no_cluster_can_do_is_refused(choices: SubmitChoices) -> None:
     with pytest.raises(UsageError):
-        refuse_impossible(choices)
+        check_choices(choices)
 
 
 # --- the command line -------------------------------------------------------------------
@@ -450,8 +450,8 @@ OLDEST = {
 
 
 def test_other_patch_releases_are_taken() -> None:
-    refuse_others(OURS)
-    refuse_others(replace(OURS, pyspark="4.2.1", spark="4.2.1", java="21", delta="4.4.1"))
+    check_versions(OURS)
+    check_versions(replace(OURS, pyspark="4.2.1", spark="4.2.1", java="21", delta="4.4.1"))
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_other_patch_releases_are_taken() -> None:
     ],
 )
 def test_other_sparks_are_taken_with_the_delta_that_is_made_for_them(other: dict[str, str]) -> None:
-    refuse_others(replace(OURS, **other))
+    check_versions(replace(OURS, **other))
 
 
 @pytest.mark.parametrize(
@@ -490,14 +490,14 @@ def test_other_sparks_are_taken_with_the_delta_that_is_made_for_them(other: dict
 )
 def test_another_version_is_refused_with_what_to_do(other: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        refuse_others(replace(OURS, **other))
+        check_versions(replace(OURS, **other))
     assert words in str(caught.value)
     assert caught.value.do
 
 
 def test_a_master_that_does_not_answer_is_out_of_reach() -> None:
     said = RuntimeError("IllegalStateException: Cannot call methods on a stopped SparkContext.")
-    error = spark_session._not_started(said)
+    error = spark_session._start_error(said)
     assert isinstance(error, Unreachable)
     assert "--master" in error.do
     assert "another Spark than 4.2" in error.do
@@ -643,11 +643,11 @@ LOST = "Lost task 0.3 in stage 1.0 (TID 3) (10.0.0.7 executor 2): "
 def test_what_spark_says_of_an_unfit_worker_is_put_into_words(
     text: str, words: tuple[str, ...]
 ) -> None:
-    error = spark_errors.worker_failure(text)
+    error = spark_errors.worker_error(text)
     assert isinstance(error, JobFileError)
     for word in words:
         assert word in str(error)
 
 
 def test_other_failures_are_not_the_workers() -> None:
-    assert spark_errors.worker_failure(f"{LOST}java.lang.OutOfMemoryError: Java heap space") is None
+    assert spark_errors.worker_error(f"{LOST}java.lang.OutOfMemoryError: Java heap space") is None

@@ -43,7 +43,7 @@ from rangeland.planning.policy import Policy
 from rangeland.survey import cluster_survey as surveys
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.leaders import ask_leaders
-from rangeland.survey.survey_confirmation import settle_survey, suspicions
+from rangeland.survey.survey_confirmation import merge_surveys, suspicions
 from rangeland.survey.survey_request import SurveyRequest
 
 B1, B2 = Address("b1", 9092), Address("b2", 9092)
@@ -287,7 +287,7 @@ def test_what_only_the_second_look_finds_odd_is_not_a_loss_though_nobody_served_
 ) -> None:
     again = suspicions(second, MARKS, ["t"])
     assert P1 in again
-    found = settle_survey(first, second, suspicions(first, MARKS, ["t"]), again, "both")
+    found = merge_surveys(first, second, suspicions(first, MARKS, ["t"]), again, "both")
     if first.absent.unreachable:
         held = resolved(found, Policy(unreachable=Action.HOLD))
         assert [(loss.partition, loss.kind) for loss in held.held] == [(P1, LossKind.UNREACHABLE)]

@@ -124,7 +124,7 @@ class Grouped(run.Runner):
         test_landing_target.land_until_30(self.target, entered.plan)
         return entered.plan
 
-    def refuse_disagreement(self) -> None: ...
+    def check_agreement(self) -> None: ...
 
     def _enter(self, plan: Plan, *about: object) -> bool:
         self.outrun -= 1

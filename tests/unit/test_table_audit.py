@@ -6,10 +6,10 @@ import numpy as np
 
 from rangeland.model import Partition, Range
 from rangeland.planning.table_audit import (
-    LandedPiece,
+    LandedRange,
     LocatedHoles,
     audit,
-    cut_pieces,
+    cut_ranges,
     in_force,
     locate_holes,
     other_incarnations,
@@ -18,16 +18,16 @@ from rangeland.planning.table_audit import (
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 PIECES = [
-    LandedPiece(Range(P0, 0, 10, "old"), 10, ()),
-    LandedPiece(Range(P0, 0, 5, "new"), 5, ()),
-    LandedPiece(Range(P0, 10, 20, "old"), 10, ()),
-    LandedPiece(Range(P1, 0, 10, "new"), 10, ()),
+    LandedRange(Range(P0, 0, 10, "old"), 10, ()),
+    LandedRange(Range(P0, 0, 5, "new"), 5, ()),
+    LandedRange(Range(P0, 10, 20, "old"), 10, ()),
+    LandedRange(Range(P1, 0, 10, "new"), 10, ()),
 ]
 
 
 def test_a_hole_has_the_topic_id_of_the_newest_landing_of_its_offsets() -> None:
-    pieces = [*PIECES[2:], LandedPiece(Range(P0, 10, 15, "old"), 5, ())]
-    assert locate_holes(pieces, [Range(P0, 12, 17)], {}).ranges == (
+    landed_ranges = [*PIECES[2:], LandedRange(Range(P0, 10, 15, "old"), 5, ())]
+    assert locate_holes(landed_ranges, [Range(P0, 12, 17)], {}).ranges == (
         Range(P0, 12, 15, "old"),
         Range(P0, 15, 17, "old"),
     )
@@ -40,7 +40,7 @@ def test_where_two_incarnations_have_landed_a_hole_is_theirs_only_if_both_lack_t
     old = (Range(P0, 4, 5, "old"), Range(P0, 5, 10, "old"), Range(P0, 10, 12, "old"))
     assert found.ranges == old, "the oldest first"
     assert found.leaves_more
-    gone = [LandedPiece(Range(P0, 0, 20, "old"), 0, ((0, 20),)), PIECES[1]]
+    gone = [LandedRange(Range(P0, 0, 20, "old"), 0, ((0, 20),)), PIECES[1]]
     found = locate_holes(gone, [Range(P0, 4, 5)], {P0: runs_of(np.array([3]))})
     assert found == LocatedHoles((Range(P0, 4, 5, "new"),)), "the old rows are lost by now"
 
@@ -50,19 +50,19 @@ def test_a_hole_outside_of_all_landings_is_nobody_s() -> None:
 
 
 def test_an_end_inside_a_piece_cuts_it_and_one_at_its_edge_does_not() -> None:
-    slices = [LandedPiece(Range(P0, 0, 10, "A"), None), LandedPiece(Range(P0, 10, 20, "A"), None)]
-    assert cut_pieces(slices, [Range(P0, 0, 10, "A"), Range(P0, 0, 99, "A")]) == []
+    slices = [LandedRange(Range(P0, 0, 10, "A"), None), LandedRange(Range(P0, 10, 20, "A"), None)]
+    assert cut_ranges(slices, [Range(P0, 0, 10, "A"), Range(P0, 0, 99, "A")]) == []
     begins_inside = Range(P0, 9, 20, "A")
-    assert cut_pieces(slices, [begins_inside]) == [(begins_inside, slices[0].range)]
+    assert cut_ranges(slices, [begins_inside]) == [(begins_inside, slices[0].range)]
     ends_inside = Range(P0, 10, 11, "A")
-    assert cut_pieces(slices, [ends_inside]) == [(ends_inside, slices[1].range)]
+    assert cut_ranges(slices, [ends_inside]) == [(ends_inside, slices[1].range)]
 
 
 def test_another_incarnation_of_the_topic_and_another_partition_cut_nothing() -> None:
-    slices = [LandedPiece(Range(P0, 0, 10, "A"), None)]
-    assert cut_pieces(slices, [Range(P0, 3, 5, "B"), Range(P1, 3, 5, "A")]) == []
+    slices = [LandedRange(Range(P0, 0, 10, "A"), None)]
+    assert cut_ranges(slices, [Range(P0, 3, 5, "B"), Range(P1, 3, 5, "A")]) == []
     unknown = Range(P0, 3, 5)
-    assert len(cut_pieces(slices, [unknown])) == 1
+    assert len(cut_ranges(slices, [unknown])) == 1
 
 
 def test_another_incarnation_that_shares_offsets_is_seen() -> None:
@@ -72,9 +72,9 @@ def test_another_incarnation_that_shares_offsets_is_seen() -> None:
 
 
 def test_what_is_left_of_a_range_whose_gaps_were_not_kept_is_said_to_be_unproved() -> None:
-    pieces = in_force(
-        [LandedPiece(Range(P0, 0, 10, "A"), 5), LandedPiece(Range(P0, 4, 6, "A"), 1, ((5, 6),))]
+    landed_ranges = in_force(
+        [LandedRange(Range(P0, 0, 10, "A"), 5), LandedRange(Range(P0, 4, 6, "A"), 1, ((5, 6),))]
     )
-    found = audit(pieces, {})
+    found = audit(landed_ranges, {})
     assert found.unproved == (Range(P0, 0, 4, "A"), Range(P0, 6, 10, "A"))
     assert found.holes == (Range(P0, 4, 5),)

@@ -10,8 +10,8 @@ from rangeland.decode.columns import LogColumns
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.delta.table_schema.table_constraints import (
     RecordPlace,
-    constraint_violation,
     constraints_of,
+    violation_error,
 )
 from rangeland.errors import TableRefused
 
@@ -52,7 +52,7 @@ def test_an_invariant_of_another_form_is_refused(text: str) -> None:
 def test_a_refusal_names_the_constraint_and_the_record() -> None:
     (constraint,) = constraints_of(table(positive="offset > 0"))
     row = {"_topic": "a", "_partition": 0, "_offset": 7}
-    error = constraint_violation(constraint, "lake/t", RecordPlace.of(row, LogColumns("_")))
+    error = violation_error(constraint, "lake/t", RecordPlace.of(row, LogColumns("_")))
     text = str(error)
     assert "the record of a/0 at offset 7 violates the constraint positive of table lake/t" in text
     assert "CHECK (offset > 0)" in text

@@ -11,9 +11,9 @@ from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
 from rangeland.job.topic_tables import (
+    check_tables_are_distinct,
     is_asked_for,
     job_of_topic,
-    refuse_shared_tables,
     table_of_topic,
 )
 from rangeland.model import AtOffset, Partition
@@ -76,8 +76,8 @@ def test_the_table_of_a_topic(table: str, topic: str, expected: str) -> None:
 def test_topics_that_would_share_a_table_of_a_catalog_are_refused() -> None:
     job, _ = template("main.sales.{topic}")
     with pytest.raises(JobFileError, match=r"a\.b and a_b .* main\.sales\.a_b"):
-        refuse_shared_tables(job, ["a.b", "a", "a_b"])
-    refuse_shared_tables(template()[0], ["a.b", "a", "a_b", "A"])
+        check_tables_are_distinct(job, ["a.b", "a", "a_b"])
+    check_tables_are_distinct(template()[0], ["a.b", "a", "a_b", "A"])
 
 
 @pytest.mark.parametrize("table", ["lake/{topics}", "lake/{ topic }", "{topic}/{topic}", "{TOPIC}"])

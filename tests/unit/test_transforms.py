@@ -21,7 +21,7 @@ from rangeland.spark.failing_records import (
     NotAttributable,
     RecordSearch,
     Trials,
-    add_location,
+    located_error,
     narrow_slices,
 )
 from rangeland.spark.omitted_records import OmittedRecords
@@ -98,7 +98,7 @@ def test_a_module_that_cannot_be_used_is_a_mistake_in_the_job(
         load_transform(name)
 
 
-def piece(index: int, start: int, end: int) -> Slice:
+def slice_(index: int, start: int, end: int) -> Slice:
     return Slice(index, ORDERS, start, end, 0, None)
 
 
@@ -116,24 +116,24 @@ class Failing:
 @pytest.mark.parametrize("offset", [0, 999, 1000, 1234, 2999])
 def test_the_record_is_found_by_halves(offset: int) -> None:
     fails = Failing(offset)
-    slices = [piece(i, i * 1000, (i + 1) * 1000) for i in range(3)]
+    slices = [slice_(i, i * 1000, (i + 1) * 1000) for i in range(3)]
     (found,) = narrow_slices(slices, fails)
     assert (found.from_offset, found.until_offset) == (offset, offset + 1)
     assert fails.asked <= 15
 
 
 def test_what_does_not_fail_again_is_not_named() -> None:
-    assert narrow_slices([piece(0, 0, 100)], lambda _: False) == []
+    assert narrow_slices([slice_(0, 0, 100)], lambda _: False) == []
 
 
 def test_only_what_was_seen_to_fail_is_named() -> None:
     """Here it takes both halves."""
-    whole = [piece(0, 0, 100)]
+    whole = [slice_(0, 0, 100)]
     assert narrow_slices(whole, lambda slices: sum(s.width for s in slices) == 100) == whole
 
 
 def test_a_search_that_meets_other_trouble_ends_with_what_it_has() -> None:
-    whole = [piece(0, 0, 100)]
+    whole = [slice_(0, 0, 100)]
 
     def fails(slices: Sequence[Slice]) -> bool:
         if slices[0].width < 50:
@@ -145,26 +145,26 @@ def test_a_search_that_meets_other_trouble_ends_with_what_it_has() -> None:
 
 
 def test_positions_in_bytes_are_not_cut() -> None:
-    whole = [piece(0, 0, 100)]
+    whole = [slice_(0, 0, 100)]
     assert narrow_slices(whole, Failing(3), can_cut=False) == whole
 
 
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        ([piece(0, 7, 8)], "failed on orders/0 offset 7"),
-        ([piece(0, 5, 8)], r"failed on a record of orders/0 \[5, 8\)"),
+        ([slice_(0, 7, 8)], "failed on orders/0 offset 7"),
+        ([slice_(0, 5, 8)], r"failed on a record of orders/0 \[5, 8\)"),
         ([], r"on a record of orders/0 \[0, 10\) or orders/0 \[10, 20\)\W"),
     ],
 )
 def test_the_error_names_the_records(found: list[Slice], words: str) -> None:
     error = TransformFailed("the transform m:f failed", why="KeyError: 'x'", exception="KeyError")
-    said = add_location(error, found, [piece(0, 0, 10), piece(1, 10, 20)])
+    said = located_error(error, found, [slice_(0, 0, 10), slice_(1, 10, 20)])
     with pytest.raises(TransformFailed, match=words):
         raise said
     assert said.facts["exception"] == "KeyError"
-    many = [piece(i, i * 10, i * 10 + 10) for i in range(5)]
-    assert "or orders/0 [20, 30) or 2 more slices:" in str(add_location(error, [], many))
+    many = [slice_(i, i * 10, i * 10 + 10) for i in range(5)]
+    assert "or orders/0 [20, 30) or 2 more slices:" in str(located_error(error, [], many))
     assert (said.facts["topic"], said.facts["partition"]) == ("orders", 0)
 
 
@@ -190,17 +190,17 @@ def search_of(fails: FailingOn, most: int = 100, seconds: float = 10) -> RecordS
     return RecordSearch(fails, most=most, seconds=seconds)
 
 
-SLICES = [piece(i, i * 1000, (i + 1) * 1000) for i in range(3)]
+SLICES = [slice_(i, i * 1000, (i + 1) * 1000) for i in range(3)]
 
 
 @pytest.mark.parametrize("offsets", [(0,), (1234,), (999, 1000), (5, 6, 7, 1500, 2999)])
 def test_all_records_that_fail_by_themselves_are_found(offsets: tuple[int, ...]) -> None:
     fails = FailingOn(*offsets)
     found = search_of(fails).search(SLICES)
-    assert [(one.piece.from_offset, one.piece.width) for one in found] == [
+    assert [(one.slice.from_offset, one.slice.width) for one in found] == [
         (offset, 1) for offset in offsets
     ]
-    assert [one.piece.index for one in found] == [offset // 1000 for offset in offsets]
+    assert [one.slice.index for one in found] == [offset // 1000 for offset in offsets]
     assert {one.raised for one in found} == {RAISED}
     assert fails.asked <= 30 * len(offsets)
 
@@ -291,15 +291,15 @@ def test_a_transform_that_fails_on_all_there_is_is_to_blame_itself() -> None:
     omitted = blaming(Action.SKIP)
     add(omitted, FailingOn(7, 8))
     with pytest.raises(TransformFailed, match="on each of the 2 records that it got") as caught:
-        omitted.refuse_all([receipt(lost=2, compacted=998)])
+        omitted.check_some_pass([receipt(lost=2, compacted=998)])
     assert "correct it, then run again" in caught.value.do
-    omitted.refuse_all([receipt(lost=2, landed=1)])
-    omitted.refuse_all([receipt(lost=2, filtered=1)])
+    omitted.check_some_pass([receipt(lost=2, landed=1)])
+    omitted.check_some_pass([receipt(lost=2, filtered=1)])
     one = blaming(Action.SKIP)
     add(one, FailingOn(7))
-    one.refuse_all([receipt(lost=1)])
+    one.check_some_pass([receipt(lost=1)])
     again = blaming(Action.QUARANTINE, kind=PlanKind.REDRIVE)
     add(again, FailingOn(7))
-    again.refuse_all([receipt(quarantined=1, landed=1)])
+    again.check_some_pass([receipt(quarantined=1, landed=1)])
     with pytest.raises(TransformFailed, match="on each of the 1 record that it got"):
-        again.refuse_all([receipt(quarantined=1)])
+        again.check_some_pass([receipt(quarantined=1)])

@@ -20,7 +20,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import TableRefused
-from rangeland.landing.schema_refusal import refuse_unreadable, unreadable_schemas
+from rangeland.landing.schema_refusal import check_schemas_are_readable, unreadable_schemas
 from rangeland.loss import Action
 from rangeland.model import Partition, Slice
 from rangeland.planning.policy import Policy
@@ -64,14 +64,14 @@ class Census:
         return {VALUES: self.ids}
 
 
-def refuse(rows: RowFormat, census: Census, action: Action = Action.FAIL) -> None:
-    refuse_unreadable(rows, Policy(undecodable=action), SLICES, census)
+def check(rows: RowFormat, census: Census, action: Action = Action.FAIL) -> None:
+    check_schemas_are_readable(rows, Policy(undecodable=action), SLICES, census)
 
 
 def test_a_type_that_changed_is_refused_with_field_types_and_ids() -> None:
     rows = rows_of(record(id="long", size="long"), record(id="long", size="string"))
     with pytest.raises(TableRefused) as refused:
-        refuse(rows, Census(OLD, NEW))
+        check(rows, Census(OLD, NEW))
     assert refused.value.exit_code == 73
     assert "the field size of records in orders" in refused.value.what
     assert "long in schema 3" in refused.value.why
@@ -82,17 +82,17 @@ def test_a_type_that_changed_is_refused_with_field_types_and_ids() -> None:
 
 def test_records_outside_of_the_range_do_not_count() -> None:
     census = Census(NEW)
-    refuse(rows_of(record(id="long"), record(id="string")), census)
+    check(rows_of(record(id="long"), record(id="string")), census)
     assert census.asked == 1
 
 
 def test_records_that_are_kept_are_judged_one_by_one() -> None:
     census = Census(OLD)
     for action in (Action.QUARANTINE, Action.HOLD):
-        refuse(rows_of(record(id="long"), record(id="string")), census, action)
+        check(rows_of(record(id="long"), record(id="string")), census, action)
     assert census.asked == 0
     with pytest.raises(TableRefused):
-        refuse(rows_of(record(id="long"), record(id="string")), census, Action.SKIP)
+        check(rows_of(record(id="long"), record(id="string")), census, Action.SKIP)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_records_that_are_kept_are_judged_one_by_one() -> None:
 )
 def test_what_can_be_read_or_is_for_each_record_to_show(old: Any, new: RegisteredSchema) -> None:
     census = Census(OLD, NEW)
-    refuse(rows_of(old, new), census)
+    check(rows_of(old, new), census)
     assert census.asked == 0
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire import arrays, decode_errors, primitives, tagged_fields
-from rangeland.wire.primitives import FieldCodec, Part
+from rangeland.wire.primitives import Buffer, FieldCodec
 from tests.contract.readers import read_three_ways
 
 
 def written(codec: FieldCodec, value: Any) -> bytes:
-    parts: list[Part] = []
+    parts: list[Buffer] = []
     codec.write(value, parts)
     return b"".join(parts)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rangeland.errors import JobFileError, RemoteProtocolError
-from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, group_in_use
+from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, group_in_use_error
 from rangeland.groups.zookeeper.znode_layout import (
     ids_path,
     member_name,
@@ -249,7 +249,7 @@ def test_a_stranger_is_who_reads_the_same_topics_for_another_end() -> None:
 def test_who_stands_in_the_way_is_named_with_what_it_owns() -> None:
     owned = {Partition("orders", n, "1"): "g_c" for n in range(10)}
     view = ZooKeeperGroupView("g", "j", {"g_c": None}, owned)
-    error = group_in_use("g", view.others([JAFKA]), "x")
+    error = group_in_use_error("g", view.others([JAFKA]), "x")
     assert "g_c (owns orders/1-0, orders/1-1" in str(error)
     assert "and 2 more" in str(error)
     assert len(error.facts["partitions"]["g_c"]) == 10

@@ -72,15 +72,15 @@ class CommandOutput:
             self._progress = LiveProgress(console, self.quiet)
         return self._progress
 
-    def answer(self, document: dict[str, Any], picture: RenderableType) -> None:
-        """Prints the JSON with ``--json``, the picture otherwise; both on stdout."""
+    def answer(self, document: dict[str, Any], renderable: RenderableType) -> None:
+        """Prints the JSON with ``--json``, the text otherwise; both on stdout."""
         self._stop_progress()
         if self.json:
             self._print_json(document)
         else:
             from rangeland.render.text_drawing import console_for
 
-            console_for(self.stdout).print(picture, crop=False)
+            console_for(self.stdout).print(renderable, crop=False)
         self.answered = True
 
     def fail(self, error: BaseException) -> int:

@@ -95,7 +95,7 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
         assert isinstance(output, CommandOutput)
         output.configure_logging(LogSettings(common["log_level"], common["log_format"]))
         output.when_interrupted = interruption_message(writes=True, plans=())
-        _refuse_mistyped(given)
+        _check_settings(given)
         output.when_interrupted = ""
         work(output, **given)  # type: ignore[call-arg]
 
@@ -103,7 +103,7 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
     return run
 
 
-def _refuse_mistyped(given: Mapping[str, Any]) -> None:
+def _check_settings(given: Mapping[str, Any]) -> None:
     """Raises UsageError for a malformed --set, and for a setting where a file is expected: to look
     for that file would repeat its value, which may be a secret."""
     if settings := given.get("settings"):
@@ -131,14 +131,14 @@ def load_with_schemas(
 ) -> Callable[[Path], tuple[Job, JobText]]:
     """Loads job files with the options of a command that reads records. A schema that cannot be
     used is refused at once, and so is a range with an open end where it has to be closed."""
-    from rangeland.job.command_line_overrides import load_job, require_closed_range
-    from rangeland.job.payload_formats import refuse_unusable_schemas
+    from rangeland.job.command_line_overrides import check_range_is_closed, load_job
+    from rangeland.job.payload_formats import check_schemas
 
     def load(path: Path) -> tuple[Job, JobText]:
         job, text = load_job(path, settings or (), from_bound, until_bound)
         if is_closed:
-            require_closed_range(text, job)
-        refuse_unusable_schemas(job)
+            check_range_is_closed(text, job)
+        check_schemas(job)
         return job, text
 
     return load
@@ -156,9 +156,9 @@ def write_out(out: Path, text: str) -> None:
         ) from error
 
 
-def answer_result(output: CommandOutput, result: Answer, picture: RenderableType) -> None:
+def answer_result(output: CommandOutput, result: Answer, renderable: RenderableType) -> None:
     """Prints a result, and ends the command with its exit code."""
-    output.answer(result.to_json(), picture)
+    output.answer(result.to_json(), renderable)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -167,10 +167,10 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
     """Starts Spark for a job. ``asks_brokers``: the command fails without them, so Spark is started
     once one has answered."""
     if asks_brokers:
-        from rangeland.cluster_access.broker_check import refuse_unreachable
+        from rangeland.cluster_access.broker_check import check_brokers_answer
 
         output.progress().step(f"asking {job.source.where} for leaders")
-        refuse_unreachable(job)
+        check_brokers_answer(job)
 
     from rangeland.spark.spark_session import open_deferred
 

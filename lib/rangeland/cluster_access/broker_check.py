@@ -15,15 +15,15 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.survey.cluster_survey import require_brokers
+from rangeland.survey.cluster_survey import check_brokers
 
 MOST_AT_A_TIME = 16
 
 
-def refuse_unreachable(job: Job) -> None:
+def check_brokers_answer(job: Job) -> None:
     """Raises Unreachable if no broker of the job's cluster answers in time; JobFileError for topics
     that do not exist, if nothing can have been landed of them, and what a login raises."""
-    _ask(job, cluster_settings(job), refuse_unknown=is_surely_new(job))
+    _ask(job, cluster_settings(job), check_topics=is_surely_new(job))
 
 
 def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
@@ -42,17 +42,17 @@ def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
 
     def ask(cluster: tuple[ClusterSettings, Job]) -> RangelandError | None:
         try:
-            _ask(cluster[1], cluster[0], refuse_unknown=False)
+            _ask(cluster[1], cluster[0], check_topics=False)
         except RangelandError as error:
             return error
         return None
 
     with ThreadPoolExecutor(MOST_AT_A_TIME) as pool:
         failed = list(pool.map(ask, asked))
-    return [error or _of(settings, asked, failed) for settings, error in found]
+    return [error or _cluster_error(settings, asked, failed) for settings, error in found]
 
 
-def _of(
+def _cluster_error(
     settings: ClusterSettings | None,
     asked: Iterable[tuple[ClusterSettings, Job]],
     failed: Iterable[RangelandError | None],
@@ -60,13 +60,13 @@ def _of(
     return next(e for (other, _), e in zip(asked, failed, strict=True) if other == settings)
 
 
-def _ask(job: Job, settings: ClusterSettings, *, refuse_unknown: bool) -> None:
+def _ask(job: Job, settings: ClusterSettings, *, check_topics: bool) -> None:
     with ConnectionPool(settings) as brokers:
         by_name = not job.source.topic_pattern or brokers.dialect.capabilities.has_metadata
         wanted = request_for_range(job)
         if not by_name:  # matched against what the registry has, by the survey
             wanted = replace(wanted, topics=(), topic_pattern=None)
-        require_brokers(brokers, wanted, refuse_unknown=refuse_unknown and by_name)
+        check_brokers(brokers, wanted, check_topics=check_topics and by_name)
 
 
 def is_surely_new(job: Job) -> bool:

@@ -95,7 +95,7 @@ class BrokerConnection:
             stream.shake_hands()
         except ConnectionLost as lost:
             if self._answers_plainly():
-                raise diagnosis.plain_port(self.address) from lost
+                raise diagnosis.plain_port_error(self.address) from lost
             raise
         return stream
 
@@ -109,7 +109,7 @@ class BrokerConnection:
         try:
             self._open_with(known)
         except RemoteProtocolError as error:
-            raise self._not_a_broker(error) from error
+            raise self._not_a_broker_error(error) from error
         except ConnectionLost:
             raise
         except Unreachable as error:  # it answered with an error that may pass
@@ -128,7 +128,7 @@ class BrokerConnection:
                 self._negotiate_or_probe()
         except ConnectionClosed as closed:
             if self._may_want_tls and speaks_tls(self.address):
-                raise diagnosis.tls_port(self.address) from closed
+                raise diagnosis.tls_port_error(self.address) from closed
             self._open_as_old(closed)
 
     def _negotiate(self, wait_ms: int | None = None) -> None:
@@ -302,9 +302,9 @@ class BrokerConnection:
         except RangelandError as error:
             self.close()
             if isinstance(error, RemoteProtocolError):
-                raise self._invalid(error) from error
+                raise self._invalid_response_error(error) from error
             if isinstance(error, ConnectionClosed) and not self._has_answered:
-                raise self._closed_at_once(error) from error
+                raise self._closed_at_once_error(error) from error
             raise self._at_broker(error) from error.__cause__
         self._is_known = self._has_answered = True
         return self._early.pop(wanted)
@@ -313,10 +313,10 @@ class BrokerConnection:
         """The error with the broker that it concerns, unless it names one."""
         return error.with_facts(**{"broker": str(self.address), **error.facts})
 
-    def _invalid(self, error: RemoteProtocolError) -> RangelandError:
+    def _invalid_response_error(self, error: RemoteProtocolError) -> RangelandError:
         length = error.length
         if not self._is_known:
-            return self._not_a_broker(error)
+            return self._not_a_broker_error(error)
         if length is None or length < 0:
             return self._at_broker(error)
         limit = self._settings.max_answer_bytes
@@ -330,20 +330,20 @@ class BrokerConnection:
             max_answer_bytes=limit,
         )
 
-    def _closed_at_once(self, error: ConnectionClosed) -> RangelandError:
+    def _closed_at_once_error(self, error: ConnectionClosed) -> RangelandError:
         """The peer closed at the very first request: most often it is the wrong port."""
         if not self._is_known and self._may_want_tls and speaks_tls(self.address):
-            return diagnosis.tls_port(self.address)
+            return diagnosis.tls_port_error(self.address)
         closed = ConnectionClosed.of(error, do=diagnosis.SILENT_CLOSE)
         closed.is_unwelcome = self._is_known and self._settings.sasl is None
         return closed
 
-    def _not_a_broker(self, error: RemoteProtocolError) -> RangelandError:
+    def _not_a_broker_error(self, error: RemoteProtocolError) -> RangelandError:
         first = error.first_bytes
         if self._settings.tls is None and first[:2] in (b"\x15\x03", b"\x16\x03"):
-            return diagnosis.tls_port(self.address)
+            return diagnosis.tls_port_error(self.address)
         if first == b"HTTP":
-            return diagnosis.http_port(self.address)
+            return diagnosis.http_port_error(self.address)
         return NotABroker(
             f"{self.address} does not answer like a broker",
             why="; ".join(part for part in (error.what, error.why) if part),

@@ -59,12 +59,12 @@ class TlsFailure:
     verify_message: str = ""
 
 
-def tls_mistake(
+def tls_error(
     address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer = BROKER
 ) -> JobFileError | None:
     """The mistake behind a failure of TLS; None if the cause is not certain."""
     if failed.verify_code:
-        return _bad_certificate(address, failed, tls, peer)
+        return _certificate_error(address, failed, tls, peer)
 
     def says(*words: str) -> bool:
         return any(word in failed.reason for word in words)
@@ -72,23 +72,23 @@ def tls_mistake(
     if says(*_PEER_FAILURE):
         return None
     if says(*_NOT_TLS):
-        return plain_port(address, peer)
+        return plain_port_error(address, peer)
     if says(*_NO_VERSION):
-        return _mistake(
+        return _setting_error(
             address,
             f"{address} and this client have no TLS version in common",
             f"this client supports TLS 1.2 and 1.3; {address.host} answered {failed.reason}",
             f"ask {peer.operator} to allow TLS 1.2 or 1.3",
         )
     if tls.certificate is None and says(*_WANTS_CERTIFICATE):
-        return _mistake(
+        return _setting_error(
             address,
             f"{address} wants a client certificate, and the job has none",
             f"it answered {failed.reason}",
             f"set {peer.tls}.certificate and key, or use a port that does not want one",
         )
     if tls.certificate is not None and says(*_REFUSES_CERTIFICATE):
-        return _mistake(
+        return _setting_error(
             address,
             f"{address} refuses this client's certificate",
             f"it answered {failed.reason} to {tls.certificate}",
@@ -96,7 +96,7 @@ def tls_mistake(
             f"{address.host} trusts",
         )
     if says("ALERT"):
-        return _mistake(
+        return _setting_error(
             address,
             f"{address} aborted the TLS handshake",
             f"it answered {failed.reason}",
@@ -106,13 +106,13 @@ def tls_mistake(
     return None
 
 
-def _bad_certificate(
+def _certificate_error(
     address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer
 ) -> JobFileError:
     why = failed.verify_message
     if failed.verify_code in _ANOTHER_NAME:
         others = " (other brokers are named by their advertised.listeners)" * (peer == BROKER)
-        return _mistake(
+        return _setting_error(
             address,
             f"the certificate of {address} is for another host",
             why,
@@ -126,7 +126,7 @@ def _bad_certificate(
             if tls.ca is None
             else f"{tls.ca} is not that authority: correct {peer.tls}.ca"
         )
-        return _mistake(
+        return _setting_error(
             address,
             f"the certificate of {address} is from an authority that is not trusted",
             why,
@@ -141,11 +141,11 @@ def _bad_certificate(
         what, do = "is not valid yet", "correct the clock of this host, or of the issuer"
     else:
         what, do = "is not accepted", f"check {peer.tls}.ca and the certificate"
-    return _mistake(address, f"the certificate of {address} {what}", why, do)
+    return _setting_error(address, f"the certificate of {address} {what}", why, do)
 
 
-def tls_port(address: Address, peer: Peer = BROKER) -> JobFileError:
-    return _mistake(
+def tls_port_error(address: Address, peer: Peer = BROKER) -> JobFileError:
+    return _setting_error(
         address,
         f"{address} speaks TLS, and the job does not",
         "it answered a plain connection with TLS",
@@ -153,8 +153,8 @@ def tls_port(address: Address, peer: Peer = BROKER) -> JobFileError:
     )
 
 
-def plain_port(address: Address, peer: Peer = BROKER) -> JobFileError:
-    return _mistake(
+def plain_port_error(address: Address, peer: Peer = BROKER) -> JobFileError:
+    return _setting_error(
         address,
         f"{address} does not speak TLS, and the job does",
         "it does not answer the TLS handshake with TLS",
@@ -162,7 +162,7 @@ def plain_port(address: Address, peer: Peer = BROKER) -> JobFileError:
     )
 
 
-def http_port(address: Address) -> NotABroker:
+def http_port_error(address: Address) -> NotABroker:
     return NotABroker(
         f"{address} is an HTTP port, not a broker",
         why="it speaks HTTP: its response begins with HTTP/",
@@ -171,8 +171,8 @@ def http_port(address: Address) -> NotABroker:
     )
 
 
-def wants_login(address: Address, offered: Sequence[str]) -> JobFileError:
-    return _mistake(
+def missing_login_error(address: Address, offered: Sequence[str]) -> JobFileError:
+    return _setting_error(
         address,
         f"{address} requires a login, and the job has none",
         "it closed the connection at the first request, twice, and offers SASL "
@@ -181,8 +181,8 @@ def wants_login(address: Address, offered: Sequence[str]) -> JobFileError:
     )
 
 
-def no_host(address: Address) -> JobFileError:
-    return _mistake(
+def host_name_error(address: Address) -> JobFileError:
+    return _setting_error(
         address,
         f"{address.host} is not a valid host name",
         "a part of it is empty or too long, or has characters that host names cannot have",
@@ -199,5 +199,5 @@ SILENT_CLOSE = (
 """What to do about a peer that closes every connection without a response."""
 
 
-def _mistake(address: Address, what: str, why: str, do: str) -> JobFileError:
+def _setting_error(address: Address, what: str, why: str, do: str) -> JobFileError:
     return JobFileError(what, why=why, do=do, broker=str(address))

@@ -66,7 +66,7 @@ def http_get(
     except HttpFailed as error:
         failed = error
     except (OSError, ValueError, HTTPException) as error:
-        failed = HttpFailed(late) if is_over.is_set() else _failure(error, late)
+        failed = HttpFailed(late) if is_over.is_set() else _http_error(error, late)
     if failed is not None:
         # Not within a handler: its context would repeat headers, or what was received.
         raise failed
@@ -114,18 +114,18 @@ class _CutOff:
 
 
 def _body(response: HTTPResponse, most: int) -> bytes:
-    pieces, size = [], 0
-    while piece := response.read1(READ_BYTES):
-        pieces.append(piece)
-        size += len(piece)
+    blocks, size = [], 0
+    while block := response.read1(READ_BYTES):
+        blocks.append(block)
+        size += len(block)
         if size > most:
             raise HttpFailed(f"its response has more than {most} bytes")
     if response.length:
         raise HttpFailed(f"its response ended {response.length} bytes early")
-    return b"".join(pieces)
+    return b"".join(blocks)
 
 
-def _failure(error: Exception, late: str) -> HttpFailed:
+def _http_error(error: Exception, late: str) -> HttpFailed:
     """Messages of ``http.client`` repeat what was sent and received; those of the system do not."""
     if isinstance(error, TimeoutError):
         return HttpFailed(late)

@@ -31,7 +31,7 @@ class KerberosLogin:
             self._context = self._begin()
             self.first_token = bytes(self._context.step())
         except self._gssapi.exceptions.GSSError as error:
-            raise self._failure(error) from error
+            raise self._ticket_error(error) from error
 
     @property
     def who(self) -> str:
@@ -85,7 +85,7 @@ class KerberosLogin:
             do="check that host and port are those of the broker, then ask its operator",
         )
 
-    def _failure(self, error: Any) -> JobFileError | TokenUnavailable:
+    def _ticket_error(self, error: Any) -> JobFileError | TokenUnavailable:
         if error.min_code in _MAY_PASS or error.min_code - (1 << 32) in _MAY_PASS:
             return TokenUnavailable(
                 f"{self.who} got no ticket for {self._service}",

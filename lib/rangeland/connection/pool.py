@@ -12,7 +12,7 @@ from typing import Any
 
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.diagnosis import wants_login
+from rangeland.connection.diagnosis import missing_login_error
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.protocol_session import Question
@@ -78,10 +78,10 @@ class ConnectionPool:
         except ConnectionLost as error:
             self.drop(address)
             if is_unwelcome and isinstance(error, ConnectionClosed) and error.is_unwelcome:
-                self._refuse_without_login(address, error)
+                self._check_login_is_optional(address, error)
             raise
 
-    def _refuse_without_login(self, address: Address, closed: ConnectionClosed) -> None:
+    def _check_login_is_optional(self, address: Address, closed: ConnectionClosed) -> None:
         """Raises JobFileError if the listener itself reports that it requires a login. A closed
         connection alone proves nothing: busy brokers and load balancers close them, too."""
         questions = self.dialect.ask_mechanisms()
@@ -95,7 +95,7 @@ class ConnectionPool:
             self.drop(address)
             self._served.discard(address)
         if offered is not None:
-            raise wants_login(address, offered) from closed
+            raise missing_login_error(address, offered) from closed
 
     def _call(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         self.send_all(address, questions)
@@ -117,18 +117,18 @@ class ConnectionPool:
 
     def connect(self, address: Address) -> BrokerConnection:
         """The open connection to a broker, or a new one. Raises ConnectionLost."""
-        self._refuse_closed(address)
+        self._check_is_open(address)
         connection = self._open.get(address)
         if connection is None:
             connection = self._open[address] = self._open_connection(address)
             try:
-                self._refuse_closed(address)  # by another thread, while it was opened
+                self._check_is_open(address)  # by another thread, while it was opened
             except ConnectionLost:
                 self.drop(address)
                 raise
         return connection
 
-    def _refuse_closed(self, address: Address) -> None:
+    def _check_is_open(self, address: Address) -> None:
         if self._closed:
             raise ConnectionLost(f"{address} is no longer asked", why="the connections were closed")
 

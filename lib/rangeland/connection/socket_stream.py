@@ -54,7 +54,7 @@ class Stream:
             # Raised by idna for an empty label, and by sockets for NUL and for port 99999.
             named = {*self._settings.seeds, *(at for _, at in self._settings.members)}
             if self._address in named:
-                raise diagnosis.no_host(self._address) from error
+                raise diagnosis.host_name_error(self._address) from error
             raise ConnectionLost(
                 f"could not connect to {self._address}",
                 why="that is not a host and a port; another broker advertised it",
@@ -77,7 +77,7 @@ class Stream:
             raise self._lost_error("shake hands over TLS with", error) from error
         except ValueError as error:
             plain.close()
-            raise diagnosis.no_host(self._address) from error
+            raise diagnosis.host_name_error(self._address) from error
 
     def take_large_frames(self) -> None:
         """The peer is a broker: frames as large as the job allows, with read-ahead."""
@@ -92,7 +92,7 @@ class Stream:
             self._socket.settimeout(self._settings.request_ms / 1000)
             self._socket.sendall(data)
         except OSError as error:
-            cause = self._cause_of_close(error)
+            cause = self._close_error(error)
             self.close()
             raise self._lost_error("send to", cause) from error
 
@@ -123,7 +123,7 @@ class Stream:
                 self._was_heard = True
                 return frame
 
-    def _cause_of_close(self, error: OSError) -> OSError:
+    def _close_error(self, error: OSError) -> OSError:
         """Why the peer closed the connection while data was sent: it may have sent a TLS alert
         before, for example about a missing client certificate."""
         if not isinstance(self._socket, ssl.SSLSocket) or isinstance(error, TimeoutError):
@@ -146,7 +146,7 @@ class Stream:
                 getattr(error, "verify_code", 0),
                 getattr(error, "verify_message", ""),
             )
-            mistake = diagnosis.tls_mistake(self._address, failed, tls)
+            mistake = diagnosis.tls_error(self._address, failed, tls)
             if mistake is not None and not self._was_heard:
                 return mistake
             # An alert on a connection that has worked has another cause.

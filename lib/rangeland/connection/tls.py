@@ -34,7 +34,7 @@ def tls_context(tls: TlsSettings, section: str = SECTION) -> ssl.SSLContext:
             context.load_cert_chain(certificate, key, lambda: password or "")
         return context
     except (OSError, ValueError) as error:
-        raise _bad_pem(section, field, path, error) from error
+        raise _pem_error(section, field, path, error) from error
 
 
 def _pem(section: str, field: str, path: str | None) -> str | None:
@@ -55,7 +55,7 @@ def _pem(section: str, field: str, path: str | None) -> str | None:
     )
 
 
-def _bad_pem(section: str, field: str, path: str | None, error: Exception) -> JobFileError:
+def _pem_error(section: str, field: str, path: str | None, error: Exception) -> JobFileError:
     reason = str(getattr(error, "reason", "") or getattr(error, "strerror", "") or error)
     do = f"correct {section}.{field}: a PEM file is needed"
     if "KEY_VALUES_MISMATCH" in reason:

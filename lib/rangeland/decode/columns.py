@@ -99,28 +99,28 @@ def with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    if rows > _CACHED_ROWS:
-        return _repeat(value, kind, rows)
-    size = 1 << max(rows - 1, 0).bit_length()
-    return _cached_constant(value, kind, size).slice(0, rows)
+def _constant(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
+    if row_count > _CACHED_ROWS:
+        return _repeat(value, kind, row_count)
+    size = 1 << max(row_count - 1, 0).bit_length()
+    return _cached_constant(value, kind, size).slice(0, row_count)
 
 
 @lru_cache(maxsize=32)
-def _cached_constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    return _repeat(value, kind, rows)
+def _cached_constant(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
+    return _repeat(value, kind, row_count)
 
 
-def _repeat(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+def _repeat(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
     """``pa.scalar`` and ``pa.array`` import pandas, which takes a new Python worker longer than to
     read a small slice."""
     if isinstance(value, int):
-        numbers = np.full(rows, value, np.int32)
-        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(numbers)])
+        numbers = np.full(row_count, value, np.int32)
+        return pa.Array.from_buffers(kind, row_count, [None, pa.py_buffer(numbers)])
     text = value.encode()
-    offsets = np.arange(rows + 1, dtype=np.int32) * len(text)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * rows)]
-    return pa.Array.from_buffers(kind, rows, buffers)
+    offsets = np.arange(row_count + 1, dtype=np.int32) * len(text)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * row_count)]
+    return pa.Array.from_buffers(kind, row_count, buffers)
 
 
 def header_key(raw: bytes) -> str:
@@ -132,10 +132,10 @@ def _replace_as_in_java(error: UnicodeError) -> tuple[str, int]:
     """Python and Java replace the same invalid sequences by one U+FFFD each, with one exception:
     an encoded surrogate (ED A0..BF, and a third byte if there is one) is one sequence in Java."""
     assert isinstance(error, UnicodeDecodeError)
-    piece = error.object[error.start : error.start + 3]
-    if piece[0] != 0xED or len(piece) < 2 or not 0xA0 <= piece[1] <= 0xBF:
+    encoded = error.object[error.start : error.start + 3]
+    if encoded[0] != 0xED or len(encoded) < 2 or not 0xA0 <= encoded[1] <= 0xBF:
         return "\ufffd", error.end
-    third = len(piece) == 3 and 0x80 <= piece[2] <= 0xBF
+    third = len(encoded) == 3 and 0x80 <= encoded[2] <= 0xBF
     return "\ufffd", error.start + (3 if third else 2)
 
 

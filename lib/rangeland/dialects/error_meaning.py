@@ -52,7 +52,7 @@ class ErrorMeaning(Enum):
         """Whether the same request would be refused again."""
         return self in (ErrorMeaning.DENIED, ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED)
 
-    def refusal(self, what: str, *, why: str, do: str, **facts: Any) -> JobFileError:
+    def refusal_error(self, what: str, *, why: str, do: str, **facts: Any) -> JobFileError:
         """The error for a request that would be refused again. Rights and versions are up to the
         brokers' operator; names and settings are the job's."""
         error = JobFileError(what, why=why, do=do, **facts)

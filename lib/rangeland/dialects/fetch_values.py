@@ -80,9 +80,9 @@ class FetchResult:
     """The response to one fetch request."""
 
     meaning: ErrorMeaning
-    """The meaning of the error code of the whole request; each part has its own."""
+    """The meaning of the error code of the whole request; each partition has its own."""
     code: str
-    parts: tuple[FetchedPartition, ...]
+    partitions: tuple[FetchedPartition, ...]
     throttle_ms: int = 0
     """How long a quota delayed the response."""
 
@@ -136,7 +136,7 @@ class UnconfirmedGap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """A decoded piece of a fetch. The offsets before ``next_offset`` are classed in ``counts``, or
+    """Decoded rows of a fetch. The offsets before ``next_offset`` are classed in ``counts``, or
     covered by its entries where offsets are bytes. ``batch`` has the columns of the dialect's
     decoder, or is None without rows."""
 

@@ -181,7 +181,7 @@ class AskedLeader:
         want = self.want
         fetches = [PartitionFetch(want.partition, want.topic_id, want.epoch, offset, max_bytes)]
         read = request_records(self.brokers, self.address, fetches, max_bytes, max_wait_ms)
-        for part in read.parts:
+        for part in read.partitions:
             if part.partition == want.partition and part.meaning is ErrorMeaning.OK:
                 return part
         return None

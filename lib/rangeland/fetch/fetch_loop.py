@@ -2,10 +2,10 @@
 
 The caller asks ``next(now_ms)`` for the next step, carries it out, and reports the outcome with
 one of the ``on_...`` methods. Each outcome becomes an event of the table in
-``slice_state``. Like SimpleConsumer, only delivered data advances a position, and no error
+``slice_state``. Like SimpleConsumer, only delivered data moves a slice on, and no error
 does. Like Kafka's fetcher threads, one request asks a leader for all of its ready slices, an
 error of one partition delays only that one, and data counts only if it was requested at the
-present position. A slice ends when its position reaches its ``until_offset``, never before.
+offset that comes next. A slice ends when its next offset is its ``until_offset``, never before.
 
 Failover: after a lost connection or an error that means stale metadata, a slice looks for its
 leader again. The same leader first gets a moment to recover. A new leader's high watermark may
@@ -145,7 +145,7 @@ class FetchLoop:
         """Complete batches came; reading continues at ``next_offset``. False if they are of no
         use, and the leader is asked instead of its replica."""
         state = self._current(want)
-        if next_offset <= state.position:
+        if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
             if self._asks_leader(want, error.what):
                 return False
@@ -170,15 +170,17 @@ class FetchLoop:
         state = self._current(want)
         if self._asks_leader(want, error.what):
             return
-        piece, position = state.slice, state.position
-        loss = slice_failures.damage_loss(error, self.policy, piece, position, piece.until_offset)
+        first, end = state.next_offset, state.slice.until_offset
+        loss = slice_failures.damage_loss(error, self.policy, state.slice, first, end)
         self._record_loss(state, loss)
 
     def on_replaced(self, want: FetchTarget) -> None:
         """An entry ended at this offset, and now an intact one in its place goes on after it. Only
         a leader that metadata has confirmed is believed."""
         state = self._current(want)
-        evidence = f"an entry ended at {state.position}, and now one in its place goes on after it"
+        evidence = (
+            f"an entry ended at {state.next_offset}, and now one in its place goes on after it"
+        )
         if not self._asks_leader(want, evidence):
             self._lose(state, LossKind.TRUNCATED, evidence)
 
@@ -208,7 +210,7 @@ class FetchLoop:
         """The partition's part of the response carried an error code called ``name``. ``hint``: the
         leader that the broker named along with it."""
         state = self._current(want)
-        reason = f"{state.server.address} answered {name} at offset {state.position}"
+        reason = f"{state.server.address} answered {name} at offset {state.next_offset}"
         if state.server.replica is not None:
             self._move(state, SliceEvent.REPLICA_FAILED, reason)
             return
@@ -241,20 +243,20 @@ class FetchLoop:
     def on_log_range(
         self, want: FetchTarget, log_start: int, log_end: int, written_end: int | None = None
     ) -> None:
-        """The leader's log is readable in ``[log_start, log_end)``, and the slice's position was
+        """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
         outside of it or at its end. ``written_end``: its end with what is not readable yet; None
         if that is unknown."""
         state = self._current(want, Phase.MEASURING)
         seen = state.retry.last_failure
         if state.server.may_be_replica:
             self._doubt(state, f"its log is [{log_start}, {log_end})")
-        elif state.position < log_start:
+        elif state.next_offset < log_start:
             evidence = f"{seen}; the nearest valid offset is {log_start}"
             self._move(state, SliceEvent.STARTS_LATER)
             self._lose(state, LossKind.EXPIRED, evidence, log_start)
-        elif written_end is not None and max(written_end, log_end) <= state.position:
+        elif written_end is not None and max(written_end, log_end) <= state.next_offset:
             self._on_short_end(state, written_end)
-        elif state.position > log_end:
+        elif state.next_offset > log_end:
             # A leader that has just taken over may lag for a moment.
             self._suspect(state, LossKind.TRUNCATED, f"{seen}; its log ends at {log_end}")
         else:
@@ -262,8 +264,8 @@ class FetchLoop:
             self._move(state, SliceEvent.IN_RANGE, seen)
 
     def _on_short_end(self, state: SliceState, written_end: int) -> None:
-        """The leader has nothing at or after the position, and the slice goes on there. It may no
-        longer be the leader, so its response counts the second time, after new metadata."""
+        """The leader has nothing at or after the next offset, and the slice goes on there. It may
+        no longer be the leader, so its response counts the second time, after new metadata."""
         evidence = f"the log of its leader {state.server.address} ends at {written_end}"
         state.short_ends += 1 if state.server.is_confirmed else 0
         if state.short_ends <= 1:
@@ -359,10 +361,10 @@ class FetchLoop:
 
     def _current(self, want: FetchTarget, phase: Phase = Phase.READING) -> SliceState:
         state = self.states[want.index]
-        if state.phase is not phase or want.offset != state.position:
+        if state.phase is not phase or want.offset != state.next_offset:
             raise Bug(
                 f"{state.slice}: a response for offset {want.offset} came while the slice is "
-                f"{state.phase.value} at {state.position}"
+                f"{state.phase.value} at {state.next_offset}"
             )
         return state
 
@@ -387,9 +389,9 @@ class FetchLoop:
     def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
         """Loses what is left up to ``until``, or to the slice's end if it is 0. Raises RangeLost
         unless the policy skips the offsets or holds the partition."""
-        piece, until = state.slice, until or state.slice.until_offset
-        loss = Loss(piece.partition, state.position, until, kind, evidence)
-        self._record_loss(state, slice_failures.settle_loss(loss, self.policy, piece))
+        slice_, until = state.slice, until or state.slice.until_offset
+        loss = Loss(slice_.partition, state.next_offset, until, kind, evidence)
+        self._record_loss(state, slice_failures.settle_loss(loss, self.policy, slice_))
 
     def _record_loss(self, state: SliceState, loss: Loss) -> None:
         slice_failures.log_loss(loss)

@@ -1,7 +1,7 @@
 """The steps that the fetch loop asks its caller to carry out, as values, and which slices share
 a request.
 
-A step is one piece of I/O: request records or the range of a log from a leader, find leaders, or
+A step is one operation: request records or the range of a log from a leader, find leaders, or
 wait. Steps do not say how it is done.
 """
 

@@ -146,13 +146,13 @@ class FetchThread:
                 is_slow = isinstance(error, NoResponse)
                 self._loop.on_lost(ask.leader, f"{error.what}: {error.why}", is_slow=is_slow)
             return None
-        size = sum(len(part.records) for part in response.parts)
+        size = sum(len(part.records) for part in response.partitions)
         self._loop.on_response(ask.leader, size, response.throttle_ms, _now_ms())
         if response.meaning is not ErrorMeaning.OK:
             for want in ask.wants:
                 self._loop.on_error(want, response.meaning, response.code)
             return None
-        parts = {part.partition: part for part in response.parts}
+        parts = {part.partition: part for part in response.partitions}
         throttled = response.throttle_ms > 0
         taken = [
             self._responses.read(ask.leader, want, parts.get(want.partition), throttled)

@@ -28,7 +28,7 @@ from rangeland.fetch.slice_failures import log_loss, settle_loss
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Slice
 from rangeland.patterns import matches
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 
 MAX_LOSSES = 10_000
 """Gaps of one slice that are recorded as lost, at most."""
@@ -73,7 +73,7 @@ class GapExplainer:
             log_loss(loss)
         if self._lost[slice_.index] > MAX_LOSSES:
             raise RangeLost.of(
-                range_lost([loss]),
+                range_lost_error([loss]),
                 what=f"{slice_} has more than {MAX_LOSSES} gaps, the last of them {loss}",
                 do="if it is or was compacted, name the topic in `source.compacted`",
             )

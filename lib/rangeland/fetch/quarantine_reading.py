@@ -75,7 +75,7 @@ def _inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.R
 def decodable(
     kept: QuarantinedBytes, where: Range, dialect: str, row_format: RowFormat | None
 ) -> list[tuple[Range, str]]:
-    """The pieces of a range of intact records: those that can be decoded now, and others with the
+    """The parts of a range of intact records: those that can be decoded now, and others with the
     reason why not. They were kept without a gap, so each entry reaches to the next one."""
     rows = _inside(kept, where.from_offset, where.until_offset)
     batch = with_partition(rows.select(_records(rows_of(dialect))), where.partition)
@@ -88,17 +88,17 @@ def decodable(
                 entry = int(entries.of_row[begin + one.row])
                 reasons.setdefault(entry, f"{one.part}: {reason_of(one)}")
             begin += decoded.batch.num_rows
-    pieces = []
+    ranges = []
     for is_bad, group in groupby(range(len(entries.starts)), reasons.__contains__):
         run = list(group)
         ends = int(entries.starts[run[0]]), int(entries.ends[run[-1]])
-        piece = replace(where, from_offset=ends[0], until_offset=ends[1])
-        pieces.append((piece, reasons[run[0]] if is_bad else ""))
-    return pieces
+        range_ = replace(where, from_offset=ends[0], until_offset=ends[1])
+        ranges.append((range_, reasons[run[0]] if is_bad else ""))
+    return ranges
 
 
-def _records(rows: pa.Schema) -> list[str]:
+def _records(row_schema: pa.Schema) -> list[str]:
     """The columns of a dialect's rows that are in its records."""
     partition = (TOPIC.name, PARTITION.name, BROKER.name)
-    own = [f.name for f in rows if f.name not in (*RECORDS.names, *partition)]
+    own = [f.name for f in row_schema if f.name not in (*RECORDS.names, *partition)]
     return [*RECORDS.names, *own]

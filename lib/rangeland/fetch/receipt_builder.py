@@ -37,7 +37,7 @@ class LostRecords:
 
 @dataclass(frozen=True, slots=True)
 class SliceChunk:
-    """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that are
+    """Some of one slice: offsets ``[from_offset, until_offset)``, the rows of those that are
     records, and a class for each offset."""
 
     slice_index: int
@@ -92,7 +92,7 @@ def lost_chunk(
 @dataclass(slots=True)
 class _SliceCount:
     slice: Slice
-    position: int
+    next_offset: int
     counts: Counts
     leader: str
     bytes_read: int
@@ -103,7 +103,7 @@ class _SliceCount:
     schema_ids: dict[int, int] = field(default_factory=dict)
 
     def is_read(self) -> bool:
-        return self.is_held or self.position == self.slice.until_offset
+        return self.is_held or self.next_offset == self.slice.until_offset
 
     def add_gap(self, start: int, end: int) -> None:
         if self.gaps and self.gaps[-1][1] == start:
@@ -116,7 +116,7 @@ class _SliceCount:
             slice_index=self.slice.index,
             partition=self.slice.partition,
             from_offset=self.slice.from_offset,
-            until_offset=self.position if self.is_held else self.slice.until_offset,
+            until_offset=self.next_offset if self.is_held else self.slice.until_offset,
             counts=self.counts,
             leader=self.leader,
             bytes_read=self.bytes_read,
@@ -142,10 +142,10 @@ class ReceiptBuilder:
         rows = chunk.batch.num_rows if chunk.batch is not None else 0
         offsets = chunk.counts.total if chunk.entry_span is None else chunk.entry_span
         adds_up = offsets == width and rows == chunk.counts.landed
-        if chunk.from_offset != slice_count.position or not adds_up:
+        if chunk.from_offset != slice_count.next_offset or not adds_up:
             raise ProofFailed(
-                f"a piece of {slice_count.slice} does not add up",
-                why=f"the slice was read up to {slice_count.position}; the piece is "
+                f"a chunk of {slice_count.slice} does not add up",
+                why=f"the slice was read up to {slice_count.next_offset}; the chunk is "
                 f"[{chunk.from_offset}, {chunk.until_offset}) with {rows} rows and {chunk.counts}",
                 do="report this; nothing was committed",
                 slice=slice_count.slice.index,
@@ -155,7 +155,7 @@ class ReceiptBuilder:
         elif len(slice_count.gaps) <= MAX_GAPS:
             for start, end in gaps_of(chunk, self._offset):
                 slice_count.add_gap(start, end)
-        slice_count.position = chunk.until_offset
+        slice_count.next_offset = chunk.until_offset
         slice_count.counts = slice_count.counts + chunk.counts
         slice_count.bytes_read += chunk.bytes_read
         slice_count.leader = chunk.leader or slice_count.leader
@@ -171,7 +171,7 @@ class ReceiptBuilder:
         for slice_count in self._counts.values():
             if not slice_count.is_read() and slice_count.slice.width > 0:
                 raise ProofFailed(
-                    f"{slice_count.slice} was read only up to {slice_count.position}",
+                    f"{slice_count.slice} was read only up to {slice_count.next_offset}",
                     do="report this; nothing was committed",
                     slice=slice_count.slice.index,
                 )

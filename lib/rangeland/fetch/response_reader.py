@@ -24,7 +24,7 @@ from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.broker_questions import AskedLeader
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.slice_failures import add_partition, passable_until
+from rangeland.fetch.slice_failures import located_damage_error, passable_until
 from rangeland.fetch.slice_state import FetchTarget
 from rangeland.loss import Loss
 from rangeland.model import Address, Latest
@@ -262,7 +262,7 @@ class ResponseReader:
         capabilities = self._brokers.dialect.capabilities
         self._loop.on_damaged(
             leader.want,
-            add_partition(error, leader.want.partition, str(leader.address), capabilities),
+            located_damage_error(error, leader.want.partition, str(leader.address), capabilities),
         )
 
     def _report_lost(self, leader: AskedLeader, error: ConnectionLost) -> None:

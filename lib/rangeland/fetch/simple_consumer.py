@@ -21,7 +21,12 @@ from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_r
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
-from rangeland.fetch.slice_failures import add_partition, damage_loss, first_damaged, log_loss
+from rangeland.fetch.slice_failures import (
+    damage_loss,
+    first_damaged,
+    located_damage_error,
+    log_loss,
+)
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
 from rangeland.loss import Action
 from rangeland.model import Address, QuarantinedBytes, Slice
@@ -98,10 +103,10 @@ class _PieceDecoder:
         """The piece to its end. If it is damaged and may come from a replica, or has an unexplained
         gap, the rest of it is read from the leader: only a second response of the leader proves a
         loss."""
-        position = piece.from_offset
+        next_offset = piece.from_offset
         try:
             for chunk in self._decode(piece, slice_):
-                position = chunk.until_offset
+                next_offset = chunk.until_offset
                 yield replace(chunk, leader=piece.leader)
             return
         except _UnconfirmedDamage:
@@ -109,8 +114,10 @@ class _PieceDecoder:
         except BadRecord:
             if not piece.is_doubtful:
                 raise
-        rest = replace(slice_, from_offset=position, until_offset=piece.until_offset, leader=None)
-        start = piece.context.floor if position == piece.from_offset else position
+        rest = replace(
+            slice_, from_offset=next_offset, until_offset=piece.until_offset, leader=None
+        )
+        start = piece.context.floor if next_offset == piece.from_offset else next_offset
         with closing(self._at_leader(rest, EntryEnd(start, piece.leader, piece.epoch))) as chunks:
             for chunk in chunks:
                 if chunk.loss is not None and chunk.is_held:
@@ -142,19 +149,21 @@ class _PieceDecoder:
         """The piece to its end. A batch that cannot be decoded ends the run, unless the policy says
         otherwise: then everything before it is decoded, and it is skipped or quarantined, or the
         slice ends there. Unexplained gaps are treated in the same way."""
-        position, until_offset = piece.from_offset, piece.until_offset
+        next_offset, until_offset = piece.from_offset, piece.until_offset
         end_of_good = until_offset
         damage: Damage | None = None
         known, policy = self._dialect.capabilities, self._settings.policy
-        while position < until_offset:
-            # Where offsets are bytes, the first byte of the records is at the position.
-            begin = position - piece.from_offset if self._in_bytes else 0
+        while next_offset < until_offset:
+            # Where offsets are bytes, the first byte of the records is at the next offset.
+            begin = next_offset - piece.from_offset if self._in_bytes else 0
             records = piece.records[begin:]
-            good = replace(piece, from_offset=position, until_offset=end_of_good, records=records)
+            good = replace(
+                piece, from_offset=next_offset, until_offset=end_of_good, records=records
+            )
             try:
                 for chunk in self._chunks(good, slice_, is_confirmed):
                     yield chunk
-                    position = chunk.until_offset
+                    next_offset = chunk.until_offset
                     if chunk.is_held:
                         return
                 if end_of_good == until_offset:
@@ -162,39 +171,39 @@ class _PieceDecoder:
             except BadRecord as error:
                 if piece.is_doubtful:
                     raise
-                bad = add_partition(error, slice_.partition, piece.leader, known)
+                bad = located_damage_error(error, slice_.partition, piece.leader, known)
                 damage = bad.damage
                 if damage is None:
                     raise bad from error
-                first = first_damaged(damage, position, end_of_good, until_offset)
+                first = first_damaged(damage, next_offset, end_of_good, until_offset)
                 loss = damage_loss(bad, policy, slice_, first, until_offset)
-                if first > position and first < end_of_good:
+                if first > next_offset and first < end_of_good:
                     end_of_good = first
                     continue
-            if position < first:
+            if next_offset < first:
                 raise Bug(f"{slice_}: the records before offset {first} were not decoded")
             kept = None
             if loss.action is Action.QUARANTINE and damage is not None:
-                kept = self._bytes_to_keep(records, position, piece, damage, bad.why)
+                kept = self._bytes_to_keep(records, next_offset, piece, damage, bad.why)
             log_loss(loss)
             yield lost_chunk(piece.index, loss, piece.leader, self._in_bytes, kept)
             if loss.action is Action.HOLD:
                 return
-            position, end_of_good = loss.until_offset, until_offset
+            next_offset, end_of_good = loss.until_offset, until_offset
 
     def _chunks(
         self, piece: FetchedPiece, slice_: Slice, is_confirmed: bool
     ) -> Iterator[SliceChunk]:
         """The content of a piece, and the gaps in it: compacted, or lost. Raises _UnconfirmedDamage
         at the first lost one, unless the leader has been read again for it."""
-        position, topic = piece.from_offset, slice_.partition.topic
+        next_offset, topic = piece.from_offset, slice_.partition.topic
         is_quarantined, isolation = bool(self._settings.quarantined_bytes), self._settings.isolation
         is_unfinished = True
         while is_unfinished:
             is_unfinished = False
             are_explained = is_quarantined or self._gaps.are_explained(topic)
             context = replace(piece.context, reports_gaps=not are_explained)
-            span = (position, piece.until_offset)
+            span = (next_offset, piece.until_offset)
             for part in self._dialect.decode_chunks(
                 piece.records, *span, isolation, piece.aborted, context
             ):
@@ -204,31 +213,31 @@ class _PieceDecoder:
                         break
                     if not is_confirmed:
                         raise _UnconfirmedDamage
-                    loss = self._gaps.loss_of(slice_, position, part.next_offset)
+                    loss = self._gaps.loss_of(slice_, next_offset, part.next_offset)
                     yield lost_chunk(piece.index, loss, piece.leader, self._in_bytes)
                 else:
-                    width = part.next_offset - position
+                    width = part.next_offset - next_offset
                     if is_quarantined and part.counts.compacted == width:
-                        raise _misplaced_error(position, part.next_offset)
+                        raise _misplaced_error(next_offset, part.next_offset)
                     entry_span = width if self._in_bytes else None
                     yield SliceChunk(
                         piece.index,
-                        from_offset=position,
+                        from_offset=next_offset,
                         until_offset=part.next_offset,
                         counts=part.counts,
                         batch=part.batch,
                         entry_span=entry_span,
                     )
-                position = part.next_offset
+                next_offset = part.next_offset
 
     def _bytes_to_keep(
-        self, records: memoryview, position: int, piece: FetchedPiece, damage: Damage, why: str
+        self, records: memoryview, next_offset: int, piece: FetchedPiece, damage: Damage, why: str
     ) -> QuarantinedBytes:
         """The bytes that cannot be decoded, and what is needed to decode them alone."""
         first, until = damage.base_offset, damage.next_offset
         if until is None:
             raise Bug(f"a batch at offset {first} is to be quarantined, and its end is unknown")
-        stored = self._dialect.cut_out(records, position, first, until, piece.context)
+        stored = self._dialect.cut_out(records, next_offset, first, until, piece.context)
         begin = max(first, 0)
         open_there = self._dialect.aborted_within(records, begin, until, piece.aborted)
         return QuarantinedBytes(bytes(stored), open_there, why)

@@ -27,13 +27,13 @@ from rangeland.fetch.slice_state import SliceState
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Action, Loss, LossKind, partition_facts
 from rangeland.model import Partition, Slice
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.policy import Policy
 
 logger = logging.getLogger(__name__)
 
 
-def add_partition(
+def located_damage_error(
     error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
 ) -> BadRecord:
     """The same error with the partition and leader that only the consumer knows."""
@@ -64,15 +64,15 @@ def passable_until(error: BadRecord, asked_at: int, *, is_replica: bool) -> int 
     return next((edge for edge in edges if edge is not None and edge > asked_at), None)
 
 
-def first_damaged(damage: Damage, position: int, good_end: int, until_offset: int) -> int:
-    """The first offset of ``[position, until_offset)`` that cannot be decoded. ``good_end``: up
+def first_damaged(damage: Damage, next_offset: int, good_end: int, until_offset: int) -> int:
+    """The first offset of ``[next_offset, until_offset)`` that cannot be decoded. ``good_end``: up
     to where decoding was tried."""
-    first = max(position, damage.base_offset)
+    first = max(next_offset, damage.base_offset)
     if first < good_end:
         return first
     # Only damaged bytes say that they begin there, so what comes before them is in doubt, too.
-    doubtful_from = position if first >= until_offset else first
-    return max(position, doubtful_from if damage.good_until is None else damage.good_until)
+    doubtful_from = next_offset if first >= until_offset else first
+    return max(next_offset, doubtful_from if damage.good_until is None else damage.good_until)
 
 
 def settle_loss(
@@ -83,7 +83,7 @@ def settle_loss(
     end = slice_.until_offset
     loss = replace(loss, until_offset=min(loss.until_offset, end), action=policy.decide(loss))
     if loss.action is Action.FAIL:
-        raise error or range_lost([loss])
+        raise error or range_lost_error([loss])
     return replace(loss, until_offset=end) if loss.action is Action.HOLD else loss
 
 
@@ -110,7 +110,9 @@ def stuck_loss(state: SliceState, policy: Policy) -> Loss:
     """What the policy does about the rest of a slice that has made no progress for too long."""
     error, piece = no_progress_error(state), state.slice
     evidence = f"{error.what}: {error.why}"
-    loss = Loss(piece.partition, state.position, piece.until_offset, LossKind.UNREACHABLE, evidence)
+    loss = Loss(
+        piece.partition, state.next_offset, piece.until_offset, LossKind.UNREACHABLE, evidence
+    )
     return settle_loss(loss, policy, piece, error)
 
 
@@ -133,14 +135,15 @@ def _state_facts(state: SliceState) -> dict[str, Any]:
         **partition_facts(state.slice.partition),
         "from_offset": state.slice.from_offset,
         "until_offset": state.slice.until_offset,
-        "position": state.position,
+        "position": state.next_offset,
         "leader": str(state.server.address) if state.server.address else None,
     }
 
 
 def no_progress_error(state: SliceState) -> Unreachable:
     return Unreachable(
-        f"{state.slice} got no further than offset {state.position} in {state.retry.stuck_ms} ms",
+        f"{state.slice} got no further than offset {state.next_offset} in "
+        f"{state.retry.stuck_ms} ms",
         why=state.retry.last_failure or "its leader sent no records",
         do="check the partition's leader, then run again: the same plan is read again",
         **_state_facts(state),
@@ -151,32 +154,32 @@ def older_records_error(
     state: SliceState, next_offset: int, capabilities: Capabilities
 ) -> BadRecord:
     return BadRecord(
-        f"{state.slice.partition}: a fetch at offset {state.position} gave batches that "
+        f"{state.slice.partition}: a fetch at offset {state.next_offset} gave batches that "
         f"end at {next_offset}",
         why="the response has only older records, so reading would never end",
         do=look_at("the log segment", capabilities),
-        log=DamagedLog(state.slice.partition, state.position),
+        log=DamagedLog(state.slice.partition, state.next_offset),
         **_state_facts(state),
     )
 
 
 def batch_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord:
     return BadRecord(
-        f"{state.slice.partition}: no complete batch at offset {state.position} in "
+        f"{state.slice.partition}: no complete batch at offset {state.next_offset} in "
         f"{state.size.bytes} bytes",
         why="batches of this size are not supported, or its length field is damaged",
         do=look_at("the batch", capabilities),
-        log=DamagedLog(state.slice.partition, state.position),
+        log=DamagedLog(state.slice.partition, state.next_offset),
         **_state_facts(state),
     )
 
 
 def unreadable_error(state: SliceState, reason: str) -> BadRecord:
     return BadRecord(
-        f"{state.slice.partition} cannot be read at offset {state.position}",
+        f"{state.slice.partition} cannot be read at offset {state.next_offset}",
         why=reason,
         do="check the log segment on the leader, or its disk",
-        log=DamagedLog(state.slice.partition, state.position),
+        log=DamagedLog(state.slice.partition, state.next_offset),
         **_state_facts(state),
     )
 

@@ -2,7 +2,7 @@
 what is done, and the next phase.
 
 ``FetchLoop`` turns each response into one event. Delivered records are not in the table: they
-advance the position in ``READING``. A slice whose position reaches its end is ``DONE``, and
+advance the next offset in ``READING``. A slice whose next offset is its end is ``DONE``, and
 stays so. An event that a phase does not list cannot happen there.
 """
 
@@ -56,8 +56,8 @@ class SliceEvent(Enum):
     OUT_OF_RANGE = "the leader has no such offset"
     EMPTY_BELOW_END = "no records, although the log goes on"
     EMPTY_AT_END = "no records, and the log ends here, or its end was not reported"
-    IN_RANGE = "the log contains the position"
-    STARTS_LATER = "the log starts after the position"
+    IN_RANGE = "the log contains the next offset"
+    STARTS_LATER = "the log starts after the next offset"
     ENDS_EARLIER = "the log ends before the slice does; not certain yet"
     ENDS_EARLIER_FOR_SURE = "the log ends before the slice does"
     LEADER_FOUND = "metadata names a leader"
@@ -109,13 +109,13 @@ class SliceState:
     """The state of one slice while it is read."""
 
     slice: Slice
-    position: int
+    next_offset: int
     server: ServingReplica
     phase: Phase
     size: FetchSize
     retry: RetryState
     short_ends: int = 0
-    """How often its leader has reported a log end at or before the position."""
+    """How often its leader has reported a log end at or before the next offset."""
     short_end_at_ms: int = 0
     """When the leader reported it first."""
     suspected: tuple[LossKind, str] | None = None
@@ -132,14 +132,14 @@ class SliceState:
             partition=self.slice.partition,
             topic_id=self.slice.topic_id,
             epoch=self.server.leader.epoch,
-            offset=self.position,
+            offset=self.next_offset,
             max_bytes=self.size.bytes,
         )
 
     @property
     def log_fields(self) -> dict[str, Any]:
         """The fields of its log lines."""
-        return partition_fields(self.slice.partition, self.position)
+        return partition_fields(self.slice.partition, self.next_offset)
 
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
         """The time for which nothing but the evidence for this loss has been seen."""
@@ -150,11 +150,11 @@ class SliceState:
         mine, other = self.server, first.server
         return mine.address == other.address and mine.stays == other.stays
 
-    def advance(self, position: int, now_ms: int) -> None:
-        """Everything before ``position`` has been delivered or given up."""
-        self.position = position
+    def advance(self, next_offset: int, now_ms: int) -> None:
+        """Everything before ``next_offset`` has been delivered or given up."""
+        self.next_offset = next_offset
         self.retry.on_progress(now_ms)
-        if position >= self.slice.until_offset:
+        if next_offset >= self.slice.until_offset:
             self.phase = Phase.DONE
 
     def forget_failures(self) -> None:
@@ -188,7 +188,7 @@ def new_state(
     phase = Phase.READING if slice_.leader is not None else Phase.FINDING
     return SliceState(
         slice=slice_,
-        position=slice_.from_offset,
+        next_offset=slice_.from_offset,
         server=server,
         phase=Phase.DONE if is_empty else phase,
         size=first_fetch_size(slice_, limits),

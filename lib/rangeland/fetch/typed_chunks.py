@@ -93,7 +93,7 @@ class TypedChunks:
             return _held_chunk(chunk, loss)
         entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
         lost = tuple(lost_records(partition, rows, entries, found, action))
-        self._refuse_many(slice_, rows, first, len(lost))
+        self._check_loss_count(slice_, rows, first, len(lost))
         for one in lost:
             log_loss(one.loss)
         gone = left_out(entries, found, action)
@@ -127,7 +127,7 @@ class TypedChunks:
             self._decoders[topic] = self._format.decoder(topic)
         return self._decoders[topic]
 
-    def _refuse_many(
+    def _check_loss_count(
         self, slice_: Slice, rows: pa.RecordBatch, first: UndecodableRow, found: int
     ) -> None:
         total = self._losses[slice_.index] = self._losses.get(slice_.index, 0) + found
@@ -144,34 +144,34 @@ class TypedChunks:
         )
 
 
-def _of_whole_entries(chunk: SliceChunk, pieces: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
-    """The rows of a chunk, in parts. Where offsets are bytes, none ends inside of an entry: its
+def _of_whole_entries(chunk: SliceChunk, batches: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
+    """The rows of a chunk, in batches. Where offsets are bytes, none ends inside of an entry: its
     records have one offset."""
     if chunk.entry_span is None:
-        yield from pieces
+        yield from batches
         return
     offsets = chunk.batch.column(OFFSET.name)
     waiting: list[DecodedRows] = []
     end = 0
-    for piece in pieces:
-        waiting.append(piece)
-        end += piece.batch.num_rows
+    for rows in batches:
+        waiting.append(rows)
+        end += rows.batch.num_rows
         if end == len(offsets) or offsets[end] != offsets[end - 1]:
             yield _join(waiting)
             waiting = []
 
 
-def _join(pieces: Sequence[DecodedRows]) -> DecodedRows:
-    if len(pieces) == 1:
-        return pieces[0]
+def _join(batches: Sequence[DecodedRows]) -> DecodedRows:
+    if len(batches) == 1:
+        return batches[0]
     begin = 0
     found: list[UndecodableRow] = []
     counts: Counter[int] = Counter()
-    for piece in pieces:
-        found += [replace(one, row=begin + one.row) for one in piece.undecodable]
-        counts.update(piece.schema_ids)
-        begin += piece.batch.num_rows
-    return DecodedRows(pa.concat_batches([piece.batch for piece in pieces]), found, counts)
+    for rows in batches:
+        found += [replace(one, row=begin + one.row) for one in rows.undecodable]
+        counts.update(rows.schema_ids)
+        begin += rows.batch.num_rows
+    return DecodedRows(pa.concat_batches([rows.batch for rows in batches]), found, counts)
 
 
 def _split(chunk: SliceChunk, row_count: int) -> tuple[SliceChunk, SliceChunk]:
@@ -182,7 +182,7 @@ def _split(chunk: SliceChunk, row_count: int) -> tuple[SliceChunk, SliceChunk]:
         return chunk, rest
     end = offset_of(batch, row_count)
     width = end - chunk.from_offset
-    # Of which class an offset without a row is, only matters for the sum of all pieces.
+    # Of which class an offset without a row is, only matters for the sum of all batches.
     others = width - row_count if chunk.entry_span is None else 0
     taken = {"landed": row_count}
     for name in COUNT_NAMES[1:]:

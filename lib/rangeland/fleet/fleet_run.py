@@ -22,7 +22,7 @@ from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
-from rangeland.groups.mirror_command import push_positions
+from rangeland.groups.mirror_command import push_offsets
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
@@ -84,14 +84,14 @@ def jobs_of(
         try:
             found = table_jobs(file, spark)
             for one in found:
-                _refuse_twice(one, file.text.name, seen)
+                _check_named_once(one, file.text.name, seen)
             jobs += found
         except RangelandError as error:
             bad.append(FailedFile(file.text.name, error, file.job.job))
     return TableJobs(tuple(jobs), tuple(bad))
 
 
-def _refuse_twice(one: TableJob, name: str, seen: dict[tuple[str, str], str]) -> None:
+def _check_named_once(one: TableJob, name: str, seen: dict[tuple[str, str], str]) -> None:
     key = (one.job.job, one.job.sink.table)
     other = seen.setdefault(key, name)
     if other != name:
@@ -224,7 +224,7 @@ class OpenedJob:
         self.runner = Runner(job.job, spark, of_table, kind, self.ticket.survey_of)
         self._position = self.runner.target.history.position(job.job.application)
         if job.template is not None:
-            _refuse_other_topics(job, self._position.topics)
+            _check_landed_topics(job, self._position.topics)
         self.request = self.runner.surveys.request_for_plan(self._position)
 
     def run(self) -> RunResult:
@@ -256,7 +256,7 @@ class UnopenedJob:
         return 0
 
 
-def _refuse_other_topics(job: TableJob, landed: Iterable[str]) -> None:
+def _check_landed_topics(job: TableJob, landed: Iterable[str]) -> None:
     (topic,) = job.job.source.topics
     if others := sorted(set(landed) - {topic}):
         raise Conflict(
@@ -291,9 +291,9 @@ def mirror_outcomes(
             checkpoint = {
                 p: offset
                 for one in of_template
-                for p, offset in one.runner.landed_positions().items()
+                for p, offset in one.runner.checkpoint_offsets().items()
             }
-            push_positions(template, cluster_settings(template), checkpoint)
+            push_offsets(template, cluster_settings(template), checkpoint)
         except Exception as error:  # what has landed is reported, whatever this is
             text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
             progress.warn(text)

@@ -26,9 +26,9 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.job.job_text import JobText
 from rangeland.job.topic_tables import (
+    check_tables_are_distinct,
     is_asked_for,
     job_of_topic,
-    refuse_shared_tables,
     table_of_topic,
 )
 from rangeland.job.value_parsers import TOPIC_FIELD
@@ -92,7 +92,7 @@ def table_jobs(file: LoadedFile, spark: Any) -> list[TableJob]:
         return [TableJob(file.job, file.text, reviewed=file.reviewed)]
     of_cluster = file.job.source.topics if file.topics is None else file.topics
     topics = sorted({*of_cluster, *landed_topics(file.job, spark, of_cluster)})
-    refuse_shared_tables(file.job, topics)
+    check_tables_are_distinct(file.job, topics)
     asked = [topic for topic in topics if is_asked_for(file.job, topic)]
     pairs = (job_of_topic(file.job, file.text, topic) for topic in asked)
     return [TableJob(job, text, file.job) for job, text in pairs]
@@ -125,7 +125,7 @@ def _in_folders(template: Job, spark: Any) -> list[str]:
         store, root = open_store(storage)
         inside = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
         name = re.compile(f"{re.escape(before)}(.+){re.escape(after)}")
-        named = [(entry.path, name.fullmatch(entry.base_name)) for entry in inside]
+        named = [(folder.path, name.fullmatch(folder.base_name)) for folder in inside]
         topics = {
             posixpath.join(path, below if more else "", LEDGER_FOLDER, "_delta_log"): match[1]
             for path, match in named
@@ -136,7 +136,7 @@ def _in_folders(template: Job, spark: Any) -> list[str]:
         raise StorageFailed(
             f"could not list the tables of {template.sink.table}", why=str(error)
         ) from error
-    return [topics[entry.path] for entry in ledgers if entry.type is not pafs.FileType.NotFound]
+    return [topics[folder.path] for folder in ledgers if folder.type is not pafs.FileType.NotFound]
 
 
 def _in_catalog(template: Job, spark: Any, known_tables: set[tuple[str, ...]]) -> list[str]:

@@ -95,7 +95,7 @@ class JoinRequest:
     rebalance_ms: int = 60_000
 
 
-def refuse_other_than_range(joining: JoinRequest, why: str) -> None:
+def check_range_assignment(joining: JoinRequest, why: str) -> None:
     """Raises JobFileError for an assignment that the backend does not have."""
     if joining.assignment != "range":
         raise JobFileError(
@@ -160,14 +160,12 @@ class BackendMembership(ABC):
         fields = {"group": self._joining.group, "member": self.member_id, "partitions": partitions}
         return {**fields, "generation": self._generation}
 
-    def _refuse_foreign(
-        self, offsets: Mapping[Partition, int], owned: Collection[Partition]
-    ) -> None:
+    def _check_owned(self, offsets: Mapping[Partition, int], owned: Collection[Partition]) -> None:
         """Raises Fenced for an offset of a partition that this member does not have."""
         if foreign := sorted(offsets.keys() - owned):
-            raise self._fenced(f"{foreign[0]} is not among its partitions")
+            raise self._fenced_error(f"{foreign[0]} is not among its partitions")
 
-    def _fenced(self, why: str) -> Fenced:
+    def _fenced_error(self, why: str) -> Fenced:
         group, member, generation = self._joining.group, self.member_id, self._generation
         facts: dict[str, Any] = {"group": group, "member": member, "generation": generation}
         logger.warning("Fenced: %s", why, extra=facts)
@@ -240,7 +238,7 @@ def ask_until_ready(io: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> 
         io.pause(PAUSE_MS)
 
 
-def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unreachable:
+def not_ready_error(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unreachable:
     """The error of a broker that is not ready. ``remark``: what the broker itself says of the
     code."""
     return Unreachable(
@@ -252,7 +250,7 @@ def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unre
     )
 
 
-def group_refusal(
+def group_error(
     code: ErrorCode,
     group: str,
     when: str,
@@ -269,5 +267,5 @@ def group_refusal(
     if code.meaning.is_final:
         remedy = remedies.get(code.name, "check the group and the brokers' settings")
         what = f"the brokers refuse group {group}"
-        return code.meaning.refusal(what, why=why, do=remedy.format(group=group), **facts)
+        return code.meaning.refusal_error(what, why=why, do=remedy.format(group=group), **facts)
     return Unreachable(failed, why=why, do="try again in a moment", **facts)

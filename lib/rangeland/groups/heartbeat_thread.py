@@ -6,8 +6,8 @@ part in it by itself, so that no member waits for a driver that plans or commits
 ``beat`` happen under one lock.
 
 An unavailable group backend is tolerated for one session timeout. After that other members may
-own the partitions, and the lease is ``gone`` until the backend answers again. Landing goes on
-either way.
+own the partitions, and the lease is ``membership_error`` until the backend answers again. Landing
+goes on either way.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class HeartbeatThread:
         """The driver has to stop reading: the group rebalances, or its partitions have new owners.
         False while the backend does not answer: no rebalance can complete then."""
         with self._lock:
-            return self._status is not HeartbeatStatus.HOLDS and self.gone is None
+            return self._status is not HeartbeatStatus.HOLDS and self.membership_error is None
 
     @property
-    def gone(self) -> RangelandError | None:
+    def membership_error(self) -> RangelandError | None:
         """The reason why the membership cannot be relied on; None while it can."""
         with self._lock:
             if self._error is not None:
@@ -99,7 +99,7 @@ class HeartbeatThread:
             with self._lock:
                 self._reading = False
 
-    def settle(self) -> None:
+    def join_rebalance(self) -> None:
         """Takes part in a rebalance now, if there is one. Only for a driver that reads nothing, or
         does not mind that others read the same slices."""
         with self._lock:
@@ -115,7 +115,7 @@ class HeartbeatThread:
                 self._membership.commit(offsets)
             except Fenced:
                 self._status = HeartbeatStatus.LOST
-                self.settle()
+                self.join_rebalance()
                 if self._error is not None:
                     raise self._error from None
                 raise
@@ -133,7 +133,7 @@ class HeartbeatThread:
         if not self._lock.acquire(timeout=LAST_BEAT_S):
             return
         try:
-            if self.gone is None:
+            if self.membership_error is None:
                 self._membership.leave()
         except RangelandError:
             return

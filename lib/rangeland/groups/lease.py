@@ -70,7 +70,7 @@ class GroupLease:
         """False once the group cannot be relied on; warns the first time."""
         if self._heartbeat is None:
             return False
-        why = self._heartbeat.gone
+        why = self._heartbeat.membership_error
         if why is not None and not self._has_warned:
             self._has_warned = True
             self._warn(
@@ -92,10 +92,10 @@ class GroupLease:
         with self._heartbeat.hold_assignment():
             yield
 
-    def settle(self) -> None:
+    def join_rebalance(self) -> None:
         """Takes part in a rebalance, if there is one."""
         if self._heartbeat is not None:
-            self._heartbeat.settle()
+            self._heartbeat.join_rebalance()
 
     def slice_owners(self, partitions: Collection[Partition]) -> SliceOwners:
         """The owners of slices. A driver that is not, or no longer, a member owns all of
@@ -209,7 +209,11 @@ class GroupLease:
 
     def _not_mirrored(self, checkpoint: Mapping[Partition, int]) -> list[Partition]:
         """Other drivers' partitions whose group offsets have not reached the checkpoint yet."""
-        if not checkpoint or self._heartbeat is None or self._heartbeat.gone is not None:
+        if (
+            not checkpoint
+            or self._heartbeat is None
+            or self._heartbeat.membership_error is not None
+        ):
             return []
         theirs = tuple(p for p in checkpoint if p not in self._heartbeat.owned)
         offsets = self._heartbeat.exclusively(lambda: self.backend.offsets(self.group, theirs))
@@ -218,11 +222,11 @@ class GroupLease:
 
     def _commit(self, checkpoint: Mapping[Partition, int]) -> MirrorOutcome:
         heartbeat = self._heartbeat
-        if heartbeat is None or heartbeat.gone is not None:
+        if heartbeat is None or heartbeat.membership_error is not None:
             return mirror(
                 self.backend, self.group, checkpoint, lambda o: self.backend.commit(self.group, o)
             )
-        heartbeat.settle()
+        heartbeat.join_rebalance()
         mine = {p: offset for p, offset in checkpoint.items() if p in heartbeat.owned}
         found = heartbeat.exclusively(
             lambda: mirror(self.backend, self.group, mine, heartbeat.commit)

@@ -16,11 +16,11 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
+from rangeland.groups.offset_mirror import MirrorOutcome, mirror, offsets_to_commit
 from rangeland.job import Group, Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.row_checks import refuse_removed_rows
+from rangeland.landing.row_checks import check_rows_remain
 from rangeland.model import LogState, Partition
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
@@ -76,16 +76,16 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    target.identity.refuse_disagreement()
-    refuse_removed_rows(spark, target, job, progress)
+    target.identity.check_agreement()
+    check_rows_remain(spark, target, job, progress)
     position = target.history.position(job.application)
     progress.step("asking for leaders and offsets")
     cluster = cluster_settings(job)
     survey = survey_of(job, request_for_range(job, position.topics), settings=cluster)
     cluster, logs = cluster.with_versions_of(survey), survey.logs
-    checkpoint = positions(position.checkpoint, logs)
+    checkpoint = offsets_to_commit(position.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
-    found, name = push_positions(job, cluster, checkpoint)
+    found, name = push_offsets(job, cluster, checkpoint)
     state: MirrorState = "mirrored" if found.changed else "unchanged"
     return MirrorResult(
         job=job.job,
@@ -97,7 +97,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     )
 
 
-def push_positions(
+def push_offsets(
     job: Job, cluster: ClusterSettings, checkpoint: dict[Partition, int]
 ) -> tuple[MirrorOutcome, str]:
     """Commits these offsets to the job's group, and returns what changed with the name of the
@@ -110,7 +110,7 @@ def push_positions(
 
 
 def _push(backend: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> MirrorOutcome:
-    refuse_members(group, backend.view(group))
+    check_group_is_empty(group, backend.view(group))
     found = mirror(backend, group, checkpoint, lambda offsets: backend.commit(group, offsets))
     if found.differing:
         p = found.differing[0]
@@ -123,7 +123,7 @@ def _push(backend: GroupBackend, group: str, checkpoint: dict[Partition, int]) -
     return found
 
 
-def refuse_members(group: str, view: GroupView) -> None:
+def check_group_is_empty(group: str, view: GroupView) -> None:
     """Raises Conflict naming the live members."""
     if not view.members:
         return

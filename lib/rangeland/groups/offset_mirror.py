@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 Offsets = Mapping[Partition, int]
 
 
-def positions(
+def offsets_to_commit(
     checkpoint: Mapping[Partition, LogMark], logs: Mapping[Partition, LogState]
 ) -> dict[Partition, int]:
     """The offsets to commit: the checkpoint in logs that still exist, in the same incarnation of

@@ -88,7 +88,7 @@ class SharedRead:
 
     def _step(self, parts: Sequence[PartEvent]) -> OutcomeEvent | None:
         done = _receipts(parts)
-        self._lease.settle()
+        self._lease.join_rebalance()
         if self._lease.must_stop:  # a rebalance is due and the backend did not answer; try again
             time.sleep(POLL_SECONDS)
             return None
@@ -138,7 +138,7 @@ class SharedRead:
             return True
         # Stopping would lose all that was read, so take part in the rebalance while reading, and
         # stop only if another driver owns the plan now.
-        self._lease.settle()
+        self._lease.join_rebalance()
         slice_owners = self._lease.slice_owners(self._partitions)
         return not slice_owners.reads(self._plan.slices[0].partition)
 
@@ -162,7 +162,7 @@ class SharedRead:
                 return self._prepare(parts, kept)
             if not kept:
                 return None
-            self._work.refuse_part({r.slice_index: r for one in kept for r in one.receipts})
+            self._work.check_part({r.slice_index: r for one in kept for r in one.receipts})
             self._progress.step(f"handing in {sum(len(one.receipts) for one in kept)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
@@ -172,7 +172,7 @@ class SharedRead:
     def _prepare(self, parts: Sequence[PartEvent], results: Sequence[TaskResult]) -> OutcomeEvent:
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for result in results for r in result.receipts}
-        files = [entry for part in parts for entry in part.files]
+        files = [one for part in parts for one in part.files]
         return self._work.prepare(receipts, [*files, *self._work.files_of(results)])
 
 

@@ -43,7 +43,7 @@ def load_job(
         text = with_value(text, ("range", SIDES[flag]), value)
         found = Job.job_or_mistakes(text)
         if not isinstance(found, Job):
-            raise _bad_flag(flag, given, found[0].text())
+            raise _flag_error(flag, given, found[0].text())
         job = found
     return job, text
 
@@ -57,11 +57,11 @@ def read_bound(flag: str, given: str) -> Any:
         try:
             value = parse_json(value, unique_keys=True)
         except Unreadable as error:
-            raise _bad_flag(flag, given, f"JSON ({error})") from error
+            raise _flag_error(flag, given, f"JSON ({error})") from error
     try:
         parse_bounds(value)
     except ValueError as error:
-        raise _bad_flag(flag, given, str(error)) from error
+        raise _flag_error(flag, given, str(error)) from error
     return value
 
 
@@ -73,17 +73,17 @@ def read_partition(job: Job, topic: str, which: str, broker: str = "") -> Partit
     try:
         named = parse_partition(topic, which)
     except ValueError as error:
-        raise _bad_partition(which, str(error)) from error
+        raise _partition_error(which, str(error)) from error
     if broker and named.broker not in ("", broker):
-        raise _bad_partition(which, f"one of broker {broker}, which --broker names")
+        raise _partition_error(which, f"one of broker {broker}, which --broker names")
     per_broker = load_dialect(job.source.dialect).capabilities.numbered_per_broker
     found = Partition(topic, named.number, named.broker or broker)
     if found.broker and not per_broker:
-        raise _bad_partition(which, "a number: brokers share partitions")
+        raise _partition_error(which, "a number: brokers share partitions")
     return found
 
 
-def _bad_partition(which: str, expected: str) -> UsageError:
+def _partition_error(which: str, expected: str) -> UsageError:
     return UsageError(
         f"the partition {which} is not understood",
         why=f"expected {expected}",
@@ -91,7 +91,7 @@ def _bad_partition(which: str, expected: str) -> UsageError:
     )
 
 
-def _bad_flag(flag: str, given: str, expected: str) -> UsageError:
+def _flag_error(flag: str, given: str, expected: str) -> UsageError:
     return UsageError(
         f"{flag} {given} is not understood",
         why=f"expected {expected.removeprefix('expected ')}",
@@ -101,7 +101,7 @@ def _bad_flag(flag: str, given: str, expected: str) -> UsageError:
     )
 
 
-def require_closed_range(text: JobText, job: Job) -> None:
+def check_range_is_closed(text: JobText, job: Job) -> None:
     """A backfill needs both ends of its range, and neither may be the checkpoint.
 
     Raises UsageError naming what is missing."""

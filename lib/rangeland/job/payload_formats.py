@@ -69,11 +69,11 @@ def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
         made = RowFormat(key, value, decode.layout == "flat", unknown is UnknownFields.KEEP)
         typed_rows(job.source.dialect, made)
     except PayloadSchemaError as error:
-        raise _refusal("decode.value.schema", error) from error
+        raise _schema_error("decode.value.schema", error) from error
     return made
 
 
-def refuse_unusable_schemas(job: Job) -> None:
+def check_schemas(job: Job) -> None:
     """Raises JobFileError for a schema in the job file, or in a file that it names, that cannot be
     read or used. Asks no server, so it is cheap to do first."""
     decode = job.decode
@@ -121,7 +121,7 @@ def _format(
             )
         return schemas.without_schema(name, payload.format, payload.message or "", unknown)
     except PayloadSchemaError as error:
-        raise _refusal(field, error, file) from error
+        raise _schema_error(field, error, file) from error
 
 
 def _with_fields(
@@ -169,7 +169,7 @@ def _read_text(path: Path, field: str) -> str:
     try:
         return _read_bytes(path, field).decode("utf-8")
     except UnicodeDecodeError:
-        raise _not_readable(path, field, "it is not UTF-8") from None
+        raise _unreadable_file_error(path, field, "it is not UTF-8") from None
 
 
 def _read_bytes(path: Path, field: str) -> bytes:
@@ -177,13 +177,13 @@ def _read_bytes(path: Path, field: str) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_SCHEMA_BYTES + 1)
     except OSError as error:
-        raise _not_readable(path, field, error.strerror or type(error).__name__) from error
+        raise _unreadable_file_error(path, field, error.strerror or type(error).__name__) from error
     if len(data) > MAX_SCHEMA_BYTES:
-        raise _not_readable(path, field, f"it has more than {MAX_SCHEMA_BYTES} bytes")
+        raise _unreadable_file_error(path, field, f"it has more than {MAX_SCHEMA_BYTES} bytes")
     return data
 
 
-def _not_readable(path: Path, field: str, why: str) -> JobFileError:
+def _unreadable_file_error(path: Path, field: str, why: str) -> JobFileError:
     return JobFileError(
         f"{field}: the schema file {path} cannot be read",
         why=why,
@@ -191,7 +191,7 @@ def _not_readable(path: Path, field: str, why: str) -> JobFileError:
     )
 
 
-def _refusal(field: str, error: PayloadSchemaError, file: str = "") -> JobFileError:
+def _schema_error(field: str, error: PayloadSchemaError, file: str = "") -> JobFileError:
     where, do = field, "correct the schema"
     if file:
         where, do = f"{field} ({file})", f"correct {file}"

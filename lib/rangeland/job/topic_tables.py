@@ -50,7 +50,7 @@ def table_of_topic(sink: Sink, topic: str) -> str:
     return sink.table.replace(TOPIC_FIELD, topic)
 
 
-def refuse_shared_tables(template: Job, topics: Iterable[str]) -> None:
+def check_tables_are_distinct(template: Job, topics: Iterable[str]) -> None:
     """Raises JobFileError where two topics would land in one table."""
     owners: dict[str, str] = {}
     for topic in topics:

@@ -148,7 +148,7 @@ def _check_events(text: str) -> None:
             depth -= 1
         values += isinstance(event, yaml.NodeEvent)
         if depth > MAX_DEPTH or values > MAX_VALUES:
-            raise _too_much(event)
+            raise _too_much_error(event)
 
 
 def _check_expansion(root: yaml.Node) -> None:
@@ -167,7 +167,7 @@ def _check_expansion(root: yaml.Node) -> None:
         if (size, height) == _INSIDE_ITSELF:
             raise NotYaml("a value contains itself", _line(node))
         if size > MAX_VALUES or depth + height > MAX_DEPTH + 1:
-            raise _too_much(node)
+            raise _too_much_error(node)
         return size, height
 
     measure(root, 0)
@@ -179,7 +179,7 @@ def _inside(node: yaml.Node) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
-def _too_much(node: yaml.Node | yaml.Event) -> TooLarge:
+def _too_much_error(node: yaml.Node | yaml.Event) -> TooLarge:
     return TooLarge(
         f"it has more than {MAX_VALUES} values with aliases expanded, or is nested more than "
         f"{MAX_DEPTH} levels deep",

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
+from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
 from rangeland.delta.table_metadata import AddedFile, Function, TableLayout
 from rangeland.delta.transaction_log.table_commit import (
@@ -40,11 +40,11 @@ from rangeland.landing.constraint_check import ConstraintCheck
 from rangeland.landing.final_log_check import LogChange
 from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import refuse_other_plan
+from rangeland.landing.landing_target import check_same_plan
 from rangeland.landing.loss_records import losses_in
-from rangeland.landing.replacement import Replacement, refuse_lost
+from rangeland.landing.replacement import Replacement, check_all_read
 from rangeland.landing.shared_reader import SharedOutcome
-from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, refuse_less
+from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, check_covers_outcome
 from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile
 from rangeland.planning.plan import Plan, PlanKind
@@ -91,7 +91,7 @@ class PlanCommitter:
         return self._finish(EnteredPlan(plan, self.target.table.version, None), is_new=True)
 
     def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
-        """As ``finish_new``, from where another run has left the plan. If it is given up, the
+        """Finishes a plan that another run has left, from where it stands. If it is given up, the
         error is a warning: this run has not asked for the plan, and goes on."""
         try:
             return self._finish(entered, is_new=False)
@@ -116,14 +116,14 @@ class PlanCommitter:
         try:
             if outcome is None:
                 outcome, shared = self._outcome_of(plan, is_new=is_new)
-            refuse_other_plan(plan, outcome)
+            check_same_plan(plan, outcome)
             outcome, landed = self._commit(plan, outcome, entered.table_version)
         except (JobFileError, UsageError) as error:
             raise error.with_answers(data=PLAN_STAYS) from error.__cause__
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            for text in without_time(nulls, self.target.table.layout(self.reader.rows)):
+            for text in without_time(nulls, self.target.table.layout(self.reader.row_schema)):
                 self._warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
         return CommittedPlan(plan, outcome, landed, recovered, shared is not None)
@@ -144,7 +144,7 @@ class PlanCommitter:
         landed = self._try_commit(plan, outcome, since)
         if isinstance(landed, CommittedOutcome):
             return outcome, landed
-        raise _not_committed_again(plan, landed)
+        raise _commit_error(plan, landed)
 
     def _try_commit(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
@@ -161,8 +161,8 @@ class PlanCommitter:
                 return missing
         if self.constraints.are_any and (gone := self.target.table.gone_prepared_files(outcome)):
             return FilesGone(gone)
-        files = [entry.file for entry in outcome.files]
-        if (refused := self.constraints.refusal(files, outcome.columns)) is not None:
+        files = [one.file for one in outcome.files]
+        if (refused := self.constraints.violation_error(files, outcome.columns)) is not None:
             return RowsRefused(refused)
         if plan.kind is PlanKind.REPLACE:
             return self._replace(plan, outcome, since)
@@ -178,8 +178,8 @@ class PlanCommitter:
         """The landing of a plan that the table had when it was read."""
         if self.target.identity.landed_sequence(plan.application) < plan.sequence:
             return None
-        kernel, path = self.target.table.kernel, self.target.table.uri
-        version = landed_at(kernel, path, plan.application, plan.sequence, since or 0)
+        delta, path = self.target.table.delta, self.target.table.uri
+        version = landed_at(delta, path, plan.application, plan.sequence, since or 0)
         return CommittedOutcome(version, is_new=False)
 
     def _replace(
@@ -200,7 +200,7 @@ class PlanCommitter:
             self.target.table.refresh()
             if not (files := self.target.table.gone_files()):
                 raise
-            of_another = self._give_up(plan, _unreadable(plan, files, error), outcome.attempt + 1)
+            of_another = self._give_up(plan, _gone_error(plan, files, error), outcome.attempt + 1)
         return self._replace(plan, of_another, since)
 
     def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
@@ -252,7 +252,7 @@ class PlanCommitter:
         return outcome
 
     def _prepare_shared(
-        self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[FileEntry]
+        self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
     ) -> OutcomeEvent:
         """The outcome of a plan that several drivers have read: this one's, or another's."""
         whole = PlanReceipts(receipts, files)
@@ -265,21 +265,21 @@ class PlanCommitter:
         may not land."""
         outcomes = prove(plan, receipts.receipts)
         if plan.replaces:
-            refuse_lost(plan, receipts.receipts)
+            check_all_read(plan, receipts.receipts)
         if instead_of is not None:
-            refuse_less(instead_of, outcomes)
+            check_covers_outcome(instead_of, outcomes)
         elif plan.replaces:
-            self.replacement.refuse_rows_outside(plan, receipts.files)
-        self._refuse_violations([entry.file for entry in receipts.files])
+            self.replacement.check_rows_inside(plan, receipts.files)
+        self._check_constraints([one.file for one in receipts.files])
         return outcomes
 
-    def _refuse_violations(self, files: Sequence[DataFile]) -> None:
+    def _check_constraints(self, files: Sequence[DataFile]) -> None:
         """Raises TableRefused for a row that the table's constraints do not allow. Nothing is read
         where files of another driver are gone: the plan is then read again before its commit."""
         if not self.constraints.are_any or gone_files(self.target.table.storage(), files):
             return
         columns = self.target.table.as_written(self.reader.columns_to_add())
-        if (refused := self.constraints.refusal(files, columns)) is not None:
+        if (refused := self.constraints.violation_error(files, columns)) is not None:
             raise refused
 
     def _prepare(
@@ -343,7 +343,7 @@ def _why_again(why: NotCommitted) -> str:
             return f"{len(paths)} prepared files are gone and are"
 
 
-def _not_committed_again(plan: Plan, why: NotCommitted) -> RangelandError:
+def _commit_error(plan: Plan, why: NotCommitted) -> RangelandError:
     match why:
         case FilesUnfit(misfit=misfit):
             return Conflict(
@@ -361,7 +361,7 @@ def _not_committed_again(plan: Plan, why: NotCommitted) -> RangelandError:
             )
 
 
-def _unreadable(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
+def _gone_error(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
     """The error of a replacement that is given up: left unfinished, it would block the plan that
     lands the missing rows again."""
     return TableRefused(
@@ -379,12 +379,12 @@ def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) 
     logger.info(
         "Committed plan %s at version %s: %d files, %d ranges", plan.label, landed.version, *counts
     )
-    for entry in outcome.ranges:
-        where = partition_fields(entry.range.partition, entry.range.from_offset)
-        logger.debug("Committed %s with plan %s", entry.range, plan.label, extra=where)
+    for one in outcome.ranges:
+        where = partition_fields(one.range.partition, one.range.from_offset)
+        logger.debug("Committed %s with plan %s", one.range, plan.label, extra=where)
 
 
-def without_time(files: Sequence[FileEntry], layout: TableLayout) -> list[str]:
+def without_time(files: Sequence[EventFile], layout: TableLayout) -> list[str]:
     """A warning for each column of days or hours that is null in some records."""
     warnings = []
     for column in layout.partition_by:

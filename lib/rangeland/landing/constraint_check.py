@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rangeland.delta.table_schema.table_constraints import TableConstraint, constraint_violation
+from rangeland.delta.table_schema.table_constraints import TableConstraint, violation_error
 from rangeland.errors import TableRefused
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import DataFile
@@ -30,7 +30,7 @@ class ConstraintCheck:
     def are_any(self) -> bool:
         return bool(self._table.constraints())
 
-    def refusal(self, files: Sequence[DataFile], columns: str) -> TableRefused | None:
+    def violation_error(self, files: Sequence[DataFile], columns: str) -> TableRefused | None:
         """The error for the first row that the table's constraints do not allow, if there is one.
         ``columns``: the schema of the files, if the table may have to follow it. Files that do not
         fit the table are not read: they are not committed either."""
@@ -47,4 +47,4 @@ class ConstraintCheck:
         if found is None:
             self._passed |= {(file.path, constraints) for file in left}
             return None
-        return constraint_violation(found.constraint, self._table.name, found.place)
+        return violation_error(found.constraint, self._table.name, found.place)

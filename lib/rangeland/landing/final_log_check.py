@@ -24,7 +24,7 @@ from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Cluster, Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Policy
 from rangeland.planning.read_options import with_known_addresses
@@ -85,13 +85,13 @@ class FinalLogCheck:
             try:
                 return self._changes(brokers, settings.policy, plan, marks, fingerprints)
             except UnknownTopic as error:
-                raise _fate_unknown(error.what) from error
+                raise _unknown_log_error(error.what) from error
             except Unreachable as error:
                 if is_own and not isinstance(error, LogChange):
                     return {}
                 raise
 
-    def refuse_changes(
+    def check_same_logs(
         self, plan: Plan, changes: Mapping[Loss, int | None], after: LogChange | None = None
     ) -> None:
         """Raises LogChange if the policy allows the losses and the plan should be read once more.
@@ -102,14 +102,14 @@ class FinalLogCheck:
             return
         is_same = after is not None and list(after.losses) == losses
         if plan.replaces or is_same or not all(map(self._job.policies.reads_again, losses)):
-            raise range_lost(losses)
+            raise range_lost_error(losses)
         raise LogChange(
             f"{losses[0]} while it was read: {losses[0].evidence}",
             why="the policy goes on without them, and the log has changed again since",
             losses=changes,
         )
 
-    def refuse_other_cluster(self, settings: ReadSettings, plan: Plan) -> None:
+    def check_same_cluster(self, settings: ReadSettings, plan: Plan) -> None:
         """Raises Conflict where a plan was made for another cluster than the job's."""
         wanted = {r.partition: LogMark(r.until_offset, r.topic_id) for r in plan.ranges}
         if plan.cluster is None or not wanted:
@@ -120,9 +120,9 @@ class FinalLogCheck:
                 leaders = attempt.leaders()
             except UnknownTopic:
                 leaders = {}
-            self._refuse_other(plan, attempt, leaders)
+            self._check_attempt_cluster(plan, attempt, leaders)
 
-    def _refuse_other(
+    def _check_attempt_cluster(
         self, plan: Plan, attempt: SurveyAttempt, leaders: Mapping[Partition, Leader]
     ) -> None:
         cluster = self._job.source.name_cluster(attempt.cluster(leaders.values()))
@@ -148,14 +148,14 @@ class FinalLogCheck:
     ) -> dict[Loss, int | None]:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, policy))
         leaders = attempt.leaders()
-        self._refuse_other(plan, attempt, leaders)
+        self._check_attempt_cluster(plan, attempt, leaders)
         odd = {p: marks[p] for p in unconfirmed_partitions(marks, leaders)}
         if not odd:
             return {}
         survey = self._survey_until_settled(brokers, policy, odd)
         missing = [p for p in odd if p not in survey.logs]
         if missing and not brokers.dialect.capabilities.numbered_per_broker:
-            raise _fate_unknown(f"{missing[0]} was read and no longer exists")
+            raise _unknown_log_error(f"{missing[0]} was read and no longer exists")
         if losses := find_changes(odd, survey):
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
@@ -221,7 +221,7 @@ def _offsets_to_compare(
     return {p: offset for p, offset in ends if p in partitions}
 
 
-def _fate_unknown(what: str) -> Unreachable:
+def _unknown_log_error(what: str) -> Unreachable:
     return Unreachable(
         what,
         why="it is unknown whether all of it was read from one log; nothing is committed",

@@ -74,7 +74,7 @@ class IdentityCheck:
         if landed_last >= last or 0 < landed_last == last - 1:
             return landed_last
         if landed_last:
-            raise self._contradiction(application, landed_last, last)
+            raise self._contradiction_error(application, landed_last, last)
         key = (application, last, self._table.version)
         if key not in self._known:
             self._known[key] = self._without_transaction(self._ledger.opened, application, last)
@@ -103,7 +103,7 @@ class IdentityCheck:
         if (application, sequence) not in ledger.possibly_unfinished():
             return SeenLanding(True, False, False, False)
         seen = self._table.version or 0
-        log = list(self._table.kernel.commits(self._table.uri, made_at))
+        log = list(self._table.delta.commits(self._table.uri, made_at))
         commits = [c for c in log if made_at < c.version <= seen]
         named = any(c.transactions.get(application) == sequence for c in commits)
         first = commits[0].version if commits else seen + 1
@@ -117,10 +117,10 @@ class IdentityCheck:
         outcome = ledger.outcome(plan.application, plan.sequence)
         if outcome is None or self._table.snapshot is None:
             return False
-        paths = {entry.file.path for entry in outcome.files}
+        paths = {one.file.path for one in outcome.files}
         return any(file.path in paths for file in self._table.snapshot.files()) if paths else False
 
-    def _contradiction(self, application: str, landed_last: int, last: int) -> Conflict:
+    def _contradiction_error(self, application: str, landed_last: int, last: int) -> Conflict:
         return Conflict(
             f"the table {self._table.name} has landed {landed_last} of {application}, "
             f"its ledger {last}",
@@ -147,21 +147,21 @@ class IdentityCheck:
 
     # --- whether they belong together ----------------------------------------------------
 
-    def refuse_disagreement(self) -> None:
+    def check_agreement(self) -> None:
         """Raises Conflict where table and ledger do not belong together."""
-        if (found := self.disagreement()) is not None:
+        if (found := self.disagreement_error()) is not None:
             raise found
 
-    def disagreement(self) -> Conflict | None:
+    def disagreement_error(self) -> Conflict | None:
         """The error if table and ledger do not belong together. Cheap where all is well."""
         if self._ledger.opened is None:
-            return self._without_ledger()
+            return self._without_ledger_error()
         newest = self._ledger.opened.newest()
         if self._table.snapshot is None:
-            return None if newest is None else self._without_table(newest)
+            return None if newest is None else self._without_table_error(newest)
         claimed = self._table.snapshot.property(LEDGER_PROPERTY)
         if claimed not in (None, self._ledger.opened.table_id) and self._has_files():
-            return self._of_another_ledger()
+            return self._another_ledger_error()
         if newest is None or self._is_table_of(self._ledger.opened, newest):
             return None
         return Conflict(
@@ -181,7 +181,7 @@ class IdentityCheck:
             and next(self._table.snapshot.files(), None) is not None
         )
 
-    def _without_ledger(self) -> Conflict | None:
+    def _without_ledger_error(self) -> Conflict | None:
         if self._table.snapshot is None:
             return None
         application = self._application
@@ -197,7 +197,7 @@ class IdentityCheck:
             do=f"copy the folder _rangeland from where the table came from, {_ADOPT}",
         )
 
-    def _without_table(self, newest: PlanEvent) -> Conflict:
+    def _without_table_error(self, newest: PlanEvent) -> Conflict:
         return Conflict(
             f"the table {self._table.name} is gone, and its ledger is still there",
             why=f"the ledger's newest plan is {newest.application} {newest.sequence}; a new table "
@@ -206,7 +206,7 @@ class IdentityCheck:
             "again; or `rangeland adopt JOB.yaml`, to go on with an empty table",
         )
 
-    def _of_another_ledger(self) -> Conflict:
+    def _another_ledger_error(self) -> Conflict:
         return Conflict(
             f"the ledger beside the table {self._table.name} is not the one that the table names",
             why="the folder _rangeland was created again, or comes from another table",
@@ -226,5 +226,5 @@ class IdentityCheck:
         ]
         if not settled or any(self._table.transaction_version(o.application) for o in settled[-5:]):
             return True
-        paths = {entry.file.path for outcome in settled for entry in outcome.files}
+        paths = {one.file.path for outcome in settled for one in outcome.files}
         return any(file.path in paths for file in self._table.snapshot.files())

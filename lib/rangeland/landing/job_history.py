@@ -109,11 +109,11 @@ class JobHistory:
     def _plan_entry(self, application: str, sequence: int) -> PlanEvent | None:
         if self._ledger.opened is None or sequence <= 0:
             return None
-        entry = self._ledger.opened.plan(application, sequence)
-        if entry is None:
+        event = self._ledger.opened.plan(application, sequence)
+        if event is None:
             self._ledger.opened.refresh()
-            entry = self._ledger.opened.plan(application, sequence)
-        if entry is None:
+            event = self._ledger.opened.plan(application, sequence)
+        if event is None:
             raise Conflict(
                 f"the table says that {application} has landed {sequence}, and the ledger has "
                 "no such plan",
@@ -121,7 +121,7 @@ class JobHistory:
                 do="restore the folder _rangeland beside the table's files, or land under "
                 "another job name",
             )
-        return entry
+        return event
 
     def _coverage(self) -> Coverage:
         if self._ledger.opened is None:
@@ -137,14 +137,14 @@ class JobHistory:
         ledger. ``make_options`` drops the isolation where it makes no difference."""
         found: list[LandedRead] = []
         left = list(ranges)
-        for entry, outcome in reversed(self._ledger.prepared_plans()):
+        for event, outcome in reversed(self._ledger.prepared_plans()):
             if not left:
                 break
             covered = coverage_of(one.range for one in outcome.ranges)
             if parts := covered_parts(left, covered):
-                plan = _plan_of(entry)
+                plan = _plan_of(event)
                 options = make_options(plan.isolation, plan.tags, plan.cluster)
-                marks = self._marks_reached(entry, plan)
+                marks = self._marks_reached(event, plan)
                 found += [
                     LandedRead(
                         part, options, plan.application, plan.sequence, marks.get(part.partition)
@@ -154,18 +154,18 @@ class JobHistory:
                 left = leave_out(left, covered)
         return found
 
-    def _marks_reached(self, entry: PlanEvent, plan: Plan) -> dict[Partition, LogMark]:
+    def _marks_reached(self, event: PlanEvent, plan: Plan) -> dict[Partition, LogMark]:
         """How far a plan has landed its partitions: its checkpoint, where that is the end of what
         it has read, and not of an earlier plan in another leader epoch."""
         if plan.kind not in (PlanKind.RUN, PlanKind.BACKFILL, PlanKind.REPLACE):
             return {}
         ends = {r.partition: r.until_offset for r in sorted(plan.ranges)}
-        marks = self._checkpoint(entry).items()
+        marks = self._checkpoint(event).items()
         return {p: mark for p, mark in marks if mark.until_offset == ends.get(p)}
 
     def clusters(self) -> set[Cluster]:
         """All clusters from which this table is known to have been landed."""
-        plans = (_plan_of(entry) for entry, _ in self._ledger.prepared_plans())
+        plans = (_plan_of(event) for event, _ in self._ledger.prepared_plans())
         return {plan.cluster for plan in plans if plan.cluster is not None}
 
     def unfinished_plans(self) -> list[EnteredPlan]:
@@ -176,13 +176,13 @@ class JobHistory:
         for application, sequence in self._ledger.opened.possibly_unfinished():
             if self._identity.landed_sequence(application) >= sequence:
                 continue
-            entry = self._ledger.opened.plan(application, sequence)
-            if entry is None:
+            event = self._ledger.opened.plan(application, sequence)
+            if event is None:
                 raise Bug(
                     f"plan {application} {sequence} is named in the ledger and missing from it"
                 )
             outcome = self._ledger.opened.outcome(application, sequence)
-            found.append(EnteredPlan(_plan_of(entry), entry.table_version, outcome))
+            found.append(EnteredPlan(_plan_of(event), event.table_version, outcome))
         return found
 
     def entered_plan(self, plan: Plan) -> EnteredPlan | None:
@@ -208,13 +208,13 @@ class JobHistory:
         if newest is None or newest.table_version is None:
             return None
         planned_at = newest.table_version
-        commits = self._table.kernel.commits(self._table.uri, planned_at + 1)
+        commits = self._table.delta.commits(self._table.uri, planned_at + 1)
         restored = table_commit.last_restore(
-            self._table.kernel, self._table.snapshot, planned_at, commits
+            self._table.delta, self._table.snapshot, planned_at, commits
         )
         return restored or table_commit.last_replacement(commits)
 
-    def removal_conflict(self, removal: table_commit.Restored | CommitMetadata) -> Conflict:
+    def removal_error(self, removal: table_commit.Restored | CommitMetadata) -> Conflict:
         """The error for the rows that it removed."""
         if isinstance(removal, CommitMetadata):
             return Conflict(
@@ -253,7 +253,7 @@ class JobHistory:
         """All plans of all jobs that are in the table, in the order they were entered, each
         with its outcome. Raises Conflict where the table has rows and no ledger."""
         if self._ledger.opened is None:
-            raise self._identity.disagreement() or Conflict(
+            raise self._identity.disagreement_error() or Conflict(
                 f"the table {self._table.name} has no ledger",
                 why="nothing was landed in it by this library, or its folder _rangeland is gone",
                 do="land something first, or restore the folder _rangeland",
@@ -281,9 +281,9 @@ class JobHistory:
         be either, since a first run may begin at the group's offset."""
         if self._ledger.opened is None:
             return set()
-        entries = list(islice(self._ledger.opened.plans(application), limit))
-        plans = [_plan_of(entry) for entry in entries]
-        ends = {(p, m.until_offset) for e in entries for p, m in self._checkpoint(e).items()}
+        events = list(islice(self._ledger.opened.plans(application), limit))
+        plans = [_plan_of(event) for event in events]
+        ends = {(p, m.until_offset) for e in events for p, m in self._checkpoint(e).items()}
         ends |= {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
         return ends | {(r.partition, r.from_offset) for plan in plans for r in plan.ranges}
 
@@ -299,10 +299,10 @@ class JobHistory:
         for outcome in self.newest_outcomes(application, limit):
             plan = self._ledger.require().plan(application, outcome.sequence)
             if plan is not None:
-                size = sum(entry.range.estimated_bytes for entry in outcome.ranges)
+                size = sum(one.range.estimated_bytes for one in outcome.ranges)
                 found.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))
         return found
 
 
-def _plan_of(entry: PlanEvent) -> Plan:
-    return Plan.parse(entry.document)
+def _plan_of(event: PlanEvent) -> Plan:
+    return Plan.parse(event.document)

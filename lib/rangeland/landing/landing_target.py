@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta.ledger.events import (
-    FileEntry,
+    EventFile,
+    EventRange,
     LossEvent,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
-    RangeEntry,
 )
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.transaction_log import table_commit
@@ -66,15 +66,15 @@ class LandingTarget:
         """Reads ledger and table again."""
         self.ledger.refresh()
 
-    def open_or_create(self, rows: pa.Schema) -> None:
+    def open_or_create(self, row_schema: pa.Schema) -> None:
         """Creates table and ledger if they do not exist. Not a refresh: a plan that was entered
         since the last one still makes ``enter`` return False."""
-        path = self.table.locate_or_create(rows)
+        path = self.table.locate_or_create(row_schema)
         if self.table.snapshot is None:
-            self.table.refuse_foreign_files()
+            self.table.check_folder()
         # Both mostly wait for the JVM and the store, so do them at the same time.
         with ThreadPoolExecutor(2) as both:
-            table = both.submit(self.table.open_or_create, path, rows)
+            table = both.submit(self.table.open_or_create, path, row_schema)
             ledger = both.submit(self.ledger.open_or_create, path)
             table.result()
             ledger.result()
@@ -84,12 +84,12 @@ class LandingTarget:
         """Enters a plan based on the last ``refresh``. False if another plan came first: then
         refresh and try again."""
         ledger = self.ledger.require()
-        entry = PlanEvent(
+        event = PlanEvent(
             application=plan.application,
             job=plan.job,
             sequence=plan.sequence,
             plan_hash=plan.hash,
-            ranges=tuple(RangeEntry(r) for r in plan.ranges),
+            ranges=tuple(EventRange(r) for r in plan.ranges),
             document=json.dumps(plan.to_json()),
             written_at_ms=_now_ms(),
             table_version=self.table.version,
@@ -97,7 +97,7 @@ class LandingTarget:
         )
         self.ledger.add_columns_if_lacking()
         names = [(u.plan.application, u.plan.sequence) for u in unfinished]
-        is_entered = ledger.enter(entry, self.ledger.entered, names)
+        is_entered = ledger.enter(event, self.ledger.entered, names)
         result = "Entered plan" if is_entered else "Did not enter, since another came first, plan"
         logger.info("%s %s", result, plan.label)
         return is_entered
@@ -106,7 +106,7 @@ class LandingTarget:
         self,
         plan: Plan,
         outcomes: Iterable[RangeOutcome],
-        files: Iterable[FileEntry],
+        files: Iterable[EventFile],
         receipts: Mapping[int, Receipt],
         regrown: Mapping[Loss, int] | None = None,
         *,
@@ -139,7 +139,7 @@ class LandingTarget:
         theirs = ledger.outcome(plan.application, plan.sequence)
         if theirs is None:
             raise Bug(f"the outcome of {plan.label} exists and cannot be read")
-        refuse_other_plan(plan, theirs)
+        check_same_plan(plan, theirs)
         return theirs, False
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
@@ -156,7 +156,7 @@ class LandingTarget:
         member: str,
         number: int,
         units: Iterable[TaskResult],
-        files: Iterable[FileEntry],
+        files: Iterable[EventFile],
     ) -> bool:
         """Writes a part of a plan, False if another part has that number."""
         return self.ledger.require().append_part(
@@ -188,12 +188,12 @@ class LandingTarget:
             return
         now_ms = _now_ms()
         job = self._job
-        if entries := seen_losses(
+        if events := seen_losses(
             job.application, job.job, sequence, seen, seen_at_ms or now_ms, now_ms
         ):
             ledger.refresh()
-            ledger.record_losses(self._with_columns(entries))
-            _log_losses(entries)
+            ledger.record_losses(self._with_columns(events))
+            _log_losses(events)
 
     def _with_columns(self, losses: list[LossEvent]) -> list[LossEvent]:
         """The same losses, after making sure that the ledger has columns for them."""
@@ -216,13 +216,13 @@ class LandingTarget:
         request = CommitRequest(
             outcome.application,
             outcome.sequence,
-            [entry.file for entry in outcome.files],
+            [one.file for one in outcome.files],
             removed=gone,
             properties={LEDGER_PROPERTY: self.ledger.require().table_id},
             schema=outcome.columns,
             checked=self.table.constraints(),
         )
-        return table_commit.land(self.table.kernel, table, request, since or 0)
+        return table_commit.land(self.table.delta, table, request, since or 0)
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
@@ -235,14 +235,14 @@ class LandingTarget:
             properties={LEDGER_PROPERTY: ledger_id},
             checked=self.table.constraints(),
         )
-        table_commit.land(self.table.kernel, snapshot, request)
+        table_commit.land(self.table.delta, snapshot, request)
         self.table.refresh()
 
     def _outcome(
         self,
         plan: Plan,
         outcomes: Iterable[RangeOutcome],
-        files: Iterable[FileEntry],
+        files: Iterable[EventFile],
         receipts: Mapping[int, Receipt],
         leaders: Mapping[Partition, str | None],
     ) -> OutcomeEvent:
@@ -253,7 +253,7 @@ class LandingTarget:
             sequence=plan.sequence,
             plan_hash=plan.hash,
             ranges=tuple(
-                RangeEntry(
+                EventRange(
                     o.range,
                     o.counts,
                     o.leader or leaders.get(o.range.partition),
@@ -293,7 +293,7 @@ def _log_losses(losses: Iterable[LossEvent]) -> None:
         logger.warning("Recorded that %s, policy %s: %s", *what, extra=where)
 
 
-def refuse_other_plan(plan: Plan, outcome: OutcomeEvent) -> None:
+def check_same_plan(plan: Plan, outcome: OutcomeEvent) -> None:
     """Raises Conflict where the ledger's outcome of that sequence belongs to another plan: what it
     landed is not what this plan was to land."""
     if outcome.plan_hash != plan.hash:

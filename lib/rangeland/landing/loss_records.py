@@ -18,7 +18,7 @@ from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePa
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.planning.grouping import by_partition
 from rangeland.planning.intervals import Interval, merge
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 
@@ -95,7 +95,7 @@ def losses_in(error: RangelandError) -> list[Loss]:
         return [replace(loss, action=Action.FAIL) for loss in error.losses]
     if not isinstance(error, BadRecord) or error.log is None:
         return []
-    first = error.log.position or 0
+    first = error.log.read_until or 0
     until = first
     if error.damage is not None:
         first = error.damage.base_offset
@@ -106,13 +106,13 @@ def losses_in(error: RangelandError) -> list[Loss]:
     return [Loss(error.log.partition, first, until, kind, evidence, Action.FAIL)]
 
 
-def widen_to_whole_logs(plan: Plan, error: RangeLost) -> RangeLost:
+def whole_log_error(plan: Plan, error: RangeLost) -> RangeLost:
     """The error with all that a plan would have read of the logs that are gone: a task knows only
     its own slices of them."""
     found = losses_in(error)
     if not any(loss.kind.traits.is_whole_log for loss in found):
         return error
-    return range_lost(
+    return range_lost_error(
         [
             replace(loss, from_offset=start, until_offset=until)
             for loss in found

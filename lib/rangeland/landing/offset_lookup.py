@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangeland.delta.ledger.events import PlanEvent, RangeEntry
+from rangeland.delta.ledger.events import EventRange, PlanEvent
 from rangeland.delta.transaction_log.table_commit import landing_commit
 from rangeland.errors import UsageError
 from rangeland.landing.landing_target import LandingTarget
@@ -15,7 +15,7 @@ from rangeland.landing.table_rows import TableRows, table_rows
 from rangeland.landing.verification import Landings
 from rangeland.loss import Action, Loss
 from rangeland.model import Partition
-from rangeland.planning.table_audit import LandedPiece
+from rangeland.planning.table_audit import LandedRange
 from rangeland.results import Finding, FindState
 
 _LEFT_OUT = {Action.QUARANTINE: FindState.QUARANTINED, Action.SKIP: FindState.LOST}
@@ -29,7 +29,7 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
     landings = [
         (plan, outcome)
         for plan, outcome in landed
-        if any(entry.range.has(partition, offset) for entry in outcome.ranges)
+        if any(event_range.range.has(partition, offset) for event_range in outcome.ranges)
     ]
     rows = table_rows(spark, target.table)
     files = rows.files_with(partition, offset)
@@ -38,21 +38,25 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
         why = "" if files else _why_not(landed, partition, offset)
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
-    entry = next(e for e in outcome.ranges if e.range.has(partition, offset))
+    event_range = next(e for e in outcome.ranges if e.range.has(partition, offset))
     why = ""
     if files:
         state = FindState.LANDED
     elif (loss := _loss_of(target, plan, partition, offset)) is not None:
         state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
-    elif any(start <= offset < end for start, end in entry.gaps or ()):
+    elif any(start <= offset < end for start, end in event_range.gaps or ()):
         state = FindState.NO_ROW
-    elif entry.in_bytes:
-        state = FindState.NO_ROW if _is_whole(rows, entry) else FindState.NO_ROW_OR_HOLE
+    elif event_range.in_bytes:
+        state = FindState.NO_ROW if _is_whole(rows, event_range) else FindState.NO_ROW_OR_HOLE
     else:
-        whole = entry.counts is not None and entry.counts.landed == entry.range.width
-        state = FindState.HOLE if whole or entry.gaps is not None else FindState.NO_ROW_OR_HOLE
+        whole = (
+            event_range.counts is not None and event_range.counts.landed == event_range.range.width
+        )
+        state = (
+            FindState.HOLE if whole or event_range.gaps is not None else FindState.NO_ROW_OR_HOLE
+        )
     commit = landing_commit(
-        target.table.kernel,
+        target.table.delta,
         target.table.uri,
         plan.application,
         plan.sequence,
@@ -67,9 +71,9 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
         application=plan.application,
         sequence=plan.sequence,
         table_version=None if commit is None else commit.version,
-        leader=entry.leader,
+        leader=event_range.leader,
         landed_at_ms=outcome.written_at_ms if commit is None else commit.committed_at_ms,
-        range=entry.range,
+        range=event_range.range,
         earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
         why=why,
     )
@@ -88,7 +92,7 @@ def _loss_of(
 
 def _landed_partition(landings: Landings, partition: Partition) -> Partition:
     """The landed partition that is meant: a partition without a broker may be that of any."""
-    ranges = (entry.range for _, outcome in landings for entry in outcome.ranges)
+    ranges = (event_range.range for _, outcome in landings for event_range in outcome.ranges)
     same = {r.partition for r in ranges if r.partition.of_any_broker == partition}
     if len(same) > 1:
         raise UsageError(
@@ -110,10 +114,10 @@ def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
     return f"it has offsets {first} to {until - 1} of {partition}"
 
 
-def _is_whole(rows: TableRows, entry: RangeEntry) -> bool:
+def _is_whole(rows: TableRows, event_range: EventRange) -> bool:
     """True if the table has all rows of a range whose offsets are bytes."""
-    if entry.counts is None:
+    if event_range.counts is None:
         return False
-    piece = LandedPiece(entry.range, entry.counts.landed, in_bytes=True)
-    counted = rows.entries({entry.range.partition: [piece]})
-    return counted[entry.range.partition].rows[0] >= entry.counts.landed
+    landed_range = LandedRange(event_range.range, event_range.counts.landed, in_bytes=True)
+    counted = rows.entries({event_range.range.partition: [landed_range]})
+    return counted[event_range.range.partition].rows[0] >= event_range.counts.landed

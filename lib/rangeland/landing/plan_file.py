@@ -117,12 +117,12 @@ def read_plan_file(path: Path) -> ReviewedPlan:
         )
     plan = document.get("plan")
     if not isinstance(plan, dict) or _sha256(plan) != document.get("hash"):
-        raise _edited_file(path, "the plan in it does not match its hash")
+        raise _edited_file_error(path, "the plan in it does not match its hash")
     if _seal(document) != document.get("seal"):
-        raise _edited_file(path, "the job or the summary in it does not match its seal")
+        raise _edited_file_error(path, "the job or the summary in it does not match its seal")
     found = _read_content(path, document)
     if number == WITHOUT_LOCATION:
-        _refuse_relative(path, found.job.sink)
+        _check_is_absolute(path, found.job.sink)
     return found
 
 
@@ -157,10 +157,10 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
     try:
         found = _CONTENT.read(ReviewedPlan, {"seen": [], **document})
     except Unreadable as error:
-        raise _damaged_file(path, str(error)) from error
+        raise _damaged_file_error(path, str(error)) from error
     found = replace(found, text=replace(found.text, name=f"{path} (job)"))
     if wrong := contradiction(found.plan) or _mismatch(found):
-        raise _damaged_file(path, wrong)
+        raise _damaged_file_error(path, wrong)
     return found
 
 
@@ -181,12 +181,12 @@ def _mismatch(reviewed: ReviewedPlan) -> str:
     return ""
 
 
-def _refuse_relative(path: Path, sink: Sink) -> None:
+def _check_is_absolute(path: Path, sink: Sink) -> None:
     """Which table was reviewed is not known."""
     where = TablePath.parse(sink.table)
     if sink.is_catalog_name or where.scheme or where.path.startswith("/"):
         return
-    raise _to_make_again(
+    raise _unusable_plan_error(
         path,
         f"does not say in which folder its table {sink.table} is",
         f"plan files of format {WITHOUT_LOCATION} do not have it",
@@ -206,13 +206,13 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = parse_json(text, max_bytes=MAX_BYTES, unique_keys=True)
     except Unreadable as error:
-        raise _not_a_plan_file(path, str(error)) from error
+        raise _not_a_plan_file_error(path, str(error)) from error
     if not isinstance(document, dict) or MARK not in document:
-        raise _not_a_plan_file(path, f"it has no field {MARK}")
+        raise _not_a_plan_file_error(path, f"it has no field {MARK}")
     return document
 
 
-def _not_a_plan_file(path: Path, why: str) -> JobFileError:
+def _not_a_plan_file_error(path: Path, why: str) -> JobFileError:
     return JobFileError(
         f"{path} is not a plan file",
         why=why,
@@ -221,15 +221,15 @@ def _not_a_plan_file(path: Path, why: str) -> JobFileError:
     )
 
 
-def _damaged_file(path: Path, why: str) -> Conflict:
-    return _to_make_again(path, "does not have a plan that can be applied", why)
+def _damaged_file_error(path: Path, why: str) -> Conflict:
+    return _unusable_plan_error(path, "does not have a plan that can be applied", why)
 
 
-def _edited_file(path: Path, why: str) -> Conflict:
-    return _to_make_again(path, "was changed after it was written", why)
+def _edited_file_error(path: Path, why: str) -> Conflict:
+    return _unusable_plan_error(path, "was changed after it was written", why)
 
 
-def _to_make_again(path: Path, what: str, why: str) -> Conflict:
+def _unusable_plan_error(path: Path, what: str, why: str) -> Conflict:
     return Conflict(
         f"{path} {what}",
         why=why,

@@ -29,7 +29,7 @@ from rangeland.landing.redrive import (
     draft_from_quarantine,
     in_quarantine,
 )
-from rangeland.landing.replacement import Replacement, refuse_partial_slices
+from rangeland.landing.replacement import Replacement, check_whole_slices
 from rangeland.landing.verification import holes_of_job
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Loss, LossKind
@@ -37,22 +37,22 @@ from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
 from rangeland.planning.plan import Plan, PlanKind, renumber_plan
 from rangeland.planning.plan_builder import (
     PlanDraft,
     PlanTerms,
+    check_still_there,
     draft_exact_ranges,
     draft_new,
-    refuse_gone,
 )
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
-    refuse_changed_options,
-    refuse_other_cluster,
-    refuse_other_options,
+    check_checkpoint_options,
+    check_landed_options,
+    check_same_cluster,
     with_known_addresses,
 )
 from rangeland.spark.deferred_session import parallelism_of
@@ -69,11 +69,11 @@ class Planner:
         self._row_format = context.row_format
         self.kind = kind
 
-    def refuse_gone(self, plan: Plan) -> None:
+    def check_still_there(self, plan: Plan) -> None:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for what they have
         lost for good if the policy is to fail: reading would fail later."""
         marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in plan.ranges}
-        refuse_gone(plan.ranges, self.surveys.of_plan(marks), self.job.request.policy)
+        check_still_there(plan.ranges, self.surveys.of_plan(marks), self.job.request.policy)
 
     # --- drafts -----------------------------------------------------------------------
 
@@ -102,8 +102,8 @@ class Planner:
         deadline = time.monotonic() + LAGGING_SECONDS
         while True:
             survey = self.surveys.for_plan(position)
-            self._refuse_other_cluster(position, survey)
-            self._refuse_changed_options(position)
+            self._check_same_cluster(position, survey)
+            self._check_checkpoint_options(position)
             try:
                 draft = self._draft_by(survey, position)
                 losses = [x for x in (*draft.skipped_losses, *draft.held) if _is_beyond(x, survey)]
@@ -119,11 +119,11 @@ class Planner:
         terms, damaged = self._terms(), self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
         landed = self._landings_of(draft.already_landed)
-        self._refuse_other_options(landed, survey.cluster)
+        self._check_landed_options(landed, survey.cluster)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
         if self.kind is PlanKind.REPLACE:
-            self._refuse_replace(draft.plan)
+            self._check_replacement(draft.plan)
         return draft
 
     def _draft_holes(self, position: JobPosition) -> PlanDraft:
@@ -133,7 +133,7 @@ class Planner:
         self.progress.step(f"reading the offsets in {self.job.sink.table}")
         holes = holes_of_job(self.spark, self.target, self.job, self.warn)
         landed = self._landings_of(holes.ranges)
-        self._refuse_other_options(landed, survey.cluster)
+        self._check_landed_options(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
         draft = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
         return replace(draft, leaves_more=holes.leaves_more)
@@ -151,7 +151,7 @@ class Planner:
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
-            self._refuse_other_options(self._landings_of(ranges), survey.cluster, read_filter)
+            self._check_landed_options(self._landings_of(ranges), survey.cluster, read_filter)
             of_then = replace(terms, isolation=isolation, tags=tags)
             return draft_exact_ranges(of_then, survey, position, ranges)
 
@@ -204,19 +204,19 @@ class Planner:
         has_transactions = load_dialect(self.job.source.dialect).capabilities.has_transactions
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
-    def _refuse_changed_options(self, position: JobPosition) -> None:
+    def _check_checkpoint_options(self, position: JobPosition) -> None:
         if position.read_filter is None or self.kind is not PlanKind.RUN:
             return
         source = self.job.source
         wanted = self._options(source.isolation, source.tags, None)
         landed = self._options(*position.read_filter, None)
-        refuse_changed_options(self.job.sink.table, landed, wanted)
+        check_checkpoint_options(self.job.sink.table, landed, wanted)
 
     def _landings_of(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, as far as it is known."""
         return self.target.history.landed_as(ranges, self._options) if ranges else []
 
-    def _refuse_other_options(
+    def _check_landed_options(
         self,
         landed: Sequence[LandedRead],
         cluster: Cluster | None,
@@ -228,7 +228,7 @@ class Planner:
         isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
         clusters = [one.options.cluster for one in landed]
         wanted = self._options(isolation, tags, self._known_as(cluster, clusters))
-        refuse_other_options(self.job.sink.table, landed, wanted)
+        check_landed_options(self.job.sink.table, landed, wanted)
 
     def _find_overwritten(
         self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
@@ -240,10 +240,10 @@ class Planner:
             losses += find_overwritten(one_epoch, comparison, position.landed)
         return losses
 
-    def _refuse_other_cluster(self, position: JobPosition, survey: Survey) -> None:
+    def _check_same_cluster(self, position: JobPosition, survey: Survey) -> None:
         cluster = self._known_as(survey.cluster, [position.cluster])
         if cluster is not None:
-            refuse_other_cluster(self.job.sink.table, position, survey, cluster)
+            check_same_cluster(self.job.sink.table, position, survey, cluster)
 
     def _known_as(
         self, cluster: Cluster | None, earlier: Sequence[Cluster | None]
@@ -254,12 +254,12 @@ class Planner:
             return cluster
         return with_known_addresses(cluster, self.target.history.clusters())
 
-    def _refuse_replace(self, plan: Plan) -> None:
+    def _check_replacement(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""
-        Replacement(self.spark, self.target).refuse()
+        Replacement(self.spark, self.target).check_table()
         if plan.losses:
-            raise range_lost(list(plan.losses))
-        refuse_partial_slices(self.target, plan.ranges)
+            raise range_lost_error(list(plan.losses))
+        check_whole_slices(self.target, plan.ranges)
 
 
 def _may_lag(losses: Sequence[Loss], position: JobPosition, survey: Survey) -> bool:

@@ -92,9 +92,9 @@ def _try_batches(
         left.discard(key)
         for where in wanted[key].ranges:
             isolation, tags = wanted[key].read_filter
-            for piece, why in _trial(job, row_format, replace(batch, range=where), isolation):
+            for range_, why in _trial(job, row_format, replace(batch, range=where), isolation):
                 tried = replace(
-                    batch, range=piece, quarantined_bytes=QuarantinedBytes(b"", (), batch.reason)
+                    batch, range=range_, quarantined_bytes=QuarantinedBytes(b"", (), batch.reason)
                 )
                 yield QuarantinedRange(tried, isolation, why, tags)
     if left:
@@ -135,18 +135,18 @@ def _ranges_in_force(
     if not any(one.loss.action is Action.QUARANTINE for one in target.history.losses()):
         return {}
     found: dict[tuple[str, int, Range], _RedriveRequest] = {}
-    for entry, outcome in target.history.landings():
+    for planned, outcome in target.history.landings():
         landed = coverage_of(one.range for one in outcome.ranges)
         for key, wanted in list(found.items()):
             found[key] = replace(wanted, ranges=tuple(leave_out(wanted.ranges, landed)))
-        if entry.job != job.job:
+        if planned.job != job.job:
             continue
-        plan = Plan.parse(entry.document)
+        plan = Plan.parse(planned.document)
         read_filter = plan.isolation, plan.tags
-        for event in target.history.losses(entry.application, entry.sequence):
+        for event in target.history.losses(planned.application, planned.sequence):
             if event.loss.action is Action.QUARANTINE:
                 where = event.loss.range
-                found[entry.application, entry.sequence, where] = _RedriveRequest(
+                found[planned.application, planned.sequence, where] = _RedriveRequest(
                     (where,), read_filter
                 )
     return {key: wanted for key, wanted in found.items() if wanted.ranges}
@@ -167,11 +167,11 @@ def _why_not(
     job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
 ) -> str:
     where = batch.range
-    piece = Slice(0, where.partition, *where.interval)
+    slice_ = Slice(0, where.partition, *where.interval)
     settings = _decode_settings(job, row_format, {0: batch.quarantined_bytes}, isolation)
     reached = where.from_offset
     try:
-        for chunk in read_slices([piece], settings):
+        for chunk in read_slices([slice_], settings):
             reached = chunk.until_offset
     except BadRecord as error:
         return error.why or error.what
@@ -316,8 +316,8 @@ def _of_old_records(row_format: RowFormat | None) -> RowFormat | None:
     return row_format and replace(row_format, written=LONG_AGO)
 
 
-def _place_of(piece: Range | Slice) -> tuple[Partition, str, int]:
-    return piece.partition, piece.topic_id or "", piece.from_offset
+def _place_of(range_: Range | Slice) -> tuple[Partition, str, int]:
+    return range_.partition, range_.topic_id or "", range_.from_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,10 +329,10 @@ class RedriveResult(JsonResult):
 
     job: str
     table: str
-    left: tuple[QuarantinedRange, ...]
+    still_quarantined: tuple[QuarantinedRange, ...]
     seconds: float
     done: RunResult | None = None
 
     def to_json(self) -> dict[str, Any]:
         first = RESULT_JSON.write(self) if self.done is None else self.done.to_json()
-        return {**first, "quarantine": [RESULT_JSON.write(one) for one in self.left]}
+        return {**first, "quarantine": [RESULT_JSON.write(one) for one in self.still_quarantined]}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
+from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
@@ -19,13 +19,13 @@ from rangeland.errors import RangeLost, TableRefused, UsageError
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Range
 from rangeland.planning.coverage import coverage_of, covered_parts
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import (
-    LandedPiece,
+    LandedRange,
     ReplacedRange,
-    cut_pieces,
+    cut_ranges,
     in_force,
     other_incarnations,
 )
@@ -53,7 +53,7 @@ class Replacement:
         table = self._table()
         return has_rows(self._spark, table, self._condition(table, plan))
 
-    def refuse(self) -> None:
+    def check_table(self) -> None:
         """Raises TableRefused where rows of this table cannot be replaced, before a plan is entered
         that could never be finished."""
         facts = self._target.table.metadata
@@ -67,12 +67,12 @@ class Replacement:
             )
         self._table()
 
-    def refuse_rows_outside(self, plan: Plan, files: Sequence[FileEntry]) -> None:
+    def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
         path, table = self._target.table.uri, self._table()
         schema = self._target.table.columns_of_files()
-        new = prepared_frame(self._spark, path, [entry.file for entry in files], schema)
+        new = prepared_frame(self._spark, path, [one.file for one in files], schema)
         condition = f"coalesce({self._condition(table, plan)}, false)"
         if stray_rows := new.where(f"NOT ({condition})").count():
             raise TableRefused(
@@ -98,14 +98,14 @@ class Replacement:
             if gone := table.gone_prepared_files(outcome):
                 return table_commit.FilesGone(gone)
             if table.snapshot is not None:
-                table_commit.refuse_another(table.kernel, table.snapshot)
+                table_commit.check_same_table(table.delta, table.snapshot)
             change = table.change_by(outcome.columns)
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(plan, outcome, change)
             replace_rows(new, path, where, transaction, evolves=change.is_any)
         table.refresh()
-        version = table_commit.landed_at(table.kernel, path, *transaction, since or 0)
+        version = table_commit.landed_at(table.delta, path, *transaction, since or 0)
         return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
 
     def _swap(
@@ -113,7 +113,7 @@ class Replacement:
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
         path, table = self._target.table.uri, self._table()
-        files = [entry.file for entry in outcome.files]
+        files = [one.file for one in outcome.files]
         schema = self._target.table.columns_of_files(change)
         new = prepared_frame(self._spark, path, files, schema)
         return table, new, self._condition(table, plan)
@@ -127,12 +127,12 @@ class Replacement:
         return condition(table, plan.ranges, self._target.table.columns)
 
 
-def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
+def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     """Raises RangeLost for losses: what the log has lost must not be removed from the table."""
     losses = [loss for _, one in sorted(receipts.items()) for loss in one.losses]
     if not losses:
         return
-    error = range_lost(losses)
+    error = range_lost_error(losses)
     raise RangeLost.of(
         error,
         why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
@@ -140,15 +140,15 @@ def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     )
 
 
-def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
+def check_whole_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
     """Raises UsageError where a range holds only a part of a slice: a slice was landed as a
     whole, and can only be replaced as a whole."""
     slices = [
-        LandedPiece(landed, None)
+        LandedRange(landed, None)
         for plan, outcome in target.history.landings()
         for s in Plan.parse(plan.document).slices
         for whole in (Range(s.partition, *s.interval, s.topic_id),)
-        for landed in covered_parts([whole], coverage_of(entry.range for entry in outcome.ranges))
+        for landed in covered_parts([whole], coverage_of(one.range for one in outcome.ranges))
     ]
     asked_for, landed_pieces = list(ranges), in_force(slices)
     for r in asked_for:
@@ -159,14 +159,14 @@ def refuse_partial_slices(target: LandingTarget, ranges: Iterable[Range]) -> Non
                 "its rows have the same offsets",
                 do="replace a range that the earlier topic did not have, or delete its rows first",
             )
-    cut = cut_pieces(landed_pieces, asked_for)
+    cut = cut_ranges(landed_pieces, asked_for)
     if not cut:
         return
-    cut_range, piece = cut[0]
+    cut_range, slice_ = cut[0]
     raise UsageError(
-        f"--replace of {cut_range} cuts the slice {piece}",
+        f"--replace of {cut_range} cuts the slice {slice_}",
         why="a slice was landed as a whole and can only be replaced as a whole",
-        do=f"begin at {piece.from_offset} or {piece.until_offset} and end at one of them, or "
+        do=f"begin at {slice_.from_offset} or {slice_.until_offset} and end at one of them, or "
         "include the slices before and after as well",
         slices=[[str(r), str(p)] for r, p in cut],
     )

@@ -19,7 +19,7 @@ from rangeland.spark.catalog_names import literal
 from rangeland.spark.offset_scan import has_rows, table_frame
 
 
-def refuse_removed_rows(spark: Any, target: LandingTarget, job: Job, progress: Progress) -> None:
+def check_rows_remain(spark: Any, target: LandingTarget, job: Job, progress: Progress) -> None:
     """Raises Conflict where the table was restored, or all its rows replaced, and rows of the
     job's topics are missing since: the checkpoint is then ahead of the table."""
     removal = target.history.last_removal()
@@ -29,12 +29,12 @@ def refuse_removed_rows(spark: Any, target: LandingTarget, job: Job, progress: P
     try:
         holes = examine(spark, target).audit.holes
     except TableRefused:  # its rows cannot be read, so the table's history decides
-        raise target.history.removal_conflict(removal) from None
+        raise target.history.removal_error(removal) from None
     if any(job.source.reads(hole.partition.topic) for hole in holes):
-        raise target.history.removal_conflict(removal)
+        raise target.history.removal_error(removal)
 
 
-def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Range]) -> None:
+def check_rows_are_known(spark: Any, target: LandingTarget, ranges: Iterable[Range]) -> None:
     """Raises Conflict where the table has rows of topics that its ledger does not know: these
     offsets may be among them."""
     topics = target.identity.may_hold({r.partition.topic for r in ranges})

@@ -50,12 +50,12 @@ def result_of_plans(
     else:
         state = "already-landed" if already_landed else "nothing"
     ranges = [
-        RangeOutcome(entry.range, entry.counts)
+        RangeOutcome(one.range, one.counts)
         for f in ours
-        for entry in f.outcome.ranges
-        if entry.counts is not None
+        for one in f.outcome.ranges
+        if one.counts is not None
     ]
-    files = [entry.file for f in ours for entry in f.outcome.files]
+    files = [one.file for f in ours for one in f.outcome.files]
     last = finished[-1] if finished else None
     return RunResult(
         job=job.job,

@@ -62,7 +62,7 @@ class UnreadableSchema(NamedTuple):
     field: Mismatch
 
 
-def refuse_unreadable(
+def check_schemas_are_readable(
     row_format: RowFormat | None, policy: Policy, slices: Sequence[Slice], ids_in: IdsIn
 ) -> None:
     """Raises TableRefused for a schema of records with a field that cannot be read as the table's.
@@ -82,7 +82,7 @@ def refuse_unreadable(
     seen = ids_in(concerned)
     for schema in (schema for some in found.values() for schema in some):
         if schema.schema_id in seen.get(schema.topic_field, ()):
-            raise _refusal(schema)
+            raise _unreadable_schema_error(schema)
 
 
 def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[UnreadableSchema]:
@@ -103,7 +103,7 @@ def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[Unreada
     return found
 
 
-def _refusal(schema: UnreadableSchema) -> TableRefused:
+def _unreadable_schema_error(schema: UnreadableSchema) -> TableRefused:
     field, old, new = schema.field.path, schema.field.writer_type, schema.field.reader_type
     section = f"decode.{schema.topic_field.field}.schema"
     table = f"the schema in {section}"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
+from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.errors import RangelandError
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Slice
@@ -27,7 +27,7 @@ ReadTasks = Callable[[Sequence[Slice], Callable[[], bool], Mapping[int, int]], F
 """Reads slices until all are read, one fails, or the stop function returns true. The third argument
 is what was read earlier, as widths by slice index."""
 
-PrepareOutcome = Callable[[Mapping[int, Receipt], Sequence[FileEntry]], OutcomeEvent]
+PrepareOutcome = Callable[[Mapping[int, Receipt], Sequence[EventFile]], OutcomeEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class PlanToRead:
     """A plan without an outcome, and the means to read it. ``whole``: one driver must read all of
     its slices.
 
-    ``refuse_part`` raises where receipts of some slices do not add up, or come from logs that are
+    ``check_part`` raises where receipts of some slices do not add up, or come from logs that are
     no longer those of the plan: such a part would block the plan for ever. ``prepare`` takes the
     receipts and files of all slices, proves and checks them, and returns the outcome that
     counts."""
@@ -43,8 +43,8 @@ class PlanToRead:
     plan: Plan
     target: LandingTarget
     read: ReadTasks
-    files_of: Callable[[Sequence[TaskResult]], list[FileEntry]]
-    refuse_part: Callable[[Mapping[int, Receipt]], None]
+    files_of: Callable[[Sequence[TaskResult]], list[EventFile]]
+    check_part: Callable[[Mapping[int, Receipt]], None]
     prepare: PrepareOutcome
     whole: bool
 

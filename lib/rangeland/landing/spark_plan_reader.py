@@ -19,7 +19,7 @@ import pyarrow as pa
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
-from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
+from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
@@ -29,7 +29,7 @@ from rangeland.job.connection_settings import login_packages
 from rangeland.landing.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.loss_records import widen_to_whole_logs
+from rangeland.landing.loss_records import whole_log_error
 from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
 from rangeland.landing.shared_reader import (
     PlanToRead,
@@ -67,7 +67,7 @@ class PlanReceipts:
     there."""
 
     receipts: Mapping[int, Receipt]
-    files: Sequence[FileEntry] = ()
+    files: Sequence[EventFile] = ()
     regrown: Mapping[Loss, int] = field(default_factory=dict)
 
 
@@ -75,12 +75,12 @@ class SparkPlanReader:
     """Reads slices of the plans of one job's table."""
 
     def __init__(
-        self, context: LandingContext, rows: pa.Schema, transform: Transform | None
+        self, context: LandingContext, row_schema: pa.Schema, transform: Transform | None
     ) -> None:
         self.spark, self.job, self.target = context.spark, context.job, context.target
         self._surveys, self.progress, self._warn = context.surveys, context.progress, context.warn
         self._row_format = context.row_format
-        self.rows = rows
+        self.row_schema = row_schema
         self.transform = transform
         self.log_check = FinalLogCheck(self.job, lambda: self.target.history.clusters())
         self.shared_reader: SharedReader | None = None
@@ -105,7 +105,7 @@ class SparkPlanReader:
     def _read_unchanged(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
         fingerprints = self._fingerprints(plan)
         receipts, files = self._read_slices(plan, is_new=is_new)
-        self._refuse_changed_logs(plan, receipts, fingerprints, after)
+        self._check_same_logs(plan, receipts, fingerprints, after)
         regrown = {} if after is None else after.regrown_offsets(plan, receipts.values())
         return PlanReceipts(receipts, files, regrown)
 
@@ -116,7 +116,7 @@ class SparkPlanReader:
             return {}
         return self.log_check.fingerprint(self.read_settings(plan), plan)
 
-    def _refuse_changed_logs(
+    def _check_same_logs(
         self,
         plan: Plan,
         receipts: Mapping[int, Receipt],
@@ -128,11 +128,11 @@ class SparkPlanReader:
             losses = self.log_check.changes(
                 self.read_settings(plan), plan, read, fingerprints, after
             )
-            self.log_check.refuse_changes(plan, losses, after)
+            self.log_check.check_same_logs(plan, losses, after)
 
     def _read_slices(
         self, plan: Plan, *, is_new: bool
-    ) -> tuple[dict[int, Receipt], list[FileEntry]]:
+    ) -> tuple[dict[int, Receipt], list[EventFile]]:
         """The leaders in a plan that is not new may have changed, or lead another log: readers
         then look them up first and check that the log is the same."""
         if plan.job != self.job.job:
@@ -151,18 +151,18 @@ class SparkPlanReader:
             if self.transform is None:
                 results = run_tasks(tasks)
                 receipts = {r.slice_index: r for result in results for r in result.receipts}
-                entries = file_entries(results, plan)
+                written = event_files(results, plan)
             else:
                 receipts, files = run_transformed(plan, tasks, self.transform)
-                entries = [FileEntry(file) for file in files]
+                written = [EventFile(file) for file in files]
         except RangeLost as lost:
-            raise widen_to_whole_logs(plan, lost) from lost
+            raise whole_log_error(plan, lost) from lost
         finally:
             self.progress.done()
-        refuse_unseen(self.spark, self.target, entries)
-        counts = (len(receipts), plan.label, len(entries))
+        check_files_are_visible(self.spark, self.target, written)
+        counts = (len(receipts), plan.label, len(written))
         logger.info("Read %d slices of plan %s: %d files", *counts)
-        return receipts, entries
+        return receipts, written
 
     def _tasks_to_run(
         self,
@@ -175,8 +175,8 @@ class SparkPlanReader:
     ) -> TasksToRun:
         """``read_widths`` are those of slices read earlier, by index."""
         writer = WriterSettings(
-            table=self.target.table.kernel.storage(str(self.target.table.path)),
-            layout=self.target.table.layout(self.rows),
+            table=self.target.table.delta.storage(str(self.target.table.path)),
+            layout=self.target.table.layout(self.row_schema),
             compression=self.job.sink.compression,
             compression_level=self.job.sink.compression_level,
             target_file_bytes=self.job.sink.target_file_bytes,
@@ -189,7 +189,7 @@ class SparkPlanReader:
             rates = shared_rates(tasks, parallelism_of(self.spark), rate)
             settings = replace(settings, rates=rates)
         if not is_new and plan.kind is not PlanKind.REDRIVE:
-            tasks = [[replace(piece, leader=None) for piece in task] for task in tasks]
+            tasks = [[replace(slice_, leader=None) for slice_ in task] for task in tasks]
         on_read = self._reporter(plan, read_widths)
         return TasksToRun(self.spark, tasks, settings, writer, on_read, stop)
 
@@ -224,22 +224,22 @@ class SparkPlanReader:
         self.wait_for_workers()
         fingerprints = self._fingerprints(plan)
 
-        def refuse_part(receipts: Mapping[int, Receipt]) -> None:
+        def check_part(receipts: Mapping[int, Receipt]) -> None:
             prove_part(plan, receipts)
-            self._refuse_changed_logs(plan, receipts, fingerprints)
+            self._check_same_logs(plan, receipts, fingerprints)
 
         def prepare_unchanged(
-            receipts: Mapping[int, Receipt], files: Sequence[FileEntry]
+            receipts: Mapping[int, Receipt], files: Sequence[EventFile]
         ) -> OutcomeEvent:
-            self._refuse_changed_logs(plan, receipts, fingerprints)
+            self._check_same_logs(plan, receipts, fingerprints)
             return prepare(receipts, files)
 
         work = PlanToRead(
             plan,
             self.target,
             read=partial(self._read_some, plan),
-            files_of=partial(self._entries, plan),
-            refuse_part=refuse_part,
+            files_of=partial(self._event_files, plan),
+            check_part=check_part,
             prepare=prepare_unchanged,
             whole=self.transform is not None,
         )
@@ -264,22 +264,22 @@ class SparkPlanReader:
         except TasksStopped:
             results = []
         except RangeLost as lost:
-            raise widen_to_whole_logs(plan, lost) from lost
+            raise whole_log_error(plan, lost) from lost
         finally:
             self.progress.done()
-        refuse_unseen(self.spark, self.target, self._entries(plan, results))
+        check_files_are_visible(self.spark, self.target, self._event_files(plan, results))
         if isinstance(error, RangeLost):
-            error = widen_to_whole_logs(plan, error)
+            error = whole_log_error(plan, error)
         return results, error
 
-    def _entries(self, plan: Plan, results: Sequence[TaskResult]) -> list[FileEntry]:
+    def _event_files(self, plan: Plan, results: Sequence[TaskResult]) -> list[EventFile]:
         if self.transform is None:
-            return file_entries(results, plan)
-        return [FileEntry(file) for unit in results for file in unit.files]
+            return event_files(results, plan)
+        return [EventFile(file) for unit in results for file in unit.files]
 
     def columns_to_add(self) -> str:
         """The schema of what is written, if the table may have to follow it."""
-        return self.target.table.columns_to_add(self.rows)
+        return self.target.table.columns_to_add(self.row_schema)
 
     # --- helpers -------------------------------------------------------------------
 
@@ -310,26 +310,28 @@ class SparkPlanReader:
         return pack_tasks(slices, self.job.slices.target_bytes, parallelism_of(self.spark))
 
 
-def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
+def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
     """Each file, with its range if its task had one slice."""
     slices = {s.index: s for s in plan.slices}
-    entries = []
+    written = []
     for result in results:
         only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
         where = Range(only.partition, *only.interval, only.topic_id) if only else None
-        entries += [FileEntry(file, where) for file in result.files]
-    return entries
+        written += [EventFile(file, where) for file in result.files]
+    return written
 
 
-def refuse_unseen(spark: Any, target: LandingTarget, entries: Sequence[FileEntry]) -> None:
+def check_files_are_visible(
+    spark: Any, target: LandingTarget, written: Sequence[EventFile]
+) -> None:
     """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
     different folder on each host of a cluster."""
     where = str(target.table.path)
     if spark.sparkContext.master.startswith("local") or not TablePath.parse(where).is_local:
         return
-    if missing := gone_files(where, [entry.file for entry in entries]):
+    if missing := gone_files(where, [one.file for one in written]):
         raise TableRefused(
-            f"{len(missing)} of {len(entries)} files that the executors have written are not "
+            f"{len(missing)} of {len(written)} files that the executors have written are not "
             f"in {where} as this driver sees it",
             why=f"the first is {missing[0]}; the path is not the same folder on all hosts",
             do="name a table in sink.table that driver and executors share (HDFS, an object "
@@ -339,11 +341,11 @@ def refuse_unseen(spark: Any, target: LandingTarget, entries: Sequence[FileEntry
         )
 
 
-def refuse_less(old: OutcomeEvent, outcomes: Sequence[RangeOutcome]) -> None:
+def check_covers_outcome(old: OutcomeEvent, outcomes: Sequence[RangeOutcome]) -> None:
     """Raises RangeLost where a new attempt lacks ranges of the old outcome, which count as
     landed."""
     again = coverage_of(outcome.range for outcome in outcomes)
-    if left := leave_out([entry.range for entry in old.ranges], again):
+    if left := leave_out([one.range for one in old.ranges], again):
         raise RangeLost(
             f"{left[0]} was prepared, its files are gone, and it cannot be read again",
             why="the log has lost it since, or its bytes are damaged, and a policy holds it",

@@ -50,7 +50,7 @@ class AdoptResult(JsonResult):
         return sum(r.width for r in self.ranges)
 
 
-def adopt_table(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptResult:
+def adopt_table(job: Job, row_schema: pa.Schema, spark: Any, progress: Progress) -> AdoptResult:
     """Accepts the table as it is now, with all its rows, as the job's own."""
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
@@ -60,7 +60,7 @@ def adopt_table(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> Ad
         progress.step(f"reading the offsets in {job.sink.table}")
         ranges = _unknown_ranges(job, spark, target, last.landed)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
-    target.open_or_create(rows)
+    target.open_or_create(row_schema)
     if not target.enter(plan, _unfinished_plans(target)):
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
@@ -70,7 +70,7 @@ def adopt_table(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> Ad
     outcomes = [RangeOutcome(r, Counts(landed=r.width)) for r in ranges]
     outcome, _ = target.prepare(plan, outcomes, (), {})
     landed_at = target.land(outcome, target.table.version)
-    target.table.kernel.settle()
+    target.table.delta.wait_for_maintenance()
     version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.table.version
     return AdoptResult(job.job, job.sink.table, plan.sequence, version, tuple(ranges))
 

@@ -16,20 +16,20 @@ from rangeland.delta.table_schema.arrow_schema import fields_of
 from rangeland.errors import TableRefused
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Partition
-from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs
+from rangeland.planning.table_audit import CountedRange, LandedRange, Runs
 from rangeland.spark.deferred_session import DeferredSession
 from rangeland.spark.offset_runs import (
     COUNTED,
     KEYS,
     borders_of,
-    count_pieces,
+    count_ranges,
     counted_ranges,
     runs_by_partition,
     runs_of_rows,
 )
 from rangeland.spark.offset_scan import (
     files_with,
-    no_positions,
+    no_positions_error,
     rows_of_entries,
     runs_in,
     table_frame,
@@ -55,7 +55,7 @@ class TableRows(Protocol):
         """See ``offset_scan.runs_in``."""
 
     def entries(
-        self, pieces: Mapping[Partition, Sequence[LandedPiece]]
+        self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]
     ) -> dict[Partition, CountedRange]:
         """See ``offset_scan.rows_of_entries``."""
 
@@ -104,9 +104,9 @@ class SparkRows:
         return runs_in(self._spark, self._frame, self._columns, by_broker=by_broker)
 
     def entries(
-        self, pieces: Mapping[Partition, Sequence[LandedPiece]]
+        self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]
     ) -> dict[Partition, CountedRange]:
-        return rows_of_entries(self._spark, self._frame, pieces, self._columns)
+        return rows_of_entries(self._spark, self._frame, landed_ranges, self._columns)
 
     def files_with(self, partition: Partition, offset: int) -> list[str]:
         return files_with(self._spark, self._frame, partition, offset, self._columns)
@@ -127,13 +127,15 @@ class DriverRows:
         return runs_by_partition(pa.Table.from_batches(runs)) if runs else {}
 
     def entries(
-        self, pieces: Mapping[Partition, Sequence[LandedPiece]]
+        self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]
     ) -> dict[Partition, CountedRange]:
         rows = self._select(KEYS).filter(pc.field("broker").is_valid())
         copies = rows.group_by([*KEYS]).aggregate([([], "count_all")]).rename_columns([*KEYS, "n"])
-        counts = count_pieces(copies.to_batches(), borders_of(pieces))
+        counts = count_ranges(copies.to_batches(), borders_of(landed_ranges))
         table = pa.Table.from_batches(counts, schema=COUNTED)
-        return counted_ranges(table, {partition: len(mine) for partition, mine in pieces.items()})
+        return counted_ranges(
+            table, {partition: len(mine) for partition, mine in landed_ranges.items()}
+        )
 
     def files_with(self, partition: Partition, offset: int) -> list[str]:
         which = (pc.field("topic") == partition.topic) & (pc.field("offset") == offset)
@@ -145,5 +147,5 @@ class DriverRows:
 
     def _select(self, names: Sequence[str]) -> pa.Table:
         if not set(names) <= set(self._rows.column_names):
-            raise no_positions(self._columns)
+            raise no_positions_error(self._columns)
         return self._rows.select([*names])

@@ -74,7 +74,7 @@ class TargetLedger:
         """The ledger as it is now; ``opened`` stays what it was."""
         if self._table.path is None:
             return None
-        ledger = Ledger(self._table.kernel, self._table.path)
+        ledger = Ledger(self._table.delta, self._table.path)
         return ledger if ledger.exists() else None
 
     def require(self) -> Ledger:
@@ -88,7 +88,7 @@ class TargetLedger:
         return [] if self.opened is None else self.opened.prepared_plans()
 
     def open_or_create(self, path: str) -> None:
-        self.opened = self.opened or Ledger(self._table.kernel, path).open_or_create()
+        self.opened = self.opened or Ledger(self._table.delta, path).open_or_create()
 
     def compact(self) -> str:
         """See ``Ledger.compact``. Everything has landed by then, so a failure is a warning, which

@@ -57,7 +57,7 @@ class TargetTable:
             )
         self._spark = spark
         self._job = job
-        self.kernel = DeltaKernel(spark)
+        self.delta = DeltaKernel(spark)
         self.name = job.sink.table
         self.snapshot: Snapshot | None = None
         """The table as it was last looked at; None if there is none yet."""
@@ -66,7 +66,7 @@ class TargetTable:
     def _locate(self) -> str | None:
         """The table's URI; None for a catalog table that does not exist yet."""
         if not self._job.sink.is_catalog_name:
-            return self.kernel.resolve(self.name)
+            return self.delta.resolve(self.name)
         name = quote_name(self.name)
         if not self._spark.catalog.tableExists(name):
             return None
@@ -75,12 +75,12 @@ class TargetTable:
 
     def refresh(self) -> None:
         """Loads a new snapshot of the table, and leaves the ledger as it was read."""
-        self.snapshot = self.kernel.load(self.path) if self.path else None
+        self.snapshot = self.delta.load(self.path) if self.path else None
 
     def refresh_same_table(self) -> None:
         """Loads a new snapshot of the same table. Raises Conflict if another one is there now."""
         if self.snapshot is not None:
-            table_commit.refuse_another(self.kernel, self.snapshot)
+            table_commit.check_same_table(self.delta, self.snapshot)
         self.refresh()
 
     @property
@@ -104,12 +104,12 @@ class TargetTable:
 
     # --- rows --------------------------------------------------------------------------
 
-    def columns_to_add(self, rows: pa.Schema) -> str:
+    def columns_to_add(self, row_schema: pa.Schema) -> str:
         """The schema that a table follows when such rows land, as Delta's JSON; empty where it
         stays as it is. In a table with column mapping it says what files call the columns."""
         if self._job.evolution is not Evolution.ADD:
             return ""
-        columns = schema_json(rows)
+        columns = schema_json(row_schema)
         if self.snapshot is None or self.snapshot.is_own:
             return columns
         return map_columns(self.snapshot.metadata, columns)
@@ -123,7 +123,7 @@ class TargetTable:
     def change_by(self, columns: str) -> SchemaChange:
         """The change that files with these columns, a schema or nothing, make to the table's
         schema."""
-        snapshot = self.kernel.load(self.uri) if columns else None
+        snapshot = self.delta.load(self.uri) if columns else None
         return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, columns)
 
     def columns_of_files(self, change: SchemaChange | None = None) -> str:
@@ -140,23 +140,23 @@ class TargetTable:
             return ()
         return constraints_of(self.snapshot.metadata)
 
-    def _row_layout(self, metadata: TableMetadata, rows: pa.Schema) -> RowLayout:
+    def _row_layout(self, metadata: TableMetadata, row_schema: pa.Schema) -> RowLayout:
         fixed = [self.columns.column_name(f.name) for f in rows_of(self._job.source.dialect)]
-        found, written = follow(metadata, rows, self._job.evolution, fixed)
+        found, written = follow(metadata, row_schema, self._job.evolution, fixed)
         return row_layout(found, written, self._job.sink.partition_by)
 
-    def layout(self, rows: pa.Schema) -> TableLayout:
+    def layout(self, row_schema: pa.Schema) -> TableLayout:
         """The layout in which these rows are written. Raises TableRefused where they do not fit."""
         if self.snapshot is None or self.snapshot.is_own:
             # A table that was created here fits, as a test proves.
-            return new_table(rows, self._job.sink.partition_by).layout
-        return self._row_layout(self.snapshot.metadata, rows).layout
+            return new_table(row_schema, self._job.sink.partition_by).layout
+        return self._row_layout(self.snapshot.metadata, row_schema).layout
 
-    def row_warnings(self, rows: pa.Schema) -> tuple[str, ...]:
+    def row_warnings(self, row_schema: pa.Schema) -> tuple[str, ...]:
         """Warnings about how these rows fit."""
         metadata = self.metadata
-        found = () if metadata is None else self._row_layout(metadata, rows).notes
-        store = None if self.path is None else self.kernel.store(self.path)
+        found = () if metadata is None else self._row_layout(metadata, row_schema).notes
+        store = None if self.path is None else self.delta.store(self.path)
         concurrent = [store.note] if store and store.kind is not StoreKind.LOCAL else []
         return (*found, *filter(None, concurrent), *self.property_warnings())
 
@@ -174,7 +174,7 @@ class TargetTable:
     def store_warning(self, *, replaces: bool) -> str:
         """The warning of a store that is safe for one driver only, until a log store is chosen;
         if it ``replaces`` rows, which Spark's own writer commits, that of any other store, too."""
-        store = None if self.path is None else self.kernel.store(self.path)
+        store = None if self.path is None else self.delta.store(self.path)
         if store is None or store.kind is StoreKind.LOCAL:
             return ""
         undecided = store.kind is StoreKind.SINGLE_DRIVER and not store.log_store
@@ -182,41 +182,41 @@ class TargetTable:
 
     # --- creating it ---------------------------------------------------------------------
 
-    def refuse_foreign_files(self) -> None:
+    def check_folder(self) -> None:
         """Raises TableRefused, before anything is written, for a folder with other files."""
         if self.path is None:
             return
-        if foreign := foreign_entries(self.kernel.storage(self.path)):
+        if foreign := foreign_entries(self.delta.storage(self.path)):
             raise TableRefused(
                 f"the folder {self.name} is not a Delta table and is not empty",
                 why=f"it holds {', '.join(foreign[:3])}",
                 do="name a new folder in sink.table, or make a Delta table of this one first",
             )
 
-    def locate_or_create(self, rows: pa.Schema) -> str:
+    def locate_or_create(self, row_schema: pa.Schema) -> str:
         """The table's URI, after creating a catalog table that does not exist yet."""
         if self.path is None:
-            self._create_in_catalog(rows)
+            self._create_in_catalog(row_schema)
         if self.path is None:
             raise Bug(f"the table {self.name} was created and has no location")
         return self.path
 
-    def open_or_create(self, path: str, rows: pa.Schema) -> None:
+    def open_or_create(self, path: str, row_schema: pa.Schema) -> None:
         """Creates the table, unless it was there when it was last looked at."""
         if self.snapshot is not None:
             return
-        made = new_table(rows, self._job.sink.partition_by)
-        created = self.kernel.create(path, made.schema_json, made.partition_columns)
+        made = new_table(row_schema, self._job.sink.partition_by)
+        created = self.delta.create(path, made.schema_json, made.partition_columns)
         if (
             not created.is_own
         ):  # another driver created it: check that it fits before a plan is entered
-            self._row_layout(created.metadata, rows)
+            self._row_layout(created.metadata, row_schema)
         self.snapshot = created
 
-    def _create_in_catalog(self, rows: pa.Schema) -> None:
+    def _create_in_catalog(self, row_schema: pa.Schema) -> None:
         from pyspark.sql.types import StructType
 
-        made = new_table(rows, self._job.sink.partition_by)
+        made = new_table(row_schema, self._job.sink.partition_by)
         schema = StructType.fromJson(json.loads(made.schema_json))
         writer = (
             self._spark.createDataFrame([], schema).writeTo(quote_name(self.name)).using("delta")
@@ -260,17 +260,17 @@ class TargetTable:
 
     def storage(self) -> StoreSettings:
         """The settings for access to the table's files."""
-        return self.kernel.storage(self.uri)
+        return self.delta.storage(self.uri)
 
     def try_store(self) -> None:
         """Writes and removes a small file in each of the table's folders, to check that a run
         could. Skips a catalog table that does not exist yet."""
         if self.path is not None:
-            try_store(self.kernel.storage(self.path))
+            try_store(self.delta.storage(self.path))
 
     def gone_prepared_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""
-        return table_commit.gone_files(self.storage(), [entry.file for entry in outcome.files])
+        return table_commit.gone_files(self.storage(), [one.file for one in outcome.files])
 
     @property
     def uri(self) -> str:
@@ -304,7 +304,7 @@ class TargetTable:
         return iter(()) if self.path is None else self._quarantine().batches(wanted)
 
     def _quarantine(self) -> Quarantine:
-        return Quarantine(self.kernel, self.uri)
+        return Quarantine(self.delta, self.uri)
 
 
 def _column(name: str) -> Any:

@@ -31,7 +31,7 @@ def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
 
 def plans_to_finish(job: Job, unfinished: Sequence[EnteredPlan]) -> tuple[PlanToFinish, ...]:
     """Says who finishes each of these plans, by ``comes_first``, ``find_overlap`` and
-    ``refuse_other_job``."""
+    ``check_same_job``."""
     return tuple(PlanToFinish(one.plan, _finished_by(job, one)) for one in unfinished)
 
 
@@ -50,7 +50,7 @@ def find_overlap(plan: Plan, unfinished: Sequence[EnteredPlan]) -> EnteredPlan |
     return None
 
 
-def refuse_other_job(job: Job, unfinished: EnteredPlan) -> None:
+def check_same_job(job: Job, unfinished: EnteredPlan) -> None:
     """Raises Conflict for a plan in the way that this job cannot finish."""
     plan = unfinished.plan
     if plan.job == job.job:
@@ -62,30 +62,32 @@ def refuse_other_job(job: Job, unfinished: EnteredPlan) -> None:
     )
 
 
-def refuse_outdated(plan: Plan, unfinished: Sequence[EnteredPlan], position: JobPosition) -> None:
+def check_still_current(
+    plan: Plan, unfinished: Sequence[EnteredPlan], position: JobPosition
+) -> None:
     """Raises Conflict for a plan that was made earlier and cannot be entered any more."""
     if position.sequence != plan.sequence:
-        raise outdated_conflict(plan, f"the next plan of {plan.application} is {position.sequence}")
+        raise outdated_error(plan, f"the next plan of {plan.application} is {position.sequence}")
     if covered := covered_parts(plan.ranges, position.landed):
-        raise outdated_conflict(plan, f"{covered[0]} has landed already")
+        raise outdated_error(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
         # Two plans of one sequence: the checkpoint of one would count with the rows of the other.
         why = f"{plan.label} was entered already, as another plan"
-        raise outdated_conflict(
+        raise outdated_error(
             plan, why, f"run {plan.job} to its end, then make a new plan and review it"
         )
     if blocking := find_overlap(plan, unfinished):
         other = blocking.plan.application
-        raise outdated_conflict(plan, f"{other} is landing some of the same offsets")
+        raise outdated_error(plan, f"{other} is landing some of the same offsets")
 
 
-def refuse_passed_over(plan: Plan, passed_over: Sequence[Range], from_bounds: Bounds) -> None:
+def check_follows_checkpoint(plan: Plan, passed_over: Sequence[Range], from_bounds: Bounds) -> None:
     """Raises Conflict for offsets between the checkpoint and a plan that should go on from it. They
     counted as landed when the plan was made, by another plan that was given up since."""
     for r in passed_over:
         if isinstance(from_bounds.of(r.partition), FromCheckpoint):
-            raise outdated_conflict(plan, f"it leaves out {r}, which has not landed")
+            raise outdated_error(plan, f"it leaves out {r}, which has not landed")
 
 
-def outdated_conflict(plan: Plan, why: str, do: str = "make a new plan and review it") -> Conflict:
+def outdated_error(plan: Plan, why: str, do: str = "make a new plan and review it") -> Conflict:
     return Conflict(f"plan {plan.hash[:12]} no longer applies", why=why, do=do)

@@ -19,13 +19,13 @@ from rangeland.model import Partition
 from rangeland.planning.grouping import group_by
 from rangeland.planning.table_audit import (
     Audit,
-    LandedPiece,
+    LandedRange,
     LocatedHoles,
     Runs,
     audit,
     in_force,
     locate_holes,
-    pieces_in_bytes,
+    ranges_in_bytes,
 )
 
 Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
@@ -33,12 +33,12 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification. ``pieces`` are the landed ranges in force, ``audit`` compares
-    them with the table, ``gone_files`` are those that the table names and its store no longer has.
-    ``runs`` are the runs of offsets that have rows, except where offsets are bytes."""
+    """The result of a verification. ``landed_ranges`` are the landed ranges in force, ``audit``
+    compares them with the table, ``gone_files`` are those that the table names and its store no
+    longer has. ``runs`` are the runs of offsets that have rows, except where offsets are bytes."""
 
     landings: int = 0
-    pieces: tuple[LandedPiece, ...] = ()
+    landed_ranges: tuple[LandedRange, ...] = ()
     audit: Audit = field(default_factory=Audit)
     gone_files: tuple[str, ...] = ()
     runs: Mapping[Partition, Runs] = field(default_factory=dict)
@@ -48,25 +48,25 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
     """Reads three columns of the whole table, in the version that the target was last seen in:
     rows that land meanwhile are in a later one."""
     landings = target.history.landings()
-    pieces = in_force(pieces_of(landings, target.history.losses()))
-    by_broker = any(piece.range.partition.broker for piece in pieces)
+    landed_ranges = in_force(landed_ranges_of(landings, target.history.losses()))
+    by_broker = any(landed_range.range.partition.broker for landed_range in landed_ranges)
     rows = table_rows(spark, target.table)
-    in_bytes = pieces_in_bytes(pieces)
+    in_bytes = ranges_in_bytes(landed_ranges)
     counted = rows.entries(in_bytes) if in_bytes else {}
     # In a table of such logs only, every entry is a run of its own, which is useless.
-    dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in pieces})
+    dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in landed_ranges})
     runs = rows.runs(by_broker=by_broker) if dense else {}
     runs = {p: some for p, some in runs.items() if p not in in_bytes}
     return Verification(
         landings=len(landings),
-        pieces=tuple(pieces),
-        audit=audit(pieces, runs, counted),
+        landed_ranges=tuple(landed_ranges),
+        audit=audit(landed_ranges, runs, counted),
         gone_files=tuple(f.path for f in target.table.gone_files()),
         runs=runs,
     )
 
 
-def pieces_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[LandedPiece]:
+def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[LandedRange]:
     """The ranges of all landings, in order, with all losses in the ledger. A range without recorded
     gaps ends where its log ended: its rows could not be counted once a later landing had cut it."""
     of_plans = (event for event in losses if event.plan_hash)
@@ -74,13 +74,19 @@ def pieces_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[Land
     found = []
     for _, outcome in landings:
         ends = [event.loss for event in lost.get((outcome.application, outcome.sequence), ())]
-        for entry in outcome.ranges:
-            if entry.counts is None:
+        for event_range in outcome.ranges:
+            if event_range.counts is None:
                 continue
-            left = without_still_to_come([entry], ends) if entry.gaps is None else [entry]
-            where = left[0].range if len(left) == 1 else entry.range
-            piece = LandedPiece(where, entry.counts.landed, entry.gaps, entry.in_bytes)
-            found.append(piece)
+            left = (
+                without_still_to_come([event_range], ends)
+                if event_range.gaps is None
+                else [event_range]
+            )
+            where = left[0].range if len(left) == 1 else event_range.range
+            landed_range = LandedRange(
+                where, event_range.counts.landed, event_range.gaps, event_range.in_bytes
+            )
+            found.append(landed_range)
     return found
 
 
@@ -89,7 +95,7 @@ def holes_of_job(
 ) -> LocatedHoles:
     """The holes in the topics that a job reads."""
     seen = examine(spark, target)
-    found = locate_holes(seen.pieces, seen.audit.holes, seen.runs)
+    found = locate_holes(seen.landed_ranges, seen.audit.holes, seen.runs)
     if found.shared:
         warn(
             f"{found.shared[0]} was landed from two topics of that name, one made after the other "

@@ -35,7 +35,7 @@ from rangeland.planning.incarnation import (
 )
 from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.loss_errors import range_lost, refuse_nameless, unreachable_error
+from rangeland.planning.loss_errors import check_has_topic_ids, range_lost_error, unreachable_error
 from rangeland.planning.missing_partitions import (
     as_lagging_replica,
     as_open_transaction,
@@ -101,7 +101,7 @@ def resolve(
     vanished = vanished_partitions(request, survey, checkpoint)
     out_of_reach = unreachable_partitions(request, survey, checkpoint)
     gone = {loss.partition for loss in (*vanished, *out_of_reach)}
-    _refuse_unknown_partitions(request, survey, gone)
+    _check_range_partitions(request, survey, gone)
     ranges: list[Range] = []
     losses: list[Loss] = []
     begins: dict[Partition, Bound | None] = {}
@@ -169,20 +169,20 @@ def _resolve_one(
     if lower is None or upper is None:
         return None
     if isinstance(lower, AtTime) and isinstance(upper, AtTime) and lower.time_ms > upper.time_ms:
-        _refuse_backwards(log, lower, upper, lower.time_ms, upper.time_ms, None)
+        _check_order(log, lower, upper, lower.time_ms, upper.time_ms, None)
     losses: list[Loss] = []
     if isinstance(lower, FromCheckpoint):
         mark, losses = changes_since(checkpoint[log.partition], survey, log)
         for loss in losses:
             if why := why_indistinguishable(loss, log, landed):
-                refuse_nameless(request.policy, loss, why)
+                check_has_topic_ids(request.policy, loss, why)
         lower = AtOffset(mark.until_offset)
     for bound in (lower, upper):
-        _refuse_inside(bound, survey, log)
+        _check_entry_begins(bound, survey, log)
     from_offset = _resolve_bound(lower, survey, log)
     until_offset = _resolve_bound(upper, survey, log)
     if from_offset > until_offset:
-        _refuse_backwards(log, lower, upper, from_offset, until_offset, mark)
+        _check_order(log, lower, upper, from_offset, until_offset, mark)
     outside = _losses_outside(log, lower, upper, from_offset, until_offset)
     outside = [as_open_transaction(loss, survey) for loss in outside]
     outside = [found for loss in outside for found in leave_out_known(loss, losses)]
@@ -235,7 +235,7 @@ def _resolve_bound(bound: Bound, survey: Survey, log: LogState) -> int:
             )
 
 
-def _refuse_inside(bound: Bound, survey: Survey, log: LogState) -> None:
+def _check_entry_begins(bound: Bound, survey: Survey, log: LogState) -> None:
     """Raises JobFileError for an offset inside an entry: no range can begin or end there."""
     if isinstance(bound, GroupOffset):
         offset = survey.lookups.of_groups.get((log.partition, bound.group))
@@ -256,7 +256,7 @@ def _refuse_inside(bound: Bound, survey: Survey, log: LogState) -> None:
         )
 
 
-def _refuse_backwards(
+def _check_order(
     log: LogState,
     lower: Bound,
     upper: Bound,
@@ -312,17 +312,17 @@ def _inexact_notes(
     return notes
 
 
-def _refuse_unknown_partitions(request: RangeRequest, survey: Survey, gone: Set[Partition]) -> None:
+def _check_range_partitions(request: RangeRequest, survey: Survey, gone: Set[Partition]) -> None:
     for side in (request.from_bounds, request.until_bounds):
         do = "correct the range in the job file or on the command line"
-        refuse_unknown(side, survey, "the range", do, gone)
+        check_partitions_are_known(side, survey, "the range", do, gone)
     if not survey.logs and not gone:
         raise JobFileError(
             "there is no partition to read", do="name at least one topic that exists"
         )
 
 
-def refuse_unknown(
+def check_partitions_are_known(
     side: Bounds, survey: Survey, name: str, do: str, gone: Set[Partition] = frozenset()
 ) -> None:
     """Raises JobFileError for a listed partition that is neither in the survey nor ``gone``."""
@@ -359,7 +359,7 @@ def apply_policy(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Res
     if out_of_reach and len(out_of_reach) == len(failing):
         raise unreachable_error(out_of_reach)
     if failing:
-        raise range_lost(failing)
+        raise range_lost_error(failing)
     held = [loss for loss in losses if actions[loss] is Action.HOLD]
     held_partitions = {loss.partition for loss in held}
     skipped = [loss for loss in losses if loss.partition not in held_partitions]

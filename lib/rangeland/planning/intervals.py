@@ -25,17 +25,17 @@ def merge(intervals: Iterable[Interval]) -> list[Interval]:
 def subtract(interval: Interval, taken: Iterable[Interval]) -> list[Interval]:
     """The rest of ``interval`` without the offsets in ``taken`` (in any order)."""
     left: list[Interval] = []
-    position, end = interval
+    begin, end = interval
     for start, stop in merge(taken):
-        if stop <= position:
+        if stop <= begin:
             continue
         if start >= end:
             break
-        if start > position:
-            left.append((position, start))
-        position = stop
-    if position < end:
-        left.append((position, end))
+        if start > begin:
+            left.append((begin, start))
+        begin = stop
+    if begin < end:
+        left.append((begin, end))
     return left
 
 

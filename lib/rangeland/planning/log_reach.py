@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rangeland.model import AtOffset, AtTime, Bounds, LogState, Partition, Survey
-from rangeland.planning.bound_resolution import refuse_unknown
+from rangeland.planning.bound_resolution import check_partitions_are_known
 
 ReachState = Literal["reached", "idle", "waiting"]
 
@@ -57,7 +57,7 @@ def reach(
     survey, a partition without a record that late counts as idle; None waits for the record.
     Partitions in ``unsettled`` are not idle: they have records of an open transaction. Raises
     JobFileError for a listed partition that does not exist."""
-    refuse_unknown(until, survey, "--until", "correct --until")
+    check_partitions_are_known(until, survey, "--until", "correct --until")
     return tuple(
         _reach_one(
             bound,

@@ -22,7 +22,7 @@ def unreachable_error(losses: list[Loss]) -> Unreachable:
     )
 
 
-def range_lost(losses: list[Loss]) -> RangeLost:
+def range_lost_error(losses: list[Loss]) -> RangeLost:
     """One error for all losses: for each kind the first range, how many more, the cause, and how
     to go on."""
     kinds = group_by(losses, lambda loss: loss.kind)
@@ -54,12 +54,12 @@ def _remedies(kinds: list[LossKind]) -> str:
     return ". ".join((first, *map(capitalise, more)))
 
 
-def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
+def check_has_topic_ids(policy: Policy, loss: Loss, reason: str) -> None:
     """Refuses a recreated topic if one of its incarnations has no topic id: its new offsets would
     count as landed, since the old ones are. Raises RangeLost where the policy would go on."""
     if policy.decide(loss) is not Action.SKIP:
         return
-    error = range_lost([loss])
+    error = range_lost_error([loss])
     raise RangeLost.of(
         error,
         why=f"{error.why}; {reason}, so the offsets of the new topic cannot be distinguished "

@@ -150,7 +150,7 @@ class Plan:
                     do="finish it with the version that made it",
                 )
             plan = PLAN_JSON.read(Plan, document, kind=_kind(found))
-            _refuse_reversed((*plan.ranges, *plan.slices))
+            _check_order((*plan.ranges, *plan.slices))
             return plan
         except ValueError as error:  # Unreadable, and unknown enum values
             raise Conflict(
@@ -160,10 +160,10 @@ class Plan:
             ) from error
 
 
-def _refuse_reversed(pieces: Sequence[Range | Slice]) -> None:
-    for piece in pieces:
-        if piece.width < 0:
-            raise Unreadable(f"{piece} ends before it begins")
+def _check_order(spans: Sequence[Range | Slice]) -> None:
+    for span in spans:
+        if span.width < 0:
+            raise Unreadable(f"{span} ends before it begins")
 
 
 def _kind(document: JsonFields) -> PlanKind:
@@ -214,14 +214,14 @@ PLAN_JSON = RecordCodec(
 def contradiction(plan: Plan) -> str:
     """The inconsistency in a plan; empty if there is none. Its slices must tile its ranges without
     the losses, so that each offset is read once."""
-    if len({piece.index for piece in plan.slices}) < len(plan.slices):
+    if len({span.index for span in plan.slices}) < len(plan.slices):
         return "two slices have the same index"
     gone = by_partition(plan.losses)
     ranges, slices = _by_incarnation(plan.ranges), _by_incarnation(plan.slices)
     for key in {**ranges, **slices}:
         planned, cut = ranges.get(key, []), slices.get(key, [])
-        for pieces, name in ((planned, "ranges"), (cut, "slices")):
-            if width(pieces) != width(merge(pieces)):
+        for spans, name in ((planned, "ranges"), (cut, "slices")):
+            if width(spans) != width(merge(spans)):
                 return f"two {name} of {key[0]} overlap"
         lost = [loss.interval for loss in gone.get(key[0], ())]
         wanted = [left for one in planned for left in subtract(one, lost)]
@@ -231,10 +231,10 @@ def contradiction(plan: Plan) -> str:
 
 
 def _by_incarnation(
-    pieces: Iterable[Range | Slice],
+    spans: Iterable[Range | Slice],
 ) -> dict[tuple[Partition, str | None], list[Interval]]:
-    found = group_by(pieces, lambda piece: (piece.partition, piece.topic_id))
-    return {key: [piece.interval for piece in some] for key, some in found.items()}
+    found = group_by(spans, lambda span: (span.partition, span.topic_id))
+    return {key: [span.interval for span in some] for key, some in found.items()}
 
 
 def advance(

@@ -26,7 +26,7 @@ from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.missing_partitions import as_lagging_replica, why_unreachable
 from rangeland.planning.passed_over_ranges import (
     new_beginnings,
@@ -314,7 +314,7 @@ def _passed_over(plan: Plan, position: JobPosition) -> tuple[Range, ...]:
     return ranges_passed_over(position.checkpoint, plan.checkpoint, plan.ranges, position.landed)
 
 
-def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
+def check_still_there(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
     """Raises RangeLost for permanent losses in the logs of these ranges that the policy does not
     allow. A log that is too short may grow again, and is ignored here."""
     surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
@@ -326,7 +326,7 @@ def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None
         if policy.decide(loss) is Action.FAIL
     ]
     if failing:
-        raise range_lost(failing)
+        raise range_lost_error(failing)
 
 
 def skipped_loss_warnings(losses: Sequence[Loss]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rangeland.errors import ProofFailed
 from rangeland.loss import Action
@@ -33,8 +34,16 @@ class RangeOutcome:
 
 
 REPORT = "report this with the plan; nothing was committed"
-_Piece = tuple[int, int, Counts, "tuple[Interval, ...] | None", int]
-"""From, until, counts, offsets without a row, number of offsets accounted for."""
+
+
+class _AccountedOffsets(NamedTuple):
+    """What a slice or a loss accounts for in ``[start, end)``. ``offsets``: how many that are."""
+
+    start: int
+    end: int
+    counts: Counts
+    gaps: tuple[Interval, ...] | None
+    offsets: int
 
 
 def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
@@ -54,7 +63,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
                 slice=s.index,
             )
         _check_receipt(s, receipt)
-    pieces: dict[Partition, list[_Piece]] = {}
+    accounted: dict[Partition, list[_AccountedOffsets]] = {}
     served: dict[Partition, list[tuple[int, str]]] = {}
     not_read: dict[Partition, list[Interval]] = {}
     for s in plan.slices:
@@ -62,19 +71,21 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
         if receipt.held is not None:
             rest = (receipt.until_offset, s.until_offset)
             not_read.setdefault(s.partition, []).append(rest)
-        entry = (*receipt.interval, receipt.counts, receipt.gaps, receipt.offsets)
-        pieces.setdefault(s.partition, []).append(entry)
+        accounted.setdefault(s.partition, []).append(
+            _AccountedOffsets(*receipt.interval, receipt.counts, receipt.gaps, receipt.offsets)
+        )
         if receipt.leader:
             served.setdefault(s.partition, []).append((s.from_offset, receipt.leader))
     for loss in plan.losses:
         gone = loss.interval
-        entry = (*gone, Counts(lost=loss.width), (gone,), loss.width)
-        pieces.setdefault(loss.partition, []).append(entry)
-    _refuse_slices_outside(plan, receipts)
+        accounted.setdefault(loss.partition, []).append(
+            _AccountedOffsets(*gone, Counts(lost=loss.width), (gone,), loss.width)
+        )
+    _check_slices_inside(plan, receipts)
     in_bytes = {r.partition for r in receipts.values() if r.entry_span is not None}
     return [
         replace(
-            _prove_range(r, pieces.get(r.partition, [])),
+            _prove_range(r, accounted.get(r.partition, [])),
             leader=_last_leader(r, served.get(r.partition, [])),
             in_bytes=r.partition in in_bytes,
         )
@@ -107,7 +118,7 @@ def _last_leader(r: Range, served: Iterable[tuple[int, str]]) -> str:
     return max(leaders)[1] if leaders else ""
 
 
-def _refuse_slices_outside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
+def _check_slices_inside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     """Raises ProofFailed for slices outside the ranges: they would land without being counted."""
     unplanned = receipts.keys() - {s.index for s in plan.slices}
     if unplanned:
@@ -155,26 +166,26 @@ def _width(receipt: Receipt, action: Action) -> int:
     return sum(loss.width for loss in receipt.losses_by(action))
 
 
-def _prove_range(r: Range, pieces: list[_Piece]) -> RangeOutcome:
-    """Checks that the pieces inside a range tile it: no gap, no overlap, all counted."""
+def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeOutcome:
+    """Checks that what lies inside a range tiles it: no gap, no overlap, all counted."""
     tiles = sorted(
-        (p for p in pieces if r.from_offset <= p[0] and p[1] <= r.until_offset and p[0] < p[1]),
-        key=lambda p: p[0],
+        (a for a in accounted if r.from_offset <= a.start < a.end <= r.until_offset),
+        key=lambda a: a.start,
     )
-    position = r.from_offset
-    for start, end, *_ in tiles:
-        if start != position:
+    next_offset = r.from_offset
+    for one in tiles:
+        if one.start != next_offset:
             break
-        position = end
-    counts = Counts.sum(counts for _, _, counts, _, _ in tiles)
-    offsets = sum(accounted for *_, accounted in tiles)
-    if position != r.until_offset or offsets != r.width:
+        next_offset = one.end
+    counts = Counts.sum(one.counts for one in tiles)
+    offsets = sum(one.offsets for one in tiles)
+    if next_offset != r.until_offset or offsets != r.width:
         raise ProofFailed(
             f"{r} does not add up",
-            why=f"its slices and losses are continuous up to {position} and account for "
+            why=f"its slices and losses are continuous up to {next_offset} and account for "
             f"{offsets} of {r.width} offsets: {counts}",
             do=REPORT,
         )
-    if any(gaps is None for *_, gaps, _ in tiles):
+    if any(one.gaps is None for one in tiles):
         return RangeOutcome(r, counts, None)
-    return RangeOutcome(r, counts, tuple(merge(g for *_, gaps, _ in tiles for g in gaps or ())))
+    return RangeOutcome(r, counts, tuple(merge(gap for one in tiles for gap in one.gaps or ())))

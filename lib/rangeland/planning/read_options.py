@@ -70,7 +70,7 @@ def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:
         cluster = Cluster(cluster.id or next(iter(sorted(ids)), ""), tuple(sorted(names)))
 
 
-def refuse_other_options(table: str, landed: Sequence[LandedRead], wanted: ReadOptions) -> None:
+def check_landed_options(table: str, landed: Sequence[LandedRead], wanted: ReadOptions) -> None:
     """Raises Conflict where a range was landed with other options than are asked for now."""
     for one in landed:
         differences = one.options.differences(wanted)
@@ -87,7 +87,7 @@ def refuse_other_options(table: str, landed: Sequence[LandedRead], wanted: ReadO
         )
 
 
-def refuse_changed_options(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
+def check_checkpoint_options(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
     """Raises Conflict where a checkpoint was reached with other options: what those left out would
     never land."""
     differences = landed.differences(wanted)
@@ -102,9 +102,7 @@ def refuse_changed_options(table: str, landed: ReadOptions, wanted: ReadOptions)
         )
 
 
-def refuse_other_cluster(
-    table: str, position: JobPosition, survey: Survey, cluster: Cluster
-) -> None:
+def check_same_cluster(table: str, position: JobPosition, survey: Survey, cluster: Cluster) -> None:
     """Raises Conflict where the checkpoint belongs to another cluster than this one: its offsets
     mean nothing in these logs, and a topic with another id was not deleted and created again."""
     planned_from = position.cluster

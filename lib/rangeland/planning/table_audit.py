@@ -1,12 +1,12 @@
 """The table against the ledger: is every landed offset there, and there once? Pure.
 
-Expected are *pieces*: a landed range without the offsets that have no row. Found are runs of
-offsets, an offset in as many runs as it has rows. Where a piece's gaps were not recorded, its count
+Expected are landed ranges without the offsets that have no row. Found are runs of offsets,
+an offset in as many runs as it has rows. Where a range's gaps were not recorded, its count
 decides: with as many distinct offsets as were landed it is complete, and with fewer every offset of
 it without a row is suspect.
 
 An offset may rightly be there twice: a topic that was deleted and created again uses its numbers
-again, and the pieces of both incarnations expect it.
+again, and the ranges of both incarnations expect it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Runs = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class LandedPiece:
+class LandedRange:
     """A landed range, and how many of its offsets have a row: None where only a part is left of a
     range whose gaps were not recorded. ``in_bytes``: its offsets are the byte positions of entries,
     ``landed`` counts rows, and only the whole range can be checked."""
@@ -46,8 +46,8 @@ class LandedPiece:
 @dataclass(frozen=True, slots=True)
 class CountedRange:
     """Rows of a partition whose offsets are bytes. ``rows`` counts the distinct ones of each of its
-    pieces, in order; ``twice`` are offsets with a duplicate row, ``unknown`` offsets in no
-    piece."""
+    ranges, in order; ``twice`` are offsets with a duplicate row, ``unknown`` offsets in no
+    range."""
 
     rows: tuple[int, ...]
     twice: tuple[int, ...] = ()
@@ -89,21 +89,21 @@ class ReplacedRange:
         return ReplacedRange(*map(add, astuple(self), astuple(other)))
 
 
-def in_force(pieces: Iterable[LandedPiece]) -> list[LandedPiece]:
-    """The pieces, in the order they were landed, without what later ones have replaced."""
-    left: dict[Partition, list[LandedPiece]] = {}
+def in_force(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
+    """The ranges, in the order they were landed, without what later ones have replaced."""
+    left: dict[Partition, list[LandedRange]] = {}
     ends: dict[Partition, int] = {}
-    for piece in pieces:
-        r = piece.range
+    for landed_range in landed_ranges:
+        r = landed_range.range
         mine = left.setdefault(r.partition, [])
         if r.from_offset < ends.get(r.partition, 0):  # otherwise it follows the others, as most do
             mine[:] = [rest for old in mine for rest in _without(old, r)]
-        mine.append(piece)
+        mine.append(landed_range)
         ends[r.partition] = max(ends.get(r.partition, 0), r.until_offset)
-    return [piece for mine in left.values() for piece in mine]
+    return [landed_range for mine in left.values() for landed_range in mine]
 
 
-def _without(old: LandedPiece, new: Range) -> list[LandedPiece]:
+def _without(old: LandedRange, new: Range) -> list[LandedRange]:
     r = old.range
     same_log = may_be_same(r.topic_id, new.topic_id)
     is_disjoint = new.until_offset <= r.from_offset or r.until_offset <= new.from_offset
@@ -113,23 +113,25 @@ def _without(old: LandedPiece, new: Range) -> list[LandedPiece]:
     return [_part(old, rest) for rest in rests]
 
 
-def _part(old: LandedPiece, rest: Interval) -> LandedPiece:
+def _part(old: LandedRange, rest: Interval) -> LandedRange:
     where = replace(old.range, from_offset=rest[0], until_offset=rest[1])
     if old.gaps is None:
-        return LandedPiece(where, None, in_bytes=old.in_bytes)
+        return LandedRange(where, None, in_bytes=old.in_bytes)
     gaps = tuple(overlap(rest, old.gaps))
-    return LandedPiece(where, where.width - width(gaps), gaps)
+    return LandedRange(where, where.width - width(gaps), gaps)
 
 
 def audit(
-    pieces: Sequence[LandedPiece],
+    landed_ranges: Sequence[LandedRange],
     runs: Mapping[Partition, Runs],
     counted: Mapping[Partition, CountedRange] | None = None,
 ) -> Audit:
-    """Every offset of every piece against the ``runs`` that have rows; of partitions whose
-    offsets are bytes, every piece against the rows that were ``counted``."""
-    in_bytes = [_audit_counted(pieces, p, c) for p, c in sorted((counted or {}).items())]
-    whole = _audit_runs([piece for piece in pieces if not piece.in_bytes], runs)
+    """Every offset of every range against the ``runs`` that have rows; of partitions whose
+    offsets are bytes, every range against the rows that were ``counted``."""
+    in_bytes = [_audit_counted(landed_ranges, p, c) for p, c in sorted((counted or {}).items())]
+    whole = _audit_runs(
+        [landed_range for landed_range in landed_ranges if not landed_range.in_bytes], runs
+    )
     return reduce(_join_audits, in_bytes, whole)
 
 
@@ -139,16 +141,16 @@ def _join_audits(one: Audit, other: Audit) -> Audit:
     )
 
 
-def pieces_in_bytes(pieces: Iterable[LandedPiece]) -> dict[Partition, list[LandedPiece]]:
-    """The pieces whose offsets are bytes, by partition, in the order of the log."""
-    in_order = sorted((p for p in pieces if p.in_bytes), key=lambda p: p.range)
-    return group_by(in_order, lambda piece: piece.range.partition)
+def ranges_in_bytes(landed_ranges: Iterable[LandedRange]) -> dict[Partition, list[LandedRange]]:
+    """The ranges whose offsets are bytes, by partition, in the order of the log."""
+    in_order = sorted((p for p in landed_ranges if p.in_bytes), key=lambda p: p.range)
+    return group_by(in_order, lambda landed_range: landed_range.range.partition)
 
 
 def _audit_counted(
-    pieces: Sequence[LandedPiece], partition: Partition, counted: CountedRange
+    landed_ranges: Sequence[LandedRange], partition: Partition, counted: CountedRange
 ) -> Audit:
-    mine = pieces_in_bytes(pieces)[partition]
+    mine = ranges_in_bytes(landed_ranges)[partition]
     pairs = list(zip(mine, counted.rows, strict=True))
     too_few = tuple(p.range for p, rows in pairs if p.landed is not None and rows < p.landed)
     too_many = [p.range for p, rows in pairs if p.landed is not None and rows > p.landed]
@@ -162,13 +164,13 @@ def _audit_counted(
     )
 
 
-def _audit_runs(pieces: Sequence[LandedPiece], runs_of: Mapping[Partition, Runs]) -> Audit:
+def _audit_runs(landed_ranges: Sequence[LandedRange], runs_of: Mapping[Partition, Runs]) -> Audit:
     holes: list[Range] = []
     duplicates: list[Range] = []
     unknown_rows: list[Range] = []
     suspect: list[Range] = []
-    unproved = tuple(p.range for p in pieces if p.landed is None)
-    landed = group_by(pieces, lambda piece: piece.range.partition)
+    unproved = tuple(p.range for p in landed_ranges if p.landed is None)
+    landed = group_by(landed_ranges, lambda landed_range: landed_range.range.partition)
     for partition in sorted(landed.keys() | set(runs_of)):
         runs = runs_of.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
         own = landed.get(partition, [])
@@ -186,22 +188,22 @@ def _audit_runs(pieces: Sequence[LandedPiece], runs_of: Mapping[Partition, Runs]
 
 
 def _expected_intervals(
-    pieces: Sequence[LandedPiece], runs: Runs
+    landed_ranges: Sequence[LandedRange], runs: Runs
 ) -> tuple[list[Interval], list[Interval]]:
     """The offsets that should have a row, one interval for each row; and where that is not known
     offset by offset."""
     wanted: list[Interval] = []
     unsure: list[Interval] = []
     present: list[Interval] | None = None
-    for piece in pieces:
-        whole = piece.range.interval
-        if piece.gaps is not None:
-            wanted += subtract(whole, piece.gaps)
+    for landed_range in landed_ranges:
+        whole = landed_range.range.interval
+        if landed_range.gaps is not None:
+            wanted += subtract(whole, landed_range.gaps)
             continue
         if present is None:
             present = _present(runs)
         rows = overlap(whole, present)
-        if piece.landed is None or width(rows) >= piece.landed:
+        if landed_range.landed is None or width(rows) >= landed_range.landed:
             wanted += rows
         else:
             wanted.append(whole)
@@ -221,18 +223,18 @@ class LocatedHoles:
 
 
 def locate_holes(
-    pieces: Sequence[LandedPiece], holes: Iterable[Range], runs: Mapping[Partition, Runs]
+    landed_ranges: Sequence[LandedRange], holes: Iterable[Range], runs: Mapping[Partition, Runs]
 ) -> LocatedHoles:
     """The holes as parts of landed ranges. Where several incarnations of a topic have landed, an
     offset that is in none of the ``runs`` lacks the rows of all, and the oldest comes
     first."""
-    newest = _parts_of(reversed(pieces), holes)
-    alone = [part for r in newest for part in _outside(r, _of_others(pieces, r))]
-    both = [part for r in newest for part in _inside(r, _of_others(pieces, r))]
+    newest = _parts_of(reversed(landed_ranges), holes)
+    alone = [part for r in newest for part in _outside(r, _of_others(landed_ranges, r))]
+    both = [part for r in newest for part in _inside(r, _of_others(landed_ranges, r))]
     present = {r.partition: _present(runs.get(r.partition)) for r in both}
     gone = [part for r in both for part in _outside(r, present[r.partition])]
     shared = [part for r in both for part in _inside(r, present[r.partition])]
-    oldest = _parts_of(pieces, gone)
+    oldest = _parts_of(landed_ranges, gone)
     return LocatedHoles(tuple(sorted([*alone, *oldest])), tuple(sorted(shared)), bool(gone))
 
 
@@ -240,36 +242,37 @@ def _present(runs: Runs | None) -> list[Interval]:
     return [] if runs is None else merge(zip(*(side.tolist() for side in runs), strict=True))
 
 
-def _parts_of(pieces: Iterable[LandedPiece], holes: Iterable[Range]) -> list[Range]:
-    """The holes as parts of the first of these pieces that should have rows there."""
+def _parts_of(landed_ranges: Iterable[LandedRange], holes: Iterable[Range]) -> list[Range]:
+    """The holes as parts of the first of these ranges that should have rows there."""
     holes = list(holes)
     left = {hole: [hole.interval] for hole in holes}
     found: list[Range] = []
-    for piece in pieces:
+    for landed_range in landed_ranges:
         for hole in holes:
-            if piece.range.partition != hole.partition:
+            if landed_range.range.partition != hole.partition:
                 continue
-            missing = [i for whole in left[hole] for i in overlap(whole, _rows_of(piece))]
-            found += [_cut(piece.range, a, b) for a, b in missing]
+            missing = [i for whole in left[hole] for i in overlap(whole, _rows_of(landed_range))]
+            found += [_cut(landed_range.range, a, b) for a, b in missing]
             left[hole] = [rest for whole in left[hole] for rest in subtract(whole, missing)]
     return found
 
 
-def _rows_of(piece: LandedPiece) -> list[Interval]:
-    """The offsets at which a piece has rows, as far as that is known."""
-    whole = piece.range.interval
-    if piece.gaps is None:
-        return [] if piece.landed == 0 else [whole]
-    return subtract(whole, piece.gaps)
+def _rows_of(landed_range: LandedRange) -> list[Interval]:
+    """The offsets at which a range has rows, as far as that is known."""
+    whole = landed_range.range.interval
+    if landed_range.gaps is None:
+        return [] if landed_range.landed == 0 else [whole]
+    return subtract(whole, landed_range.gaps)
 
 
-def _of_others(pieces: Iterable[LandedPiece], r: Range) -> list[Interval]:
+def _of_others(landed_ranges: Iterable[LandedRange], r: Range) -> list[Interval]:
     """The offsets of a range at which other incarnations of the topic have rows."""
     return merge(
         i
-        for piece in pieces
-        if piece.range.partition == r.partition and not may_be_same(piece.topic_id, r.topic_id)
-        for i in overlap(r.interval, _rows_of(piece))
+        for landed_range in landed_ranges
+        if landed_range.range.partition == r.partition
+        and not may_be_same(landed_range.topic_id, r.topic_id)
+        for i in overlap(r.interval, _rows_of(landed_range))
     )
 
 
@@ -285,11 +288,11 @@ def _cut(r: Range, from_offset: int, until_offset: int) -> Range:
     return replace(r, from_offset=from_offset, until_offset=until_offset, estimated_bytes=0)
 
 
-def other_incarnations(pieces: Iterable[LandedPiece], r: Range) -> list[Range]:
+def other_incarnations(landed_ranges: Iterable[LandedRange], r: Range) -> list[Range]:
     """The landed ranges of other incarnations of the topic that share offsets with a range."""
     return [
         p.range
-        for p in pieces
+        for p in landed_ranges
         if p.range.partition == r.partition
         and not may_be_same(p.topic_id, r.topic_id)
         and p.range.from_offset < r.until_offset
@@ -297,15 +300,21 @@ def other_incarnations(pieces: Iterable[LandedPiece], r: Range) -> list[Range]:
     ]
 
 
-def cut_pieces(pieces: Iterable[LandedPiece], ranges: Iterable[Range]) -> list[tuple[Range, Range]]:
-    """(range, piece) wherever a bound of the range falls inside a piece of the same log."""
+def cut_ranges(
+    landed_ranges: Iterable[LandedRange], ranges: Iterable[Range]
+) -> list[tuple[Range, Range]]:
+    """(range, landed range) wherever a bound of the first falls inside the second, in the same
+    log."""
     return [
-        (r, piece.range)
+        (r, landed_range.range)
         for r in ranges
-        for piece in pieces
-        if piece.range.partition == r.partition
-        and may_be_same(piece.topic_id, r.topic_id)
-        and any(piece.range.from_offset < edge < piece.range.until_offset for edge in r.interval)
+        for landed_range in landed_ranges
+        if landed_range.range.partition == r.partition
+        and may_be_same(landed_range.topic_id, r.topic_id)
+        and any(
+            landed_range.range.from_offset < edge < landed_range.range.until_offset
+            for edge in r.interval
+        )
     ]
 
 

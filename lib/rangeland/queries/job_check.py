@@ -93,12 +93,12 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
     notes = runner.target.table.row_warnings(runner.rows)
     if runner.target.table.metadata is None:
         runner.target.table.layout(runner.rows)
-        runner.target.table.refuse_foreign_files()
+        runner.target.table.check_folder()
         runner.target.table.try_store()
         return _with_notes(f"{job.sink.table} does not exist yet, and can be created", notes)
     runner.target.table.layout(runner.rows)
     runner.target.table.try_store()
-    runner.refuse_disagreement()
+    runner.check_agreement()
     at = f"{job.sink.table} is at version {runner.target.table.version}"
     return _with_notes(f"{at}, accepts these rows, and can be written", notes)
 
@@ -110,7 +110,7 @@ def _with_notes(text: str, notes: Sequence[str]) -> str:
 def _plan(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
     draft = runner.draft()
-    runner.refuse_draft(draft)
+    runner.check_draft(draft)
     if draft.is_empty:
         return "there is nothing to land now"
     plan = draft.plan

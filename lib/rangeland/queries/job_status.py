@@ -32,7 +32,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     """The job's checkpoint compared with the logs as they are now, and its last landings."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    disagreement = target.identity.disagreement()
+    disagreement = target.identity.disagreement_error()
     try:
         position = target.history.position(job.application)
         unfinished = target.history.unfinished_plans()

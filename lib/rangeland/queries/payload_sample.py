@@ -105,7 +105,7 @@ def newest_records(
 
 def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator[pa.RecordBatch]:
     """The rows of at most ``records`` of each slice, in order."""
-    found: dict[int, list[pa.RecordBatch]] = {piece.index: [] for piece in slices}
+    found: dict[int, list[pa.RecordBatch]] = {slice_.index: [] for slice_ in slices}
     left = dict.fromkeys(found, records)
     with closing(read_slices(slices, settings)) as chunks:
         for chunk in chunks:

@@ -31,7 +31,7 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
         table=job.sink.table,
         table_version=target.table.version,
         landings=seen.landings,
-        pieces=seen.pieces,
+        landed_ranges=seen.landed_ranges,
         audit=seen.audit,
         gone_files=seen.gone_files,
         seconds=time.monotonic() - started,

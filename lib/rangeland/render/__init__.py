@@ -1,1 +1,1 @@
-"""What a person sees, as pictures of text: values in, renderables out."""
+"""What a person sees, as text: values in, renderables out."""

@@ -100,7 +100,7 @@ def _records(outcome: JobOutcome[Any]) -> str:
         case Status() as status:
             return number(_lag(status))
         case VerifyResult() as verified:
-            return number(sum(piece.landed or 0 for piece in verified.pieces))
+            return number(sum(landed_range.landed or 0 for landed_range in verified.landed_ranges))
     return ""
 
 

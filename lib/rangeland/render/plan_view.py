@@ -79,17 +79,17 @@ def _nothing_to_land(preview: PlanPreview) -> Text:
 
 def _plan_table(preview: PlanPreview) -> Group:
     plan = preview.draft.plan
-    pieces = _by_partition(plan.ranges)
+    ranges = _by_partition(plan.ranges)
     slices = _by_partition(plan.slices)
     logs = {log.partition: log for log in preview.logs}
-    rows = sorted({*logs, *pieces}) if len(logs) <= MAX_ROWS else sorted(pieces)
-    shown, hidden = biggest(rows, lambda p: sum(r.width for r in pieces.get(p, [])))
+    rows = sorted({*logs, *ranges}) if len(logs) <= MAX_ROWS else sorted(ranges)
+    shown, hidden = biggest(rows, lambda p: sum(r.width for r in ranges.get(p, [])))
     table = table_of("partition", "log", ">from", ">until", ">offsets", ">est. size", ">slices")
     bars = {p: _plan_bar(preview, p, logs.get(p)) for p in shown}
     for p in shown:
-        table.add_row(shorten_name(p), bars[p], *_plan_cells(pieces.get(p, []), slices.get(p, [])))
+        table.add_row(shorten_name(p), bars[p], *_plan_cells(ranges.get(p, []), slices.get(p, [])))
     if hidden:
-        rest = [r for p in hidden for r in pieces.get(p, [])]
+        rest = [r for p in hidden for r in ranges.get(p, [])]
         cells = _plan_cells(rest, [s for p in hidden for s in slices.get(p, [])])
         table.add_row(rest_name(hidden), "", "", "", *cells[2:])
     words = {kind: text for kind, (_, _, _, text) in KINDS.items()}
@@ -112,16 +112,16 @@ def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) 
     plan = preview.draft.plan
     mine = [r for r in plan.ranges if r.partition == partition]
     lost = [(x.from_offset, x.until_offset) for x in plan.losses if x.partition == partition]
-    already = [r for r in preview.draft.already_landed if r.partition == partition]
+    already_landed = [r for r in preview.draft.already_landed if r.partition == partition]
     first = min([log.start_offset if log else 0, *(r.from_offset for r in mine)])
     last = max([log.end_offset if log else 0, *(r.until_offset for r in mine)])
     spans = [(r.from_offset, r.until_offset, "land") for r in mine]
-    spans += [(r.from_offset, r.until_offset, "already") for r in already]
+    spans += [(r.from_offset, r.until_offset, "already") for r in already_landed]
     spans += [(start, end, "lost") for start, end in lost]
     mark = plan.checkpoint.get(partition)
     reached = [mark.until_offset] if mark else []
     asked = [r.until_offset for r in preview.draft.requested if r.partition == partition]
-    later = max([first, *reached, *(r.until_offset for r in (*mine, *already))])
+    later = max([first, *reached, *(r.until_offset for r in (*mine, *already_landed))])
     if mine or reached or asked:
         spans.append((later, last, "later"))
     return LogBar(first, last, tuple(spans))
@@ -140,8 +140,8 @@ def _plan_totals(preview: PlanPreview) -> Text:
     return text.append(f"\nhash {plan.hash[:16]}", style="dim")
 
 
-def _by_partition(pieces: Iterable[Any]) -> dict[Partition, list[Any]]:
+def _by_partition(spans: Iterable[Any]) -> dict[Partition, list[Any]]:
     found: dict[Partition, list[Any]] = {}
-    for piece in pieces:
-        found.setdefault(piece.partition, []).append(piece)
+    for span in spans:
+        found.setdefault(span.partition, []).append(span)
     return found

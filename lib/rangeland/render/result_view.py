@@ -63,11 +63,11 @@ def render_redrive(result: RedriveResult) -> RenderableType:
         parts += [render_result(result.done), Text()]
     title = safe_text(result.job, "bold").append_text(safe_text(f": quarantine of {result.table}"))
     parts.append(title)
-    if not result.left:
+    if not result.still_quarantined:
         parts.append(safe_text("Nothing is in quarantine.", "green"))
         return Group(*parts)
     table = table_of("partition", ">from", ">until", ">size", ">landing", "decodes", "why")
-    for one in result.left[:MAX_ROWS]:
+    for one in result.still_quarantined[:MAX_ROWS]:
         r, batch = one.batch.range, one.batch
         ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
         more = [Text(size(batch.size_bytes)), Text(number(batch.sequence))]
@@ -79,10 +79,12 @@ def render_redrive(result: RedriveResult) -> RenderableType:
             decodes,
             safe_text(one.why or batch.reason),
         )
-    if len(result.left) > MAX_ROWS:
-        table.add_row(rest_name(result.left[MAX_ROWS:]))
-    ready = sum(1 for one in result.left if one.decodes)
-    last = f"{count_noun(len(result.left), 'piece')}, {number(ready)} can be decoded now"
+    if len(result.still_quarantined) > MAX_ROWS:
+        table.add_row(rest_name(result.still_quarantined[MAX_ROWS:]))
+    ready = sum(1 for one in result.still_quarantined if one.decodes)
+    last = (
+        f"{count_noun(len(result.still_quarantined), 'range')}, {number(ready)} can be decoded now"
+    )
     parts += [Text(), table, Text(), Text(last, "bold")]
     return Group(*parts)
 

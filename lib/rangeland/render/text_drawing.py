@@ -154,14 +154,14 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
 def list_lines(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:
     """A heading with a few of the lines indented below it, or one beside it; nothing if there are
     none."""
-    entries = [safe_text(line) for line in lines]
+    items = [safe_text(line) for line in lines]
     title = Text(f"{heading}:", style=style)
-    if len(entries) < 2:
-        return [title.append(" ").append(entry.plain, style="default") for entry in entries]
-    shown = entries[:MAX_LINES]
-    if len(entries) > MAX_LINES:
-        shown.append(Text(f"and {number(len(entries) - MAX_LINES)} more", "dim"))
-    return [title, *(Padding(entry, (0, 0, 0, 2), expand=False) for entry in shown)]
+    if len(items) < 2:
+        return [title.append(" ").append(item.plain, style="default") for item in items]
+    shown = items[:MAX_LINES]
+    if len(items) > MAX_LINES:
+        shown.append(Text(f"and {number(len(items) - MAX_LINES)} more", "dim"))
+    return [title, *(Padding(item, (0, 0, 0, 2), expand=False) for item in shown)]
 
 
 def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], list[T]]:

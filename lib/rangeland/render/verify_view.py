@@ -36,7 +36,7 @@ def render_verify(result: VerifyResult) -> RenderableType:
         title = safe_text(result.job, "bold").append_text(safe_text(f": table {result.table}"))
         return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
     found = result.audit
-    landed = sum(p.landed if p.landed is not None else p.range.width for p in result.pieces)
+    landed = sum(p.landed if p.landed is not None else p.range.width for p in result.landed_ranges)
     title = safe_text(result.job, "bold").append_text(
         safe_text(f": table {result.table}, version {result.table_version}")
     )
@@ -68,8 +68,8 @@ def render_verify(result: VerifyResult) -> RenderableType:
 
 def _coverage_table(result: VerifyResult) -> Group:
     by_partition: dict[Partition, list[Range]] = {}
-    for piece in result.pieces:
-        by_partition.setdefault(piece.range.partition, []).append(piece.range)
+    for landed_range in result.landed_ranges:
+        by_partition.setdefault(landed_range.range.partition, []).append(landed_range.range)
     table = table_of("partition", "log", ">from", ">until", ">missing", ">too many")
     shown, hidden = biggest(sorted(by_partition), lambda p: sum(r.width for r in by_partition[p]))
     bars = {p: _bar(result, p, by_partition[p]) for p in shown}

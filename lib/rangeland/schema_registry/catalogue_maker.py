@@ -44,7 +44,7 @@ class RegistrySchemas:
             return None
         schema = self.whole(response.schema)
         if isinstance(schema, UnusableSchema):
-            raise _no_reader(subject, response, schema)
+            raise _unusable_schema_error(subject, response, schema)
         return LatestSchema(response.id, response.at.version, schema)
 
     def _fetch_version(self, at: SubjectVersion) -> SchemaResponse | None:
@@ -82,7 +82,9 @@ def make_catalogue(
     )
 
 
-def _no_reader(subject: str, response: VersionResponse, schema: UnusableSchema) -> JobFileError:
+def _unusable_schema_error(
+    subject: str, response: VersionResponse, schema: UnusableSchema
+) -> JobFileError:
     return JobFileError(
         f"the latest schema of {subject} cannot be used",
         why=f"version {response.at.version}, id {response.id}: {schema.reason}",

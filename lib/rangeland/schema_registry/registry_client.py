@@ -147,7 +147,7 @@ class RegistryClient:
             was_absent = not failures
             pause_s = CONFIRM_AFTER_S if was_absent else min(2 * pause_s, LONGEST_PAUSE_S)
             if failures and self._left_s(started) < pause_s:
-                raise _silent(what, failures, self._now() - started)
+                raise _silent_error(what, failures, self._now() - started)
             logger.info("Asking the schema registry for %s again in %.1f s", what, pause_s)
             self._pause(pause_s)
 
@@ -228,7 +228,7 @@ def _judge(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Fai
     return _Failed(f"it answered {response.status}" + (f" (error code {code})" if code else ""))
 
 
-def _silent(what: str, failures: Mapping[str, str], after_s: float) -> Unreachable:
+def _silent_error(what: str, failures: Mapping[str, str], after_s: float) -> Unreachable:
     tried = "; ".join(f"{url}: {why}" for url, why in failures.items())
     return Unreachable(
         f"the schema registry did not answer for {what}",

@@ -80,7 +80,7 @@ class TableFormats:
             if one in latest
         }
         if not formats:
-            raise _no_schema(field, wanted)
+            raise _no_schema_error(field, wanted)
         kind = _together({subject: one.arrow_type for subject, one in formats.items()}, latest)
         by_topic = {
             topic: {one: formats[one] for one in subjects if one in formats}
@@ -138,12 +138,12 @@ def _together(kinds: Mapping[str, pa.DataType], latest: Mapping[str, LatestSchem
         if isinstance(found, TypeConflict):
             conflicts = {one: merge_types(kinds[one], other) for one in kinds}
             one = next(s for s, it in conflicts.items() if isinstance(it, TypeConflict))
-            raise _two_types(found, (one, latest[one]), (subject, latest[subject]))
+            raise _two_types_error(found, (one, latest[one]), (subject, latest[subject]))
         kind = found
     return kind
 
 
-def _two_types(
+def _two_types_error(
     found: TypeConflict, one: tuple[str, LatestSchema], other: tuple[str, LatestSchema]
 ) -> TableRefused:
     (subject, first), (beside, second) = one, other
@@ -160,7 +160,7 @@ def _two_types(
     )
 
 
-def _no_schema(field: RecordField, subjects: list[str]) -> JobFileError:
+def _no_schema_error(field: RecordField, subjects: list[str]) -> JobFileError:
     named = ", ".join(subjects[:5])
     return JobFileError(
         f"the schema registry has no schema for the job's {field}s",

@@ -81,7 +81,7 @@ class UnknownIds:
             # The proof comes before the response that counts: copies may catch up in between.
             proof = self._proof(schema_id, written)
             if not proof and asked_for >= self._no_progress_s:
-                raise self._late(schema_id, asked_for)
+                raise self._late_id_error(schema_id, asked_for)
             if not proof or asked_for < CONFIRM_S:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
                 left_s = (CONFIRM_S if proof else self._no_progress_s) - asked_for
@@ -106,7 +106,7 @@ class UnknownIds:
             return f"and it has later ones, such as {self._highest}"
         return ""
 
-    def _late(self, schema_id: int, asked_for: float) -> Unreachable:
+    def _late_id_error(self, schema_id: int, asked_for: float) -> Unreachable:
         highest = f"{self._highest}" if self._highest else "none"
         return Unreachable(
             f"the schema registry does not have schema id {schema_id} yet",

@@ -25,7 +25,7 @@ SECONDS = 10
 NAMED = 3
 TRIED = 20
 """So many records that fail before one passes show a wrong transform."""
-Piece = Sequence[Slice]
+Slices = Sequence[Slice]
 
 
 class Trials:
@@ -33,15 +33,15 @@ class Trials:
     tasks."""
 
     def __init__(
-        self, spark: Any, transform: Transform, read: Callable[[Sequence[Piece]], Any]
+        self, spark: Any, transform: Transform, read: Callable[[Sequence[Slices]], Any]
     ) -> None:
         self._spark = spark
         self._transform = transform
         self._read = read
 
-    def try_slices(self, slices: Piece) -> RaisedByTransform | None:
+    def try_slices(self, slices: Slices) -> RaisedByTransform | None:
         """The error that the transform raises for these slices; None if it does not fail."""
-        frame = self._transform(self._read([[piece] for piece in slices]))
+        frame = self._transform(self._read([[slice_] for slice_ in slices]))
         counts = self._spark.sparkContext.accumulator({}, ByKey())
         try:
             watch(
@@ -57,7 +57,7 @@ class Trials:
         return None
 
 
-def failed_slices(tasks: Sequence[Piece], failed: int | None) -> list[Slice]:
+def failed_slices(tasks: Sequence[Slices], failed: int | None) -> list[Slice]:
     """The slices that the failed task has read; none if that task is unknown."""
     if failed is None and len(tasks) > 1:
         return []
@@ -68,7 +68,7 @@ def failed_slices(tasks: Sequence[Piece], failed: int | None) -> list[Slice]:
 class FailingRecord:
     """A record on which a transform fails even if it gets no other one."""
 
-    piece: Slice
+    slice: Slice
     raised: RaisedByTransform
 
 
@@ -80,7 +80,7 @@ class RecordSearch:
     """Searches all records on which a transform fails by themselves."""
 
     def __init__(
-        self, raised: Callable[[Piece], RaisedByTransform | None], *, most: int, seconds: float
+        self, raised: Callable[[Slices], RaisedByTransform | None], *, most: int, seconds: float
     ) -> None:
         self._raised = raised
         self._most = most
@@ -89,7 +89,7 @@ class RecordSearch:
         self._passed = 0
         self.found: list[FailingRecord] = []
 
-    def search(self, slices: Piece) -> list[FailingRecord]:
+    def search(self, slices: Slices) -> list[FailingRecord]:
         """The failing records of these slices. Raises NotAttributable if the transform also fails
         without them, on too many of them, or on each that is tried, and after the time."""
         if slices:
@@ -112,7 +112,7 @@ class RecordSearch:
             raise NotAttributable("it fails on several records together, not on single ones")
         return count
 
-    def _try(self, part: Piece) -> RaisedByTransform | None:
+    def _try(self, part: Slices) -> RaisedByTransform | None:
         if time.monotonic() > self._deadline:
             raise NotAttributable(f"they were not all found in {self._seconds:.0f} s")
         if len(self.found) > self._most:
@@ -125,8 +125,8 @@ class RecordSearch:
 
 
 def narrow_slices(
-    slices: Piece,
-    fails: Callable[[Piece], object],
+    slices: Slices,
+    fails: Callable[[Slices], object],
     *,
     can_cut: bool = True,
     seconds: float = SECONDS,
@@ -154,24 +154,26 @@ def _halves(slices: list[Slice], can_cut: bool) -> tuple[list[Slice], list[Slice
     if len(slices) > 1:
         middle = len(slices) // 2
         return slices[:middle], slices[middle:]
-    (piece,) = slices
-    if piece.width < 2 or not can_cut:
+    (slice_,) = slices
+    if slice_.width < 2 or not can_cut:
         return None
-    at = (piece.from_offset + piece.until_offset) // 2
-    return [replace(piece, until_offset=at)], [replace(piece, from_offset=at)]
+    at = (slice_.from_offset + slice_.until_offset) // 2
+    return [replace(slice_, until_offset=at)], [replace(slice_, from_offset=at)]
 
 
-def add_location(error: TransformFailed, found: Sequence[Slice], slices: Piece) -> TransformFailed:
+def located_error(
+    error: TransformFailed, found: Sequence[Slice], slices: Slices
+) -> TransformFailed:
     """The error with its location: in ``found`` if that is not empty, else in ``slices``."""
-    pieces = list(found or slices)
-    if not pieces:
+    failed = list(found or slices)
+    if not failed:
         return error
-    first = pieces[0]
-    if found and len(pieces) == 1 and first.width == 1:
+    first = failed[0]
+    if found and len(failed) == 1 and first.width == 1:
         where = f"on {first.partition} offset {first.from_offset}"
     else:
-        named = [str(piece) for piece in pieces[:NAMED]]
-        more = [count_noun(len(pieces) - NAMED, "more slice")] if len(pieces) > NAMED else []
+        named = [str(slice_) for slice_ in failed[:NAMED]]
+        more = [count_noun(len(failed) - NAMED, "more slice")] if len(failed) > NAMED else []
         where = f"on a record of {' or '.join([*named, *more])}"
     return TransformFailed.of(
         error,
@@ -181,7 +183,7 @@ def add_location(error: TransformFailed, found: Sequence[Slice], slices: Piece) 
         broker=first.partition.broker or None,
         from_offset=first.from_offset,
         until_offset=first.until_offset,
-        slices=[str(piece) for piece in pieces[:100]],
+        slices=[str(slice_) for slice_ in failed[:100]],
     )
 
 

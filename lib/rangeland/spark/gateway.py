@@ -121,10 +121,10 @@ class DriverJvm:
         assert stream is not None
         incomplete = b""
         while read := os.read(stream.fileno(), 1 << 16):
-            piece, incomplete = without_startup_lines(incomplete + read)
-            while piece and not self._quiet:
+            block, incomplete = without_startup_lines(incomplete + read)
+            while block and not self._quiet:
                 try:
-                    piece = piece[os.write(2, piece) :]
+                    block = block[os.write(2, block) :]
                 except OSError:  # We have no stderr. Keep reading, so that the JVM does not block.
                     break
 

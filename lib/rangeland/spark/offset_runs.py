@@ -1,4 +1,4 @@
-"""Rows as runs of offsets, and counted by landed piece. Pure: Arrow in, values out.
+"""Rows as runs of offsets, and counted by landed range. Pure: Arrow in, values out.
 
 The log's columns have their plain names here, without a table's prefix. Executors and the driver
 use the same functions.
@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangeland.model import Partition
-from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs, runs_of
+from rangeland.planning.table_audit import CountedRange, LandedRange, Runs, runs_of
 
 KEYS = ("topic", "partition", "broker", "offset", "position")
 """What tells one row from another where offsets are bytes."""
-_PIECE, _DUPLICATE, _OUTSIDE = "piece", "duplicate", "outside"
+_RANGE, _DUPLICATE, _OUTSIDE = "range", "duplicate", "outside"
 RUNS = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -39,9 +39,9 @@ COUNTED = pa.schema(
         pa.field("n", pa.int64()),
     ]
 )
-"""What ``count_pieces`` returns."""
+"""What ``count_ranges`` returns."""
 Borders = Mapping[tuple[str, int, str], tuple[list[int], list[int]]]
-"""Starts and ends of the pieces of each topic, partition and broker."""
+"""Starts and ends of the ranges of each topic, partition and broker."""
 
 
 def runs_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,9 +77,9 @@ def runs_by_partition(table: pa.Table) -> dict[Partition, Runs]:
     }
 
 
-def count_pieces(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterator[pa.RecordBatch]:
-    """Rows (partition, kind, number, n): for a piece, how many distinct rows it has; for an
-    offset, that a row of it is duplicated, or that it is in no piece."""
+def count_ranges(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterator[pa.RecordBatch]:
+    """Rows (partition, kind, number, n): for a range, how many distinct rows it has; for an
+    offset, that a row of it is duplicated, or that it is in no range."""
     for batch in batches:
         for topic, number, broker, offsets, _, copies in _groups(pa.Table.from_batches([batch])):
             if (topic, number, broker) not in borders:
@@ -89,7 +89,7 @@ def count_pieces(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterato
             inside = (place >= 0) & (offsets < ends[np.maximum(place, 0)])
             which, rows = np.unique(place[inside], return_counts=True)
             found = {
-                _PIECE: (which, rows),
+                _RANGE: (which, rows),
                 _DUPLICATE: np.unique(offsets[inside & (copies > 1)], return_counts=True),
                 _OUTSIDE: np.unique(offsets[~inside], return_counts=True),
             }
@@ -113,37 +113,37 @@ def _repeat(topic: str, number: int, broker: str | None, *, times: int) -> list[
     return [pa.repeat(pa.scalar(value, kind), times) for value, kind in values]
 
 
-def borders_of(pieces: Mapping[Partition, Sequence[LandedPiece]]) -> Borders:
-    """The borders of pieces, which are sorted and disjoint in each partition."""
+def borders_of(landed_ranges: Mapping[Partition, Sequence[LandedRange]]) -> Borders:
+    """The borders of ranges, which are sorted and disjoint in each partition."""
     return {
         (p.topic, p.number, p.broker): (
-            [piece.range.from_offset for piece in mine],
-            [piece.range.until_offset for piece in mine],
+            [landed_range.range.from_offset for landed_range in mine],
+            [landed_range.range.until_offset for landed_range in mine],
         )
-        for p, mine in pieces.items()
+        for p, mine in landed_ranges.items()
     }
 
 
 def counted_ranges(
-    table: pa.Table, pieces: Mapping[Partition, int]
+    table: pa.Table, landed_ranges: Mapping[Partition, int]
 ) -> dict[Partition, CountedRange]:
-    """The sums of what ``count_pieces`` has counted, by partition; ``pieces`` are the numbers of
-    pieces."""
-    rows = {partition: [0] * count for partition, count in pieces.items()}
-    duplicates: dict[Partition, list[int]] = {partition: [] for partition in pieces}
-    outside: dict[Partition, list[int]] = {partition: [] for partition in pieces}
+    """The sums of what ``count_ranges`` has counted, by partition; ``landed_ranges`` are the
+    numbers of ranges."""
+    rows = {partition: [0] * count for partition, count in landed_ranges.items()}
+    duplicates: dict[Partition, list[int]] = {partition: [] for partition in landed_ranges}
+    outside: dict[Partition, list[int]] = {partition: [] for partition in landed_ranges}
     keys = ["topic", "partition", "broker", "kind", "number"]
     summed = table.group_by(keys).aggregate([("n", "sum")]).select([*keys, "n_sum"])
     columns = [column.to_pylist() for column in summed.columns]
     for topic, which, broker, kind, number, count in zip(*columns, strict=True):
         partition = Partition(topic, which, broker)
-        if kind == _PIECE:
+        if kind == _RANGE:
             rows[partition][number] = count
         else:
             (duplicates if kind == _DUPLICATE else outside)[partition].append(number)
     return {
         p: CountedRange(tuple(rows[p]), tuple(sorted(duplicates[p])), tuple(sorted(outside[p])))
-        for p in pieces
+        for p in landed_ranges
     }
 
 

@@ -16,14 +16,14 @@ import pyarrow as pa
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
-from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs
+from rangeland.planning.table_audit import CountedRange, LandedRange, Runs
 from rangeland.spark.arrow_frames import collect_rows
 from rangeland.spark.offset_runs import (
     COUNTED,
     KEYS,
     RUNS,
     borders_of,
-    count_pieces,
+    count_ranges,
     counted_ranges,
     runs_by_partition,
     runs_of_rows,
@@ -73,26 +73,28 @@ def runs_in(
 def rows_of_entries(
     spark: Any,
     frame: Any,
-    pieces: Mapping[Partition, Sequence[LandedPiece]],
+    landed_ranges: Mapping[Partition, Sequence[LandedRange]],
     columns: LogColumns = PLAIN_COLUMNS,
 ) -> dict[Partition, CountedRange]:
-    """The distinct rows of every piece, by offset and position. ``pieces`` of each partition
+    """The distinct rows of every range, by offset and position. ``landed_ranges`` of each partition
     are sorted and disjoint. Raises TableRefused if rows have no position."""
     from pyspark.sql import functions as f
 
     types = {name.lower(): kind for name, kind in frame.dtypes}
     if types.get(columns.position) not in _NUMBERS or types.get(columns.broker) != "string":
-        raise no_positions(columns)
-    borders = borders_of(pieces)
+        raise no_positions_error(columns)
+    borders = borders_of(landed_ranges)
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from count_pieces(batches, borders)
+        yield from count_ranges(batches, borders)
 
     with _passing_over_missing_files(spark):
         plain = _plain(frame, KEYS, columns)
         rows = plain.where(f.col("broker").isNotNull()).groupBy(*KEYS).agg(f.count("*").alias("n"))
         table = collect_rows(rows.mapInArrow(count, _spark_schema(COUNTED)))
-    return counted_ranges(table, {partition: len(mine) for partition, mine in pieces.items()})
+    return counted_ranges(
+        table, {partition: len(mine) for partition, mine in landed_ranges.items()}
+    )
 
 
 def _spark_schema(schema: pa.Schema) -> Any:
@@ -101,7 +103,7 @@ def _spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema)
 
 
-def no_positions(columns: LogColumns) -> TableRefused:
+def no_positions_error(columns: LogColumns) -> TableRefused:
     """The rows of a table do not say which record of an entry they are."""
     return TableRefused(
         "the rows of the table do not say which record of an entry they are",

@@ -26,7 +26,7 @@ from rangeland.spark.failing_records import (
     RecordSearch,
     Trials,
 )
-from rangeland.spark.transform import RUN_AGAIN, transform_failed
+from rangeland.spark.transform import RUN_AGAIN, transform_error
 from rangeland.wording import count_noun
 
 MOST = 100
@@ -71,29 +71,29 @@ class OmittedRecords:
             most = MOST - len(self._found)
             found = RecordSearch(trials.try_slices, most=most, seconds=SECONDS).search(slices)
         except NotAttributable as why:
-            return _not_left_out(error, str(why))
+            return _not_left_out_error(error, str(why))
         except RangelandError as why:
-            return _not_left_out(error, f"they could not be read again: {why}")
+            return _not_left_out_error(error, f"they could not be read again: {why}")
         if not found:
-            return _not_left_out(error, "it did not fail when they were read again")
+            return _not_left_out_error(error, "it did not fail when they were read again")
         self._found += found
         left_out = {index: dict(reasons) for index, reasons in self.settings.left_out.items()}
         for one in found:
-            piece = one.piece
-            left_out.setdefault(piece.index, {})[piece.from_offset] = str(one.raised)
-            where = partition_fields(piece.partition, piece.from_offset)
+            slice_ = one.slice
+            left_out.setdefault(slice_.index, {})[slice_.from_offset] = str(one.raised)
+            where = partition_fields(slice_.partition, slice_.from_offset)
             logger.warning("The transform fails on a record: %s", one.raised, extra=where)
         self.settings = replace(self.settings, left_out=left_out)
         return None
 
-    def refuse_all(self, receipts: Iterable[Receipt]) -> None:
+    def check_some_pass(self, receipts: Iterable[Receipt]) -> None:
         """Raises TransformFailed if it has failed on all the records that there are, and there are
         several, or they are in quarantine already."""
         if len(self._found) <= self._most_alone:
             return
         if any(receipt.counts.landed or receipt.counts.filtered for receipt in receipts):
             return
-        error = transform_failed(self._name, self._found[0].raised)
+        error = transform_error(self._name, self._found[0].raised)
         raise TransformFailed.of(
             error,
             what=f"the transform {self._name} failed on each of the "
@@ -102,6 +102,6 @@ class OmittedRecords:
         )
 
 
-def _not_left_out(error: TransformFailed, why: str) -> TransformFailed:
+def _not_left_out_error(error: TransformFailed, why: str) -> TransformFailed:
     policy = "`policy.undecodable` only leaves out single records on which it fails"
     return TransformFailed.of(error, why=f"{error.why}; {policy}, and {why}")

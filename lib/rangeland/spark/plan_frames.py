@@ -68,7 +68,7 @@ def frame_batches(
             for chunk in read_slices(slices, settings):
                 counted.add(chunk)
                 if chunk.batch is not None:
-                    yield from pieces_of(chunk.batch)
+                    yield from batches_of(chunk.batch)
     except BaseException:
         counted.abort()
         raise
@@ -88,9 +88,9 @@ def no_foreign_errors() -> Iterator[None]:
         raise Bug("a task of this run failed", why=f"{type(error).__name__}: {error}") from error
 
 
-def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def batches_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in slices of about ``FRAME_BATCH_BYTES``."""
-    pieces = max(1, -(-batch.nbytes // FRAME_BATCH_BYTES))
-    rows = -(-batch.num_rows // pieces)
+    count = max(1, -(-batch.nbytes // FRAME_BATCH_BYTES))
+    rows = -(-batch.num_rows // count)
     for start in range(0, batch.num_rows, max(rows, 1)):
         yield batch.slice(start, rows)

@@ -65,7 +65,7 @@ class PythonWorkers:
         they have no kernel, and what ``translate_spark_error`` makes of Spark's errors if they
         could not be asked."""
         if self.is_local and (why := kernel_error()):
-            raise _cannot_decode(why, [platform.node()])
+            raise _cannot_decode_error(why, [platform.node()])
         if self.is_local or self._thread is None:
             return
         self._thread.join()
@@ -138,7 +138,7 @@ def check_workers(found: Sequence[Found]) -> None:
 
     for worker in found:
         if worker["failed"]:
-            raise _cannot_import(worker, [w["host"] for w in found if w["failed"]])
+            raise _cannot_import_error(worker, [w["host"] for w in found if w["failed"]])
         for name, ours in (("rangeland", __version__), ("pyspark", pyspark.__version__)):
             if worker[name] != ours:
                 raise JobFileError(
@@ -149,10 +149,10 @@ def check_workers(found: Sequence[Found]) -> None:
                     host=worker["host"],
                 ).with_answers(acts=CLUSTER_OPERATOR)
         if worker["kernel"]:
-            raise _cannot_decode(worker["kernel"], [w["host"] for w in found if w["kernel"]])
+            raise _cannot_decode_error(worker["kernel"], [w["host"] for w in found if w["kernel"]])
 
 
-def _cannot_decode(why: str, hosts: Sequence[str]) -> UsageError:
+def _cannot_decode_error(why: str, hosts: Sequence[str]) -> UsageError:
     return UsageError(
         f"the Python workers on {', '.join(sorted(set(hosts)))} have no compiled kernel, so they "
         "cannot decode records",
@@ -163,7 +163,7 @@ def _cannot_decode(why: str, hosts: Sequence[str]) -> UsageError:
     ).with_answers(acts=CLUSTER_OPERATOR)
 
 
-def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
+def _cannot_import_error(worker: Found, hosts: Sequence[str]) -> JobFileError:
     failed: dict[str, str] = worker["failed"]
     packages = [name for name in failed if not name.startswith("rangeland")]
     # Without its packages this library fails to import, too: they are the reason.

@@ -37,16 +37,16 @@ def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_C
     spelled = {name.lower(): f"`{name}`" for name in keys_of(frame, True, columns)}
     topic, number = spelled[columns.topic], spelled[columns.partition]
     offset = spelled[columns.offset]
-    pieces = []
+    conditions = []
     for r in ranges:
-        piece = (
+        condition = (
             f"{topic} = {literal(r.partition.topic)} AND {number} = {r.partition.number} "
             f"AND {offset} >= {r.from_offset} AND {offset} < {r.until_offset}"
         )
         if r.partition.broker:
-            piece += f" AND {spelled[columns.broker]} = {literal(r.partition.broker)}"
-        pieces.append(f"({piece})")
-    return " OR ".join(pieces)
+            condition += f" AND {spelled[columns.broker]} = {literal(r.partition.broker)}"
+        conditions.append(f"({condition})")
+    return " OR ".join(conditions)
 
 
 def prepared_frame(spark: Any, path: str, files: Sequence[DataFile], schema_json: str) -> Any:
@@ -144,12 +144,12 @@ def replace_rows(
             .save(path)
         )
     except Exception as error:
-        raise _translate(error, path) from error
+        raise _replacement_error(error, path) from error
     fields = {"table": path, "application": application, "sequence": sequence}
     logger.info("Replaced rows", extra=fields)
 
 
-def _translate(error: Exception, path: str) -> RangelandError:
+def _replacement_error(error: Exception, path: str) -> RangelandError:
     text = first_line(error)
     names = f"{type(error).__name__} {text}"
     if any(name in names for name in CONFLICTS):

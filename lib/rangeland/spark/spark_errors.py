@@ -34,14 +34,14 @@ def translate_spark_error(error: BaseException) -> BaseException:
         kind = getattr(errors, named[-1][0], None)
         if isinstance(kind, type) and issubclass(kind, RangelandError):
             return kind(named[-1][1].rstrip("."))
-    if (failure := worker_failure(text)) is not None:
+    if (failure := worker_error(text)) is not None:
         return failure
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     cause = next(
         (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""
     )
     if isinstance(error, Py4JNetworkError):
-        return jvm_gone(error)
+        return jvm_gone_error(error)
     if any(sign in text for sign in LOST):
         return EngineFailed(
             "Spark lost executors or Python workers of this run",
@@ -55,7 +55,7 @@ def translate_spark_error(error: BaseException) -> BaseException:
     )
 
 
-def worker_failure(text: str) -> RangelandError | None:
+def worker_error(text: str) -> RangelandError | None:
     """The error for a Python worker that lacks something, by Spark's report of its failure."""
     worker = _WORKER.search(text)
     where = f" on {worker[1]} (executor {worker[2]})" if worker else ""
@@ -85,7 +85,7 @@ def worker_failure(text: str) -> RangelandError | None:
     return None
 
 
-def jvm_gone(error: BaseException) -> EngineFailed:
+def jvm_gone_error(error: BaseException) -> EngineFailed:
     """The error for a call over py4j to a JVM that has ended."""
     gone = EngineFailed(
         "the JVM that runs Spark has gone",
@@ -106,7 +106,7 @@ def unexpected_error(error: BaseException) -> RangelandError:
         from py4j.protocol import Py4JNetworkError
 
         if isinstance(error, ConnectionError | EOFError | Py4JNetworkError):
-            return jvm_gone(error)
+            return jvm_gone_error(error)
     last = frames[-1:]
     place = f" in {os.path.basename(last[0].filename)}:{last[0].lineno}" if last else ""
     bug = Bug(

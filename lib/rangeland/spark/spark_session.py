@@ -29,10 +29,10 @@ from rangeland.spark.supported_versions import (
     NEWEST,
     InstalledSpark,
     RuntimeVersions,
+    check_delta,
+    check_engine,
+    check_versions,
     installed_spark,
-    refuse_other_delta,
-    refuse_other_engine,
-    refuse_others,
     versions_of,
 )
 
@@ -94,7 +94,7 @@ def open_deferred(
         with _translate_start_errors():
             gateway = starting.connect()
             versions = versions_of(gateway.jvm)
-    _refuse_others(versions)
+    _check_versions(versions)
     made = DeferredSession(
         gateway,
         versions.spark,
@@ -194,7 +194,7 @@ def _translate_start_errors() -> Iterator[None]:
     except RangelandError:
         raise
     except Exception as error:
-        raise _version_mismatch() or _not_started(error) from error
+        raise _version_error() or _start_error(error) from error
 
 
 def _is_submitted() -> bool:
@@ -242,17 +242,17 @@ def _store_jars(scheme: str, spark: InstalledSpark) -> list[str]:
 
 def with_delta(session: Any) -> Any:
     """The session, after checking that its Delta and Spark are supported."""
-    _refuse_others(versions_of(session._jvm))
+    _check_versions(versions_of(session._jvm))
     return session
 
 
-def _refuse_others(found: RuntimeVersions) -> None:
-    refuse_others(found)
+def _check_versions(found: RuntimeVersions) -> None:
+    check_versions(found)
     fields = {"spark": found.spark, "delta": found.delta, "java": found.java}
     logger.info("Spark and Delta are supported", extra=fields)
 
 
-def _version_mismatch() -> UsageError | None:
+def _version_error() -> UsageError | None:
     """The reason why no session started, if that is an unsupported Spark, Java or Delta, whose
     own error would be a missing method or less. None if the JVM has ended."""
     from py4j.protocol import Py4JError
@@ -262,8 +262,8 @@ def _version_mismatch() -> UsageError | None:
         return None
     try:
         found = versions_of(SparkContext._jvm)
-        refuse_other_engine(found)
-        refuse_other_delta(found)
+        check_engine(found)
+        check_delta(found)
     except UsageError as error:
         return error
     except (Py4JError, OSError):
@@ -271,7 +271,7 @@ def _version_mismatch() -> UsageError | None:
     return None
 
 
-def _not_started(error: Exception) -> Exception:
+def _start_error(error: Exception) -> Exception:
     text = str(error)
     if isinstance(error, JvmExited):
         return UsageError(

@@ -142,9 +142,9 @@ def _has(jvm: Any, name: str) -> bool:
     return True
 
 
-def refuse_others(found: RuntimeVersions) -> None:
+def check_versions(found: RuntimeVersions) -> None:
     """Raises UsageError if a version is not supported, or if there is no Delta."""
-    support = refuse_other_engine(found)
+    support = check_engine(found)
     if not found.delta:
         package = support.builds[_minor(found.scala)].package
         raise UsageError(
@@ -154,10 +154,10 @@ def refuse_others(found: RuntimeVersions) -> None:
             f"--conf spark.sql.catalog.spark_catalog={CATALOG}, or have `rangeland submit` "
             "write the whole command",
         )
-    refuse_other_delta(found)
+    check_delta(found)
 
 
-def refuse_other_engine(found: RuntimeVersions) -> SupportedSpark:
+def check_engine(found: RuntimeVersions) -> SupportedSpark:
     """Checks PySpark, Spark, Scala and Java."""
     place = f" in {found.home}" if found.home else ""
     if _minor(found.pyspark) != _minor(found.spark):
@@ -171,7 +171,7 @@ def refuse_other_engine(found: RuntimeVersions) -> SupportedSpark:
     support = _support_of(found.spark, found.scala, found.home)
     if _feature(found.java) < support.java:
         remedy = f"point JAVA_HOME at a JDK or JRE {support.java} or later, on every host"
-        raise _other("Java", found.java, f"{support.java} or later", remedy)
+        raise _version_error("Java", found.java, f"{support.java} or later", remedy)
     return support
 
 
@@ -180,23 +180,27 @@ def _support_of(spark: str, scala: str, home: str) -> SupportedSpark:
     support = SUPPORTED.get(_minor(spark))
     if support is None:
         remedy = f"use the spark-submit of a Spark {NEWEST.spark} ({NEWEST.install}) and a cluster"
-        raise _other(f"Spark{place}", spark, SPARKS, f"{remedy} of that; see what SPARK_HOME names")
+        raise _version_error(
+            f"Spark{place}", spark, SPARKS, f"{remedy} of that; see what SPARK_HOME names"
+        )
     if _minor(scala) not in support.builds:
         wanted = " or ".join(support.builds)
-        raise _other("Scala", scala, wanted, f"Use the Spark that is built for Scala {wanted}")
+        raise _version_error(
+            "Scala", scala, wanted, f"Use the Spark that is built for Scala {wanted}"
+        )
     return support
 
 
-def refuse_other_delta(found: RuntimeVersions) -> None:
+def check_delta(found: RuntimeVersions) -> None:
     """Checks Delta, if there is one."""
     support = _support_of(found.spark, found.scala, found.home)
     if found.delta and _minor(found.delta) not in support.deltas:
         package = support.builds[_minor(found.scala)].package
         remedy = f"take other Delta jars away and start it with --packages {package}"
-        raise _other("Delta", found.delta, " or ".join(support.deltas), remedy)
+        raise _version_error("Delta", found.delta, " or ".join(support.deltas), remedy)
 
 
-def _other(what: str, found: str, wanted: str, remedy: str) -> UsageError:
+def _version_error(what: str, found: str, wanted: str, remedy: str) -> UsageError:
     return UsageError(
         f"{what} is {found}; {wanted} is required",
         why="another version may understand the same calls differently",

@@ -62,7 +62,7 @@ class Transform:
         try:
             made: Any = self.function(frame)
         except (Exception, SystemExit) as error:
-            raise self._in_call(error) from error
+            raise self._call_error(error) from error
         if not isinstance(made, DataFrame):
             raise JobFileError(
                 f"the transform {self.name} does not return a DataFrame",
@@ -71,7 +71,7 @@ class Transform:
             )
         return made
 
-    def _in_call(self, error: BaseException) -> RangelandError:
+    def _call_error(self, error: BaseException) -> RangelandError:
         ours = translate_spark_error(error)
         if isinstance(ours, RangelandError) and not isinstance(ours, Bug):
             return ours
@@ -130,17 +130,17 @@ def transformed_schema(spark: Any, transform: Transform, rows: pa.Schema) -> pa.
     return schema
 
 
-def failure(transform: Transform, error: BaseException) -> TransformFailed | None:
+def raised_error(transform: Transform, error: BaseException) -> TransformFailed | None:
     """The error for what a transform has raised in Spark's tasks; None if the error is not the
     transform's. Our own tasks in the same stage raise only errors of this library, so any other
     exception comes from the query."""
     raised = raised_of(error)
     if raised is None:
         return None
-    return transform_failed(transform.name, raised)
+    return transform_error(transform.name, raised)
 
 
-def transform_failed(name: str, raised: RaisedByTransform) -> TransformFailed:
+def transform_error(name: str, raised: RaisedByTransform) -> TransformFailed:
     return TransformFailed(
         f"the transform {name} failed",
         why=str(raised),

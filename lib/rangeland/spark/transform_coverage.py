@@ -81,9 +81,9 @@ class SeenOffsets:
             )
             for partition, found in self._seen.items()
         }
-        for piece in self._slices:
-            offsets = distinct.get(piece.partition)
+        for slice_ in self._slices:
+            offsets = distinct.get(slice_.partition)
             if offsets is not None:
-                low, high = np.searchsorted(offsets, [piece.from_offset, piece.until_offset])
-                counts[piece.index] = int(high - low)
+                low, high = np.searchsorted(offsets, [slice_.from_offset, slice_.until_offset])
+                counts[slice_.index] = int(high - low)
         return counts

@@ -24,9 +24,9 @@ from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.executor_tasks import WriterSettings, open_writer
 from rangeland.spark.failing_records import (
     Trials,
-    add_location,
     consume_rows,
     failed_slices,
+    located_error,
     narrow_slices,
 )
 from rangeland.spark.omitted_records import OmittedRecords
@@ -40,7 +40,7 @@ from rangeland.spark.spark_jobs import (
     watch,
 )
 from rangeland.spark.task_context import with_task_logging
-from rangeland.spark.transform import RUN_AGAIN, Transform, failure
+from rangeland.spark.transform import RUN_AGAIN, Transform, raised_error
 from rangeland.spark.transform_coverage import SeenOffsets
 
 FILES_SCHEMA = "error binary, result binary"
@@ -72,9 +72,9 @@ def run_transformed(
                 continue
             can_cut = not load_dialect(tasks.settings.dialect).capabilities.offsets_are_bytes
             where = narrow_slices(slices, trials.try_slices, can_cut=can_cut)
-            every = [piece for task in tasks.slices for piece in task]
-            raise add_location(error, where, every) from failed.__cause__
-        omitted.refuse_all(found[0].values())
+            every = [slice_ for task in tasks.slices for slice_ in task]
+            raise located_error(error, where, every) from failed.__cause__
+        omitted.check_some_pass(found[0].values())
         return found
 
 
@@ -103,7 +103,7 @@ def _read_and_write(
         try:
             rows = watch(tasks.spark, written.collect, receipts, widths, tasks.stop, group)
         except Bug as error:
-            found = failure(transform, error.__cause__ or error)
+            found = raised_error(transform, error.__cause__ or error)
             if found is None:
                 raise error from error.__cause__
             raise _FailedTask(found, failed_task(tasks.spark, group)) from error.__cause__
@@ -111,7 +111,7 @@ def _read_and_write(
     found_receipts = dict(receipts.value)
     if unread := [s for task in tasks.slices for s in task if s.index not in found_receipts]:
         if files:
-            raise _stopped_early(transform, unread)
+            raise _stopped_early_error(transform, unread)
         found_receipts |= _read_the_rest(tasks, unread)
     return _with_filtered(found_receipts, made), files
 
@@ -136,13 +136,13 @@ def _gather_files(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] |
     return files, made
 
 
-def _stopped_early(transform: Transform, unread: Sequence[Slice]) -> TransformFailed:
+def _stopped_early_error(transform: Transform, unread: Sequence[Slice]) -> TransformFailed:
     more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
     return TransformFailed(
         f"the transform {transform.name} stopped before it had read all records",
         why=f"not all of {unread[0]}{more} was read; a limit has this effect, or head",
         do=f"let it read all of its rows, {RUN_AGAIN}",
-        slices=[str(piece) for piece in unread[:100]],
+        slices=[str(slice_) for slice_ in unread[:100]],
     )
 
 
@@ -151,7 +151,7 @@ def _read_the_rest(tasks: TasksToRun, slices: Sequence[Slice]) -> dict[int, Rece
     condition is never true, say, or it joins an empty table. These offsets have no rows then,
     but whether they have markers or damage is only known by reading them."""
     receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
-    frame = _frame_of(tasks, [[piece] for piece in slices], receipts)
+    frame = _frame_of(tasks, [[slice_] for slice_ in slices], receipts)
     watch(tasks.spark, frame.mapInArrow(consume_rows, "n long").collect, receipts, lambda _: None)
     return dict(receipts.value)
 

@@ -97,7 +97,7 @@ class Submission:
         return "\n".join([*lines, *notes, command])
 
 
-def refuse_impossible(choices: SubmitChoices) -> None:
+def check_choices(choices: SubmitChoices) -> None:
     """Raises UsageError for choices that cannot work."""
     if choices.deploy_mode not in ("client", "cluster"):
         raise UsageError(
@@ -133,7 +133,7 @@ def submission(
     arguments: Sequence[str] = (),
 ) -> Submission:
     """The command that runs ``shipped.entry`` with the job file and ``arguments``."""
-    refuse_impossible(choices)
+    check_choices(choices)
     flags = [
         SubmitFlag(("spark-submit",), ""),
         SubmitFlag(("--master", choices.master), "the cluster"),
@@ -255,7 +255,7 @@ def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> lis
     if not choices.master.startswith("local"):
         why = "each executor finds the PEM files of source.security.tls in its working directory"
         sent |= dict.fromkeys(shipped.files, why)
-    _refuse_alike(sent)
+    _check_distinct_names(sent)
     if not sent:
         return []
     return [
@@ -263,7 +263,7 @@ def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> lis
     ]
 
 
-def _refuse_alike(files: Iterable[Path]) -> None:
+def _check_distinct_names(files: Iterable[Path]) -> None:
     """Files arrive in one folder, under their bare names."""
     by_name: dict[str, Path] = {}
     for file in files:

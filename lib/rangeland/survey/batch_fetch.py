@@ -46,7 +46,7 @@ def sample_batches(
                 read = request_records(brokers, address, fetches, MOST_BYTES, MAX_WAIT_MS)
             except RangelandError:
                 continue
-            for part in read.parts:
+            for part in read.partitions:
                 if part.partition in group:
                     found |= seen_in(part)
     return found

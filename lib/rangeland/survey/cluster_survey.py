@@ -33,7 +33,7 @@ from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends
 from rangeland.survey.retention_lookup import with_retention
 from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
-from rangeland.survey.survey_confirmation import settle_survey, suspicions
+from rangeland.survey.survey_confirmation import merge_surveys, suspicions
 from rangeland.survey.survey_request import SurveyRequest
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def take_survey(
         try:
             return _survey_once(again, brokers, wanted, now, backend)
         except UnknownTopic:
-            raise error.confirmed_by(_both(attempt, again)) from None
+            raise error.confirmed_error(_both(attempt, again)) from None
     suspicious = suspicions(first, wanted.checkpoint, attempt.asked)
     if not suspicious:
         return first
@@ -72,25 +72,23 @@ def take_survey(
     again = attempt.again()
     second = _survey_once(again, brokers, wanted, now, backend)
     still_suspicious = suspicions(second, wanted.checkpoint, again.asked)
-    return settle_survey(first, second, suspicious, still_suspicious, _both(attempt, again))
+    return merge_surveys(first, second, suspicious, still_suspicious, _both(attempt, again))
 
 
-def require_brokers(
-    brokers: ConnectionPool, wanted: SurveyRequest, *, refuse_unknown: bool
-) -> None:
+def check_brokers(brokers: ConnectionPool, wanted: SurveyRequest, *, check_topics: bool) -> None:
     """Asks only for metadata, and returns once a broker has answered. Raises Unreachable if none
-    does in time; with ``refuse_unknown`` JobFileError for topics and partitions that two brokers
+    does in time; with ``check_topics`` JobFileError for topics and partitions that two brokers
     do not know."""
     attempt = SurveyAttempt(brokers, wanted)
     try:
-        attempt.first_response(refuse_unknown=refuse_unknown)
+        attempt.first_response(check_topics=check_topics)
     except UnknownTopic as error:
         time.sleep(AGAIN_MS / 1000)
         again = attempt.again()
         try:
-            again.first_response(refuse_unknown=True)
+            again.first_response(check_topics=True)
         except UnknownTopic:
-            raise error.confirmed_by(_both(attempt, again)) from None
+            raise error.confirmed_error(_both(attempt, again)) from None
 
 
 def _both(first: SurveyAttempt, second: SurveyAttempt) -> str:

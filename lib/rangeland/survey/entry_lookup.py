@@ -91,7 +91,7 @@ def _probe(
     which the broker returns an error are left out: reading from there will report it."""
     fetches = [PartitionFetch(p, None, None, offset, max_bytes) for p, offset in offsets]
     read = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
-    parts = read.parts if read.meaning is ErrorMeaning.OK else ()
+    parts = read.partitions if read.meaning is ErrorMeaning.OK else ()
     records = {part.partition: part.records for part in parts if part.meaning is ErrorMeaning.OK}
     return {
         (p, offset): _begins(brokers, records[p], offset, max_bytes)
@@ -119,50 +119,50 @@ def _begins(
 def _entry_around(brokers: ConnectionPool, log: LogState, offset: int) -> tuple[int, int]:
     """Reads from the nearest known entry before it: the log itself has no index."""
     dialect = brokers.dialect
-    position = max(b for b in log.borders or (log.start_offset,) if b <= offset)
+    entry_offset = max(b for b in log.borders or (log.start_offset,) if b <= offset)
     max_bytes = WALK_BYTES
-    while position < offset:
-        records = _records_at(brokers, log, position, max_bytes, offset)
+    while entry_offset < offset:
+        records = _records_at(brokers, log, entry_offset, max_bytes, offset)
         try:
-            start, end = dialect.entry_around(records, position, offset)
+            start, end = dialect.entry_around(records, entry_offset, offset)
         except BadRecord as error:
             why = f"{error.what}: {error.why}"
             raise _undetermined_error(log, offset, why, error.do) from error
         if end is not None:
             return start, end
-        if start == position:
+        if start == entry_offset:
             if len(records) < max_bytes or max_bytes >= LARGEST_ENTRY_BYTES:
-                why = f"the entry at {position} is not complete in {len(records)} bytes"
+                why = f"the entry at {entry_offset} is not complete in {len(records)} bytes"
                 raise _undetermined_error(
                     log, offset, why, "restore the log, or name another offset"
                 )
             max_bytes *= 2
         else:
             max_bytes = WALK_BYTES
-        position = start
-    return position, position
+        entry_offset = start
+    return entry_offset, entry_offset
 
 
 def _records_at(
-    brokers: ConnectionPool, log: LogState, position: int, max_bytes: int, offset: int
+    brokers: ConnectionPool, log: LogState, entry_offset: int, max_bytes: int, offset: int
 ) -> memoryview:
-    """Bytes of the log from ``position`` on, before ``offset``. Raises Unreachable for an error and
-    for a response without records."""
+    """Bytes of the log from ``entry_offset`` on, before ``offset``. Raises Unreachable for an error
+    and for a response without records."""
     address = log.leader.address
     assert address is not None
-    fetches = [PartitionFetch(log.partition, log.leader.topic_id, None, position, max_bytes)]
+    fetches = [PartitionFetch(log.partition, log.leader.topic_id, None, entry_offset, max_bytes)]
     read = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
-    codes = [(read.meaning, read.code), *((part.meaning, part.code) for part in read.parts)]
+    codes = [(read.meaning, read.code), *((part.meaning, part.code) for part in read.partitions)]
     errors = [code for meaning, code in codes if meaning is not ErrorMeaning.OK]
-    if not errors and read.parts and read.parts[0].records:
-        return read.parts[0].records
+    if not errors and read.partitions and read.partitions[0].records:
+        return read.partitions[0].records
     raise Unreachable(
         f"{log.partition}: could not read whether an entry begins at {offset}",
-        why=f"{address} answered {errors[0] if errors else 'no records'} at offset {position}",
+        why=f"{address} answered {errors[0] if errors else 'no records'} at offset {entry_offset}",
         do="check the broker and its log, then run again",
         partition=str(log.partition),
         offset=offset,
-        position=position,
+        position=entry_offset,
     )
 
 

@@ -97,7 +97,7 @@ def _timeless(
         answered = dialect.read_records([response], [one], Isolation.READ_UNCOMMITTED)
         lacks_timestamp = dialect.capabilities.lacks_timestamp
         if lacks_timestamp is not None and any(
-            lacks_timestamp(part.records) for part in answered.parts
+            lacks_timestamp(part.records) for part in answered.partitions
         ):
             found.add(one.partition)
     return found

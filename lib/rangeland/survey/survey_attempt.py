@@ -53,7 +53,7 @@ When = Earliest | Latest | AtTime
 class UnknownTopic(JobFileError):
     """One broker reports that there is no such topic or partition."""
 
-    def confirmed_by(self, who: str) -> JobFileError:
+    def confirmed_error(self, who: str) -> JobFileError:
         return JobFileError.of(self, why=f"{self.why}; {who}")
 
 
@@ -104,8 +104,8 @@ class SurveyAttempt:
             do="check the cluster, then run again",
         )
 
-    def first_response(self, *, refuse_unknown: bool) -> None:
-        """Waits until a broker answers. ``refuse_unknown``: raises UnknownTopic for what does not
+    def first_response(self, *, check_topics: bool) -> None:
+        """Waits until a broker answers. ``check_topics``: raises UnknownTopic for what does not
         exist."""
         while True:
             try:
@@ -115,7 +115,7 @@ class SurveyAttempt:
                 self._failure = error
                 self._pause(error.what)
             self._seeds = [*self._seeds[1:], *self._seeds[:1]]
-        if refuse_unknown:
+        if check_topics:
             with suppress(Unreachable):  # partitions may lack what only a survey waits for
                 self._wanted_partitions(view)
 
@@ -181,8 +181,8 @@ class SurveyAttempt:
         for name in names:
             topic = view.topics.get(name)
             if topic is None or topic.meaning is not ErrorMeaning.OK:
-                _refuse_without_brokers(view)
-                self._refuse_topic(name, topic)
+                _check_has_brokers(view)
+                self._raise_for_topic(name, topic)
             only = self._wanted.partitions.get(name) or ()
             known = {which for p in topic.leaders for which in _written_as(p)} if only else set()
             for which in only:
@@ -216,7 +216,7 @@ class SurveyAttempt:
         named = sorted(t.name for t in view.topics.values() if not t.is_internal)
         found = match_topics(pattern, named)
         if not found and not match_topics(pattern, self._wanted.known):
-            _refuse_without_brokers(view)
+            _check_has_brokers(view)
             raise UnknownTopic(
                 f"no topic matches {pattern}",
                 why=f"the cluster has {count_noun(len(view.topics), 'topic')}; "
@@ -237,10 +237,10 @@ class SurveyAttempt:
             self.unseen_topics.add(name)
         return denied and name in self._wanted.known
 
-    def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:
+    def _raise_for_topic(self, name: str, topic: TopicView | None) -> NoReturn:
         code = topic.code if topic else "nothing"
         if topic is not None and topic.meaning.is_final:
-            raise topic.meaning.refusal(
+            raise topic.meaning.refusal_error(
                 f"this client may not read the topic {name}",
                 why=code,
                 do="give the user of source.security the right to describe and read it, or correct "
@@ -334,7 +334,7 @@ class SurveyAttempt:
 
     def _on_failure(self, partition: Partition, part: OffsetResult) -> None:
         if part.meaning.is_final:
-            raise part.meaning.refusal(
+            raise part.meaning.refusal_error(
                 f"this client may not ask for the offsets of {partition}",
                 why=part.code,
                 do="check the permissions of this client and the version of the broker",
@@ -366,7 +366,7 @@ class SurveyAttempt:
         return found
 
 
-def _refuse_without_brokers(view: ClusterView) -> None:
+def _check_has_brokers(view: ClusterView) -> None:
     if view.has_no_brokers:
         raise Unreachable(
             "no broker is registered in the cluster",

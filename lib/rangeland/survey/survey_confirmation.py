@@ -62,7 +62,7 @@ def _is_missing(partition: Partition, survey: Survey) -> bool:
     return partition not in survey.logs and not elsewhere and not is_away
 
 
-def settle_survey(
+def merge_surveys(
     first: Survey,
     second: Survey,
     suspicious: Mapping[Partition, str],

@@ -44,10 +44,10 @@ def _listen(parent: int) -> tuple[set[int], set[str]]:
             if orphaned:
                 break
             continue
-        piece = os.read(0, 65536)
-        if not piece:
+        block = os.read(0, 65536)
+        if not block:
             break
-        *lines, rest = (rest + piece).split(b"\n")
+        *lines, rest = (rest + block).split(b"\n")
         for line in lines:
             _obey(os.fsdecode(line), groups, paths)
     return groups, paths

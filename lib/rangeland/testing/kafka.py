@@ -180,7 +180,7 @@ class KafkaCluster(_Cluster):
         tool = self._java(f"format-{node}", 64, "kafka.tools.StorageTool", *arguments)
         try:
             if tool.wait_for_end(PATIENCE_S) != 0:
-                raise tool.failure("its data directory was not formatted")
+                raise tool.process_error("its data directory was not formatted")
         finally:
             tool.kill()
         data = self.data_directory(node)

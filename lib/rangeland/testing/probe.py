@@ -72,41 +72,41 @@ def _receive(connection: socket.socket) -> bytes:
 def _exactly(connection: socket.socket, size: int) -> bytes:
     received = bytearray()
     while len(received) < size:
-        piece = connection.recv(size - len(received))
-        if not piece:
+        block = connection.recv(size - len(received))
+        if not block:
             raise EOFError
-        received += piece
+        received += block
     return bytes(received)
 
 
 def _brokers(response: bytes) -> tuple[dict[int, int], int]:
     """The brokers, and the position after them."""
     (count,) = struct.unpack_from(">i", response, 4)
-    position, found = 8, {}
+    byte_index, found = 8, {}
     for _ in range(count):
-        node, host_size = struct.unpack_from(">ih", response, position)
-        position += 6 + host_size
-        (found[node],) = struct.unpack_from(">i", response, position)
-        position += 4
-    return found, position
+        node, host_size = struct.unpack_from(">ih", response, byte_index)
+        byte_index += 6 + host_size
+        (found[node],) = struct.unpack_from(">i", response, byte_index)
+        byte_index += 4
+    return found, byte_index
 
 
 def _leaders(response: bytes) -> dict[str, dict[int, int]]:
     """Topic -> partition -> leader."""
-    _, position = _brokers(response)
-    (count,) = struct.unpack_from(">i", response, position)
-    position += 4
+    _, byte_index = _brokers(response)
+    (count,) = struct.unpack_from(">i", response, byte_index)
+    byte_index += 4
     found: dict[str, dict[int, int]] = {}
     for _ in range(count):
-        _error, size = struct.unpack_from(">hh", response, position)
-        position += 4 + size
-        topic = response[position - size : position].decode()
-        (partitions,) = struct.unpack_from(">i", response, position)
-        position, found[topic] = position + 4, {}
+        _error, size = struct.unpack_from(">hh", response, byte_index)
+        byte_index += 4 + size
+        topic = response[byte_index - size : byte_index].decode()
+        (partitions,) = struct.unpack_from(">i", response, byte_index)
+        byte_index, found[topic] = byte_index + 4, {}
         for _ in range(partitions):
-            _error, number, leader, replicas = struct.unpack_from(">hiii", response, position)
-            position += 14 + 4 * replicas
-            (in_sync,) = struct.unpack_from(">i", response, position)
-            position += 4 + 4 * in_sync
+            _error, number, leader, replicas = struct.unpack_from(">hiii", response, byte_index)
+            byte_index += 14 + 4 * replicas
+            (in_sync,) = struct.unpack_from(">i", response, byte_index)
+            byte_index += 4 + 4 * in_sync
             found[topic][number] = leader
     return found

@@ -120,9 +120,9 @@ class Process:
         deadline = time.monotonic() + timeout_s
         while not happened():
             if not self.running:
-                raise self.failure(f"it ended with code {self.exit_code} before {what}")
+                raise self.process_error(f"it ended with code {self.exit_code} before {what}")
             if time.monotonic() > deadline:
-                raise self.failure(f"waited {timeout_s:g} s for {what}")
+                raise self.process_error(f"waited {timeout_s:g} s for {what}")
             time.sleep(_POLL_S)
 
     def wait_for_end(self, timeout_s: float = PATIENCE_S) -> int:
@@ -130,7 +130,7 @@ class Process:
         try:
             code = self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise self.failure(f"waited {timeout_s:g} s for its end") from error
+            raise self.process_error(f"waited {timeout_s:g} s for its end") from error
         self._forget()
         return code
 
@@ -167,7 +167,7 @@ class Process:
         """The last lines printed since this start."""
         return "\n".join(self._printed_lines()[-lines:])
 
-    def failure(self, why: str) -> Unreachable:
+    def process_error(self, why: str) -> Unreachable:
         """An error about this process with the last lines of its log in it."""
         printed = self._printed_lines()
         last = printed[-TAIL_LINES:]

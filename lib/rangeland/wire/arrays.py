@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from rangeland.errors import LocalProtocolError
-from rangeland.wire.decode_errors import UNDERFLOW, negative, null, refusal
+from rangeland.wire.decode_errors import UNDERFLOW, decode_error, negative_length_error, null_error
 from rangeland.wire.primitives import (
     COMPACT_LENGTH,
     INT32_LENGTH,
+    Buffer,
     FieldCodec,
-    Part,
     Reader,
     checked_length,
 )
@@ -33,25 +33,25 @@ def array(element: FieldCodec, *, compact: bool, nullable: bool) -> FieldCodec:
         count, start = length.read(buffer, offset)
         if count < 0:
             if count != -1:
-                raise negative(count, "array", buffer, offset)
+                raise negative_length_error(count, "array", buffer, offset)
             if not nullable:
-                raise null("array", buffer, offset)
+                raise null_error("array", buffer, offset)
             return None, start
         if count * least > len(buffer) - start:
             left = len(buffer) - start
             why = f"{count} elements of {least} bytes or more at byte {start}, {left} bytes left"
-            raise refusal(UNDERFLOW, why, buffer, start)
+            raise decode_error(UNDERFLOW, why, buffer, start)
         return read_all(buffer, start, count)
 
-    def write(value: tuple[Any, ...] | None, parts: list[Part]) -> None:
+    def write(value: tuple[Any, ...] | None, buffers: list[Buffer]) -> None:
         if value is None:
             if not nullable:
                 raise LocalProtocolError("array must not be null")
-            length.write(-1, parts)
+            length.write(-1, buffers)
             return
-        length.write(checked_length(len(value), length.limit, "array"), parts)
+        length.write(checked_length(len(value), length.limit, "array"), buffers)
         for item in value:
-            element.write(item, parts)
+            element.write(item, buffers)
 
     return FieldCodec(read, write, length.least_bytes)
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
 from rangeland.wire import arrays, primitives, tagged_fields
 from rangeland.wire.declarations import FieldSpec, field_spec
-from rangeland.wire.primitives import FieldCodec, Part, Reader, WireType
+from rangeland.wire.primitives import Buffer, FieldCodec, Reader, WireType
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +178,14 @@ def _struct_writer(
     absent: list[tuple[str, Any]],
     flexible: bool,
 ) -> primitives.Writer:
-    def write(value: Any, parts: list[Part]) -> None:
+    def write(value: Any, buffers: list[Buffer]) -> None:
         for name, default in absent:
             if getattr(value, name) != default:
                 raise LocalProtocolError("this version does not have the field", field=name)
         for field in plain:
-            _write_field(field, value, parts)
+            _write_field(field, value, buffers)
         if flexible:
-            tagged_fields.write_tags(_not_default(value), parts)
+            tagged_fields.write_tags(_not_default(value), buffers)
 
     def _not_default(value: Any) -> list[tuple[int, FieldCodec, Any]]:
         held = [(field, getattr(value, field.name)) for field in tags]
@@ -194,9 +194,9 @@ def _struct_writer(
     return write
 
 
-def _write_field(field: _PresentField, value: Any, parts: list[Part]) -> None:
+def _write_field(field: _PresentField, value: Any, buffers: list[Buffer]) -> None:
     try:
-        field.codec.write(getattr(value, field.name), parts)
+        field.codec.write(getattr(value, field.name), buffers)
     except LocalProtocolError as error:
         raise _in_field(error, field.name) from error.__cause__
     except (struct.error, AttributeError, TypeError, ValueError) as error:

@@ -16,30 +16,34 @@ NOT_NULLABLE = "not nullable"
 LEFT_OVER = "left over"
 
 
-def refusal(reason: str, why: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
+def decode_error(reason: str, why: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
     """The error of every reader. ``encoding.decode`` adds the message and the field."""
     return RemoteProtocolError(
         "bytes do not fit their type", why=why, reason=reason, offset=offset, size=len(buffer)
     )
 
 
-def underflow(buffer: memoryview, offset: int, wanted: int) -> RemoteProtocolError:
+def underflow_error(buffer: memoryview, offset: int, wanted: int) -> RemoteProtocolError:
     left = max(0, len(buffer) - offset)
     why = f"{wanted} bytes wanted at byte {offset} of {len(buffer)}, {left} left"
-    return refusal(UNDERFLOW, why, buffer, offset)
+    return decode_error(UNDERFLOW, why, buffer, offset)
 
 
 def take(buffer: memoryview, offset: int, length: int) -> int:
     """The end of ``length`` bytes at ``offset``; an error if the buffer ends before it."""
     end = offset + length
     if end > len(buffer):
-        raise underflow(buffer, offset, length)
+        raise underflow_error(buffer, offset, length)
     return end
 
 
-def negative(length: int, what: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
-    return refusal(BAD_LENGTH, f"{what} of length {length} at byte {offset}", buffer, offset)
+def negative_length_error(
+    length: int, what: str, buffer: memoryview, offset: int
+) -> RemoteProtocolError:
+    return decode_error(BAD_LENGTH, f"{what} of length {length} at byte {offset}", buffer, offset)
 
 
-def null(what: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
-    return refusal(NOT_NULLABLE, f"{what} at byte {offset} is null and must not be", buffer, offset)
+def null_error(what: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
+    return decode_error(
+        NOT_NULLABLE, f"{what} at byte {offset} is null and must not be", buffer, offset
+    )

@@ -16,8 +16,8 @@ from typing import Any, NoReturn, TypeVar
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire.codec_compiler import compile_codec
 from rangeland.wire.declarations import spec_of
-from rangeland.wire.decode_errors import LEFT_OVER, refusal
-from rangeland.wire.primitives import FieldCodec, Part
+from rangeland.wire.decode_errors import LEFT_OVER, decode_error
+from rangeland.wire.primitives import Buffer, FieldCodec
 
 T = TypeVar("T")
 
@@ -26,33 +26,33 @@ def encode(message: Any, version: int) -> bytes:
     """The bytes of ``message`` in ``version``, without a header.
 
     Raises ``LocalProtocolError`` for a value that this version cannot represent."""
-    return b"".join(encode_parts(message, version))
+    return b"".join(encode_buffers(message, version))
 
 
-def encode_parts(message: Any, version: int) -> list[Part]:
+def encode_buffers(message: Any, version: int) -> list[Buffer]:
     """Encodes like ``encode``, but in parts that are not joined."""
     cls = type(message)
-    parts: list[Part] = []
+    buffers: list[Buffer] = []
     try:
-        codec_of(cls, version).write(message, parts)
+        codec_of(cls, version).write(message, buffers)
     except LocalProtocolError as error:
         _name_local(error, cls, version)
-    return parts
+    return buffers
 
 
-def decode(cls: type[T], version: int, buffer: Part, offset: int = 0) -> T:
+def decode(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> T:
     """The value that ``buffer`` contains from ``offset`` on; bytes left over are an error.
 
     Its ``Records`` are slices of ``buffer``, and everything else is copied."""
     value, used = decode_from(cls, version, buffer, offset)
     if used != len(buffer):
         why = f"{len(buffer) - used} bytes are left over at byte {used} of {len(buffer)}"
-        error = refusal(LEFT_OVER, why, memoryview(buffer), used)
+        error = decode_error(LEFT_OVER, why, memoryview(buffer), used)
         _name_remote(error, cls, version)
     return value
 
 
-def decode_from(cls: type[T], version: int, buffer: Part, offset: int = 0) -> tuple[T, int]:
+def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> tuple[T, int]:
     """The value at ``offset``, and where it ends; the bytes after it are ignored."""
     codec = codec_of(cls, version)
     try:

@@ -31,25 +31,25 @@ class StructLayout(Generic[T]):
         }
         self._struct = struct.Struct(">" + "".join(codes.values()))
         self._make: Any = fields._make  # type: ignore[attr-defined]
-        self._positions: dict[str, int] = {}
-        position = 0
+        self._byte_indexes: dict[str, int] = {}
+        byte_index = 0
         for name, code in codes.items():
-            self._positions[name] = position
-            position += struct.calcsize(">" + code)
+            self._byte_indexes[name] = byte_index
+            byte_index += struct.calcsize(">" + code)
         self.size = self._struct.size
         self.unpack_from = self._struct.unpack_from
 
-    def read(self, buffer: Any, position: int = 0) -> T:
-        """The fields at ``position``; all ``size`` bytes must be present."""
-        made: T = self._make(self._struct.unpack_from(buffer, position))
+    def read(self, buffer: Any, byte_index: int = 0) -> T:
+        """The fields at ``byte_index``; all ``size`` bytes must be present."""
+        made: T = self._make(self._struct.unpack_from(buffer, byte_index))
         return made
 
     def write(self, fields: T) -> bytes:
         return self._struct.pack(*fields)
 
-    def position_of(self, name: str) -> int:
+    def byte_index_of(self, name: str) -> int:
         """The byte of the layout at which the field begins."""
-        return self._positions[name]
+        return self._byte_indexes[name]
 
 
 class BatchPrefix(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
-from rangeland.wire.primitives import MAX_LENGTH, Part
+from rangeland.wire.primitives import MAX_LENGTH, Buffer
 
 LENGTH_BYTES = 4
 SHARED_BY = 4
@@ -143,7 +143,7 @@ def _other_protocol(first: bytes) -> str | None:
     return {b"HTTP": "HTTP", b"GET ": "HTTP", b"POST": "HTTP", b"SSH-": "SSH"}.get(first)
 
 
-def frame(*payload: Part) -> bytes:
+def frame(*payload: Buffer) -> bytes:
     """A length and the joined ``payload``, ready to be sent."""
     length = sum(len(part) for part in payload)
     if length > MAX_LENGTH:

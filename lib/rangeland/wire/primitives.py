@@ -1,7 +1,7 @@
 """The primitive types of Kafka's wire format as values: how each is read and written.
 
-A reader is ``(buffer, offset) -> (value, new_offset)``, a writer ``(value, parts) -> None``, and a
-``FieldCodec`` is such a pair. A ``WireType`` has the codecs of one declared type: legacy or
+A reader is ``(buffer, offset) -> (value, new_offset)``, a writer ``(value, buffers) -> None``, and
+a ``FieldCodec`` is such a pair. A ``WireType`` has the codecs of one declared type: legacy or
 compact, nullable or not. A type that has only one form has the same codec for all of them.
 
 Whatever the bytes are, a reader returns a value or raises ``RemoteProtocolError``. A length is
@@ -22,16 +22,16 @@ from rangeland.errors import Bug, LocalProtocolError
 from rangeland.wire.decode_errors import (
     BAD_LENGTH,
     BAD_TEXT,
-    negative,
-    null,
-    refusal,
+    decode_error,
+    negative_length_error,
+    null_error,
     take,
-    underflow,
+    underflow_error,
 )
 
-Part: TypeAlias = bytes | bytearray | memoryview
+Buffer: TypeAlias = bytes | bytearray | memoryview
 Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
-Writer: TypeAlias = Callable[[Any, list[Part]], None]
+Writer: TypeAlias = Callable[[Any, list[Buffer]], None]
 
 MAX_LEGACY_STRING_BYTES = 0x7FFF
 MAX_LENGTH = 0x7FFFFFFF
@@ -88,10 +88,10 @@ def _fixed_type(name: str, letter: str) -> WireType:
         try:
             return unpack(buffer, offset)[0], offset + size
         except struct.error:
-            raise underflow(buffer, offset, size) from None
+            raise underflow_error(buffer, offset, size) from None
 
-    def write(value: Any, parts: list[Part]) -> None:
-        parts.append(packer.pack(value))
+    def write(value: Any, buffers: list[Buffer]) -> None:
+        buffers.append(packer.pack(value))
 
     codec = FieldCodec(read, write, size, letter)
     return WireType(name, codec, codec, None, None)
@@ -112,8 +112,8 @@ def _read_uuid(buffer: memoryview, offset: int) -> tuple[str | None, int]:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])), end
 
 
-def _write_uuid(value: str | None, parts: list[Part]) -> None:
-    parts.append(bytes(16) if value is None else uuid.UUID(value).bytes)
+def _write_uuid(value: str | None, buffers: list[Buffer]) -> None:
+    buffers.append(bytes(16) if value is None else uuid.UUID(value).bytes)
 
 
 _UUID = FieldCodec(_read_uuid, _write_uuid, 16)
@@ -131,14 +131,14 @@ def read_uvarint(buffer: memoryview, offset: int) -> tuple[int, int]:
     value, start = 0, offset
     for shift in range(0, 35, 7):
         if offset >= len(buffer):
-            raise underflow(buffer, len(buffer), 1)
+            raise underflow_error(buffer, len(buffer), 1)
         byte = buffer[offset]
         offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80 and value < 1 << 32:
             return value, offset
     why = f"a varint at byte {start} has more than 32 bits"
-    raise refusal(BAD_LENGTH, why, buffer, start)
+    raise decode_error(BAD_LENGTH, why, buffer, start)
 
 
 def uvarint_bytes(value: int) -> bytes:
@@ -160,7 +160,7 @@ class _Length:
     """How a length is encoded. ``read`` returns -1 for null."""
 
     read: Callable[[memoryview, int], tuple[int, int]]
-    write: Callable[[int, list[Part]], None]
+    write: Callable[[int, list[Buffer]], None]
     limit: int
     least_bytes: int
 
@@ -174,7 +174,10 @@ _INT16_LENGTH = _Length(INT16.legacy.read, INT16.legacy.write, MAX_LEGACY_STRING
 INT32_LENGTH = _Length(INT32.legacy.read, INT32.legacy.write, MAX_LENGTH, 4)
 # Encoded as n + 1, so that 0 is null.
 COMPACT_LENGTH = _Length(
-    _compact_length, lambda length, parts: parts.append(uvarint_bytes(length + 1)), MAX_LENGTH, 1
+    _compact_length,
+    lambda length, buffers: buffers.append(uvarint_bytes(length + 1)),
+    MAX_LENGTH,
+    1,
 )
 
 
@@ -183,7 +186,7 @@ def _sized_codec(
     length: _Length,
     nullable: bool,
     of_bytes: Callable[[memoryview, int, int], Any],
-    to_bytes: Callable[[Any], Part],
+    to_bytes: Callable[[Any], Buffer],
 ) -> FieldCodec:
     """A length and that many bytes. ``of_bytes`` is called with (buffer, start, end), which are
     within the buffer."""
@@ -193,24 +196,24 @@ def _sized_codec(
         size, start = read_length(buffer, offset)
         if size < 0:
             if size != -1:
-                raise negative(size, what, buffer, offset)
+                raise negative_length_error(size, what, buffer, offset)
             if not nullable:
-                raise null(what, buffer, offset)
+                raise null_error(what, buffer, offset)
             return None, start
         end = start + size
         if end > len(buffer):
-            raise underflow(buffer, start, size)
+            raise underflow_error(buffer, start, size)
         return of_bytes(buffer, start, end), end
 
-    def write(value: Any, parts: list[Part]) -> None:
+    def write(value: Any, buffers: list[Buffer]) -> None:
         if value is None:
             if not nullable:
                 raise LocalProtocolError(f"{what} must not be null")
-            length.write(-1, parts)
+            length.write(-1, buffers)
             return
         data = to_bytes(value)
-        length.write(checked_length(len(data), length.limit, what), parts)
-        parts.append(data)
+        length.write(checked_length(len(data), length.limit, what), buffers)
+        buffers.append(data)
 
     return FieldCodec(read, write, length.least_bytes)
 
@@ -220,7 +223,7 @@ def _text(buffer: memoryview, start: int, end: int) -> str:
         return str(buffer[start:end], "utf-8")
     except UnicodeDecodeError as error:
         why = f"a string at byte {start} is not UTF-8 ({error.reason})"
-        raise refusal(BAD_TEXT, why, buffer, start) from error
+        raise decode_error(BAD_TEXT, why, buffer, start) from error
 
 
 def _encode(value: str) -> bytes:
@@ -235,7 +238,7 @@ def _view(buffer: memoryview, start: int, end: int) -> memoryview:
     return buffer[start:end]
 
 
-def _as_bytes(value: Part) -> Part:
+def _as_bytes(value: Buffer) -> Buffer:
     return memoryview(value).cast("B")
 
 
@@ -243,7 +246,7 @@ def _legacy_and_compact(
     name: str,
     legacy: _Length,
     of_bytes: Callable[[memoryview, int, int], Any],
-    to_bytes: Callable[[Any], Part],
+    to_bytes: Callable[[Any], Buffer],
 ) -> WireType:
     def form(length: _Length, nullable: bool) -> FieldCodec:
         return _sized_codec(name, length, nullable, of_bytes, to_bytes)

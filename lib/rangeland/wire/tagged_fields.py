@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rangeland.wire.decode_errors import BAD_TAGS, refusal, take
-from rangeland.wire.primitives import FieldCodec, Part, read_uvarint, uvarint_bytes
+from rangeland.wire.decode_errors import BAD_TAGS, decode_error, take
+from rangeland.wire.primitives import Buffer, FieldCodec, read_uvarint, uvarint_bytes
 
 
 def read_tags(
@@ -27,7 +27,7 @@ def read_tags(
         tag, offset = read_uvarint(buffer, offset)
         if tag <= last:
             why = f"tag {tag} at byte {start} follows tag {last}"
-            raise refusal(BAD_TAGS, why, buffer, start)
+            raise decode_error(BAD_TAGS, why, buffer, start)
         last = tag
         size, offset = read_uvarint(buffer, offset)
         end = take(buffer, offset, size)
@@ -36,17 +36,17 @@ def read_tags(
             values[tag], used = codec.read(buffer[:end], offset)
             if used != end:
                 why = f"tag {tag} at byte {start} has {end - used} bytes too many"
-                raise refusal(BAD_TAGS, why, buffer, start)
+                raise decode_error(BAD_TAGS, why, buffer, start)
         offset = end
     return values, offset
 
 
-def write_tags(tagged: list[tuple[int, FieldCodec, Any]], parts: list[Part]) -> None:
+def write_tags(tagged: list[tuple[int, FieldCodec, Any]], buffers: list[Buffer]) -> None:
     """Writes tagged fields, in rising order of tags; an empty list is one zero byte."""
-    parts.append(uvarint_bytes(len(tagged)))
+    buffers.append(uvarint_bytes(len(tagged)))
     for tag, codec, value in tagged:
-        inner: list[Part] = []
+        inner: list[Buffer] = []
         codec.write(value, inner)
         data = b"".join(inner)
-        parts.append(uvarint_bytes(tag) + uvarint_bytes(len(data)))
-        parts.append(data)
+        buffers.append(uvarint_bytes(tag) + uvarint_bytes(len(data)))
+        buffers.append(data)

@@ -7,7 +7,7 @@ once more, in the way that tells a mistake from that.
 from __future__ import annotations
 
 from rangeland.connection.cluster_settings import TlsSettings
-from rangeland.connection.diagnosis import Peer, plain_port, tls_mistake, tls_port
+from rangeland.connection.diagnosis import Peer, plain_port_error, tls_error, tls_port_error
 from rangeland.connection.socket_stream import speaks_tls
 from rangeland.connection.tls_probe import answers_in_clear, tls_failure
 from rangeland.errors import JOB_AUTHOR, JobFileError, Unreachable
@@ -21,24 +21,24 @@ PEER = Peer(f"{SECTION}.tls", "source.zookeeper", OPERATOR)
 _QUESTION = b"ruok"
 
 
-def tls_mistake_at(ensemble: ConnectString, tls: TlsSettings | None) -> JobFileError | None:
+def ensemble_tls_error(ensemble: ConnectString, tls: TlsSettings | None) -> JobFileError | None:
     """The mistake about TLS that makes all servers unusable; None if any of them may have another
     cause."""
-    found = [_mistake(server, tls) for server in ensemble.servers]
+    found = [_server_tls_error(server, tls) for server in ensemble.servers]
     return found[0] if None not in found else None
 
 
-def _mistake(server: Address, tls: TlsSettings | None) -> JobFileError | None:
+def _server_tls_error(server: Address, tls: TlsSettings | None) -> JobFileError | None:
     if tls is None:
-        return tls_port(server, PEER) if speaks_tls(server) else None
+        return tls_port_error(server, PEER) if speaks_tls(server) else None
     failed = tls_failure(server, tls, PEER.tls, _QUESTION)
-    known = None if failed is None else tls_mistake(server, failed, tls, PEER)
+    known = None if failed is None else tls_error(server, failed, tls, PEER)
     if known is None and failed is not None and answers_in_clear(server, _QUESTION):
-        return plain_port(server, PEER)
+        return plain_port_error(server, PEER)
     return known
 
 
-def refused_login(name: str, access: ZooKeeperAccess) -> JobFileError:
+def login_error(name: str, access: ZooKeeperAccess) -> JobFileError:
     """The server has rejected the login."""
     login = access.login
     if login is None:
@@ -56,7 +56,7 @@ def refused_login(name: str, access: ZooKeeperAccess) -> JobFileError:
     )
 
 
-def endless_login(name: str) -> Unreachable:
+def endless_login_error(name: str) -> Unreachable:
     """The error for a login without an end: a server without SASL answers each step with
     nothing."""
     return Unreachable(
@@ -66,7 +66,7 @@ def endless_login(name: str) -> Unreachable:
     )
 
 
-def missing_rights(what: str, name: str, access: ZooKeeperAccess) -> JobFileError:
+def missing_rights_error(what: str, name: str, access: ZooKeeperAccess) -> JobFileError:
     login = access.login
     if login is None:
         who, do = "a client without a login", f"set {SECTION}.login, or ask {OPERATOR}"

@@ -99,7 +99,7 @@ def registry_seen_by(client: ZooKeeper) -> BrokerRegistry:
     listed = client.children_of((IDS, TOPICS))
     ids, topics = listed[IDS], listed[TOPICS]
     if ids is None:
-        raise _no_registry(client)
+        raise _no_registry_error(client)
     nodes = client.read_all(f"{IDS}/{name}" for name in ids)
     brokers = {name: nodes[f"{IDS}/{name}"] for name in ids}
     return BrokerRegistry(
@@ -248,7 +248,7 @@ def _reject(path: str, text: str, expected: str) -> NoReturn:
     )
 
 
-def _no_registry(client: ZooKeeper) -> JobFileError:
+def _no_registry_error(client: ZooKeeper) -> JobFileError:
     """Lists what is there, since a missing chroot is the usual cause."""
     root = [name for name in client.children("/") or [] if name != "zookeeper"]
     registries = client.children_of(f"/{name}{IDS}" for name in root)

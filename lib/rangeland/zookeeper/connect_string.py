@@ -40,7 +40,7 @@ def read_ensemble(text: str) -> ConnectString:
     servers, slash, rest = text.strip().partition("/")
     parts = rest.rstrip("/").split("/") if rest.strip("/") else []
     if any(part in ("", ".", "..") or part != part.strip() for part in parts):
-        raise _unreadable(text, f"the path {slash + rest!r} is not the path of a node")
+        raise _address_error(text, f"the path {slash + rest!r} is not the path of a node")
     addresses = tuple(_read_server(text, server.strip()) for server in servers.split(","))
     return ConnectString(addresses, "".join(f"/{part}" for part in parts))
 
@@ -49,14 +49,14 @@ def _read_server(text: str, server: str) -> Address:
     found = _SERVER.fullmatch(server)
     if found is None:
         why = f"{server!r} is not host:port" if server else "a server is missing"
-        raise _unreadable(text, why)
+        raise _address_error(text, why)
     port = int(found["port"] or DEFAULT_PORT)
     if not 0 < port < 65_536:
-        raise _unreadable(text, f"{port} is not a port")
+        raise _address_error(text, f"{port} is not a port")
     return Address(found["six"] or found["host"], port)
 
 
-def _unreadable(text: str, why: str) -> JobFileError:
+def _address_error(text: str, why: str) -> JobFileError:
     if "@" in text:  # what precedes it may be a password
         text, why = "the address", "user and password do not belong in it"
     elif not is_quotable(text):

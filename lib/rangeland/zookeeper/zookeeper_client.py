@@ -40,10 +40,10 @@ from kazoo.retry import KazooRetry
 
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.zookeeper.access_diagnosis import (
-    endless_login,
-    missing_rights,
-    refused_login,
-    tls_mistake_at,
+    endless_login_error,
+    ensemble_tls_error,
+    login_error,
+    missing_rights_error,
 )
 from rangeland.zookeeper.connect_string import ConnectString, read_ensemble
 from rangeland.zookeeper.kazoo_connection import (
@@ -124,7 +124,7 @@ class ZooKeeper:
         except Unreachable as error:
             was_connected = self._session is not None
             self.close()
-            raise (self._without_end(was_connected) or error) from error
+            raise (self._session_error(was_connected) or error) from error
         except BaseException:
             self.close()
             raise
@@ -250,24 +250,24 @@ class ZooKeeper:
             except KazooTimeoutError:
                 break
             except KazooException as error:
-                raise self._failure(what, limit_s, error) from error
+                raise self._request_error(what, limit_s, error) from error
             else:
                 if check is not None:
                     check(responses)
                 return responses
-        raise self._unreachable(what, limit_s)
+        raise self._unreachable_error(what, limit_s)
 
-    def _without_end(self, was_connected: bool) -> RangelandError | None:
+    def _session_error(self, was_connected: bool) -> RangelandError | None:
         """Why a session did not begin, if there is more to say than that."""
         if not was_connected:
-            return tls_mistake_at(self.ensemble, self._access.tls)
+            return ensemble_tls_error(self.ensemble, self._access.tls)
         login = self._access.login
-        return endless_login(str(self)) if login is not None and login.uses_sasl else None
+        return endless_login_error(str(self)) if login is not None and login.uses_sasl else None
 
     def _is_connected_within(self, limit_s: float, what: str) -> bool:
         is_connected = self._connected.wait(limit_s)
         if self._has_login_failed:
-            raise self._failed_login(what)
+            raise self._login_error(what)
         return is_connected
 
     def _check_chroot(self, responses: list[Any]) -> None:
@@ -282,24 +282,24 @@ class ZooKeeper:
     def _check_results(self, responses: list[Any]) -> None:
         for result in responses[0]:
             if isinstance(result, NoAuthError):
-                raise missing_rights("write to", str(self), self._access)
+                raise missing_rights_error("write to", str(self), self._access)
             unexpected = isinstance(result, KazooException) and type(result) not in _REASONS
             if unexpected and not isinstance(result, RolledBackError | RuntimeInconsistency):
-                raise self._unreachable("write to", 0, type(result).__name__)
+                raise self._unreachable_error("write to", 0, type(result).__name__)
 
-    def _failure(self, what: str, limit_s: float, error: KazooException) -> RangelandError:
+    def _request_error(self, what: str, limit_s: float, error: KazooException) -> RangelandError:
         if isinstance(error, NoAuthError):
-            return missing_rights(what, str(self), self._access)
+            return missing_rights_error(what, str(self), self._access)
         if not isinstance(error, AuthFailedError | SessionClosedRequireSaslError):
-            return self._unreachable(what, limit_s, type(error).__name__)
-        return self._failed_login(what)
+            return self._unreachable_error(what, limit_s, type(error).__name__)
+        return self._login_error(what)
 
-    def _failed_login(self, what: str) -> RangelandError:
+    def _login_error(self, what: str) -> RangelandError:
         if self._kazoo_log.login_was_cut:
-            return self._unreachable(what, 0, "it closed the connection during the login")
-        return refused_login(str(self), self._access)
+            return self._unreachable_error(what, 0, "it closed the connection during the login")
+        return login_error(str(self), self._access)
 
-    def _unreachable(self, what: str, limit_s: float, why: str = "") -> Unreachable:
+    def _unreachable_error(self, what: str, limit_s: float, why: str = "") -> Unreachable:
         if self._is_closed:
             why = why or "the session was closed"
         message = self._kazoo_log.last

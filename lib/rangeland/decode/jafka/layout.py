@@ -74,7 +74,9 @@ class UndecodableEntry(BadRecord):
         self.set, self.record, self.position, self.fault = set, record, position, SetFault(fault)
 
 
-def bad_entry(fault: SetFault, index: int, record: int, position: int) -> UndecodableEntry:
+def undecodable_entry_error(
+    fault: SetFault, index: int, record: int, position: int
+) -> UndecodableEntry:
     return UndecodableEntry(
         f"entry {record} of set {index} cannot be decoded at byte {position}",
         why=fault.reason,

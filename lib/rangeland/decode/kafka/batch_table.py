@@ -28,10 +28,10 @@ LOG_APPEND = 0x08  # of its attributes
 
 
 class BatchColumn(IntEnum):
-    """The columns of a batch table. ``POSITION`` and ``END`` count bytes from the first that was
+    """The columns of a batch table. ``BYTE_INDEX`` and ``END`` count bytes from the first that was
     walked over."""
 
-    POSITION = 0
+    BYTE_INDEX = 0
     END = 1
     BASE_OFFSET = 2
     LAST_OFFSET = 3
@@ -96,11 +96,11 @@ class StoredBatches(NamedTuple):
     max_headers: int
 
     def payload(self, row: int) -> Payload:
-        position, end, base, last, count, _, attributes, base_ms, max_ms, _ = self.heads[
+        byte_index, end, base, last, count, _, attributes, base_ms, max_ms, _ = self.heads[
             row
         ].tolist()
         return Payload(
-            self.records[position + HEAD_BYTES : end],
+            self.records[byte_index + HEAD_BYTES : end],
             base,
             base_ms,
             max_ms if attributes & LOG_APPEND else None,
@@ -115,8 +115,8 @@ class StoredBatches(NamedTuple):
         columns = self.heads.T
         stamped = (columns[BatchColumn.ATTRIBUTES] & LOG_APPEND) != 0
         found = np.zeros((len(self.heads), len(Payload._fields) + 2), np.int64)
-        found[:, 0] = columns[BatchColumn.POSITION] + (address + HEAD_BYTES)
-        found[:, 1] = columns[BatchColumn.END] - columns[BatchColumn.POSITION] - HEAD_BYTES
+        found[:, 0] = columns[BatchColumn.BYTE_INDEX] + (address + HEAD_BYTES)
+        found[:, 1] = columns[BatchColumn.END] - columns[BatchColumn.BYTE_INDEX] - HEAD_BYTES
         found[:, 2] = columns[BatchColumn.BASE_OFFSET]
         found[:, 3] = columns[BatchColumn.BASE_TIMESTAMP_MS]
         found[:, 4] = np.where(stamped, columns[BatchColumn.MAX_TIMESTAMP_MS], 0)

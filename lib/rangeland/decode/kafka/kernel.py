@@ -18,7 +18,13 @@ import pyarrow as pa
 
 from rangeland.decode import columns
 from rangeland.decode.kafka.batch_table import BatchRun, Heads, Payloads, StoredBatches
-from rangeland.decode.kafka.layout import Fault, MessageRun, Payload, TooManyHeaders, bad_record
+from rangeland.decode.kafka.layout import (
+    Fault,
+    MessageRun,
+    Payload,
+    TooManyHeaders,
+    undecodable_record_error,
+)
 from rangeland.decode.native.kernel_arrays import (
     INT64,
     POINTER,
@@ -201,5 +207,7 @@ class _Call:
         address, _ = self.table.buffer_info()
         found, fault = function(address, self.count, *self.offsets, output)
         if fault:
-            raise bad_record(Fault(fault), found.payload, found.record, found.position)
+            raise undecodable_record_error(
+                Fault(fault), found.payload, found.record, found.position
+            )
         return found

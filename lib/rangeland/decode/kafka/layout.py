@@ -110,7 +110,9 @@ class UndecodableRecord(BadRecord):
         self.payload, self.record, self.position, self.reason = payload, record, position, reason
 
 
-def bad_record(fault: Fault, payload: int, record: int, position: int) -> UndecodableRecord:
+def undecodable_record_error(
+    fault: Fault, payload: int, record: int, position: int
+) -> UndecodableRecord:
     return UndecodableRecord(
         f"record {record} of batch {payload} cannot be decoded at byte {position}",
         why=fault.reason,

@@ -106,7 +106,7 @@ class GrowingColumns(ABC):
         self._buffers: list[list[Any]] = [[None, None, None] for _ in numbers]
 
     @abstractmethod
-    def set_rows(self, index: int, rows: int) -> None:
+    def set_rows(self, index: int, row_count: int) -> None:
         """Makes room for so many rows of a column."""
 
     def set_bytes(self, index: int, size: int) -> None:
@@ -158,22 +158,22 @@ def cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
 
 
 def binary_array(
-    kind: pa.DataType, rows: int, buffers: Sequence[pa.Buffer], size: int, nulls: int = 0
+    kind: pa.DataType, row_count: int, buffers: Sequence[pa.Buffer], size: int, nulls: int = 0
 ) -> pa.Array:
     """An array of bytes or texts. ``buffers``: offsets, data and, where there may be nulls,
     validity."""
     offsets, data, *valid = buffers
     validity = valid[0] if nulls else None
     return pa.Array.from_buffers(
-        kind, rows, [validity, cut(offsets, 4 * rows + 4), cut(data, size)], nulls
+        kind, row_count, [validity, cut(offsets, 4 * row_count + 4), cut(data, size)], nulls
     )
 
 
 def number_array(
-    field: pa.Field, rows: int, data: pa.Buffer, nulls: int = 0, valid: pa.Buffer | None = None
+    field: pa.Field, row_count: int, data: pa.Buffer, nulls: int = 0, valid: pa.Buffer | None = None
 ) -> pa.Array:
-    values = cut(data, rows * (field.type.bit_width // 8))
-    return pa.Array.from_buffers(field.type, rows, [valid if nulls else None, values], nulls)
+    values = cut(data, row_count * (field.type.bit_width // 8))
+    return pa.Array.from_buffers(field.type, row_count, [valid if nulls else None, values], nulls)
 
 
 def plain_array(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:

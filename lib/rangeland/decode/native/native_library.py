@@ -43,19 +43,19 @@ def load_library() -> ctypes.CDLL:
     try:
         path = extract(content, library_name())
     except OSError as error:
-        raise _not_extracted(str(error)) from None
+        raise _not_extracted_error(str(error)) from None
     try:
         return _load(path)
     except UsageError as missing:
         if _forbids_programs(path):
-            raise _not_extracted(f"{path.parent} is mounted noexec") from missing
+            raise _not_extracted_error(f"{path.parent} is mounted noexec") from missing
         raise
     finally:
         if path.parent.name != _shared_name():  # made for this process, which has it loaded now
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def _no_kernel(why: str) -> UsageError:
+def _no_kernel_error(why: str) -> UsageError:
     return UsageError(
         f"the compiled decode kernel cannot be loaded on {platform.node()}",
         why=why,
@@ -65,7 +65,7 @@ def _no_kernel(why: str) -> UsageError:
     )
 
 
-def _not_extracted(why: str) -> StorageFailed:
+def _not_extracted_error(why: str) -> StorageFailed:
     return StorageFailed(
         f"the decode kernel cannot be extracted from its archive on {platform.node()}",
         why=why,
@@ -86,9 +86,11 @@ def _load(path: Path) -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
         found = library.rangeland_kernel_abi()
     except (OSError, AttributeError) as error:
-        raise _no_kernel(f"{path} cannot be loaded: {error}") from None
+        raise _no_kernel_error(f"{path} cannot be loaded: {error}") from None
     if found != KERNEL_ABI:
-        raise _no_kernel(f"{path} is of another version (interface {found}, not {KERNEL_ABI})")
+        raise _no_kernel_error(
+            f"{path} is of another version (interface {found}, not {KERNEL_ABI})"
+        )
     return library
 
 
@@ -97,7 +99,7 @@ def _read_from_archive(path: str) -> bytes:
     try:
         return bytes(loader.get_data(path))  # type: ignore[union-attr]
     except (AttributeError, OSError):
-        raise _no_kernel(f"this installation has no {os.path.basename(path)}") from None
+        raise _no_kernel_error(f"this installation has no {os.path.basename(path)}") from None
 
 
 def extract(content: bytes, name: str) -> Path:

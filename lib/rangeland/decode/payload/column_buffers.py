@@ -174,24 +174,28 @@ class ColumnTable:
         """The bytes that a row takes in all columns together."""
         return sum(one.cost for one in self.columns)
 
-    def buffers(self, rows: int, payload_bytes: int, last: np.ndarray | None) -> ColumnBuffers:
+    def buffers(self, row_count: int, payload_bytes: int, last: np.ndarray | None) -> ColumnBuffers:
         """Buffers for so many payloads. ``last``: the numbers of another array, for the first
         guess."""
         least = sum(one.cost for one in self.columns if one.level < 0)
-        rows = min(rows, MAX_DECODED_BYTES // least + 1)
-        return ColumnBuffers(self, rows, payload_bytes, self._template if last is None else last)
+        row_count = min(row_count, MAX_DECODED_BYTES // least + 1)
+        return ColumnBuffers(
+            self, row_count, payload_bytes, self._template if last is None else last
+        )
 
 
 class ColumnBuffers(GrowingColumns):
     """One use of a table: the memory that the kernel fills."""
 
-    def __init__(self, table: ColumnTable, rows: int, payload_bytes: int, last: np.ndarray) -> None:
+    def __init__(
+        self, table: ColumnTable, row_count: int, payload_bytes: int, last: np.ndarray
+    ) -> None:
         self._columns = table.columns
         self._fields_of = table.fields_of
         levels = [one.level for one in table.columns]
         super().__init__(table._template.copy(), _CAPACITY, levels)  # rows of column_t
         for index, column in enumerate(self._columns):
-            guess = rows if column.level < 0 else with_room(last[index, _ROWS])
+            guess = row_count if column.level < 0 else with_room(last[index, _ROWS])
             self.set_rows(index, max(guess, _FEWEST_ROWS))
             if column.has_bytes:
                 size = max(payload_bytes // 16, with_room(last[index, _BYTES]), _FEWEST_BYTES)
@@ -199,12 +203,12 @@ class ColumnBuffers(GrowingColumns):
             if column.has_offsets:
                 self.as_array(index, 1, np.int32)[0] = 0
 
-    def set_rows(self, index: int, rows: int) -> None:
-        valid = rows // 8 + 1
+    def set_rows(self, index: int, row_count: int) -> None:
+        valid = row_count // 8 + 1
         begin = self.resize(index, 0, valid)
         self.as_array(index, 0, np.uint8)[begin:valid] = 0xFF
-        self.resize(index, 1, _data_bytes(self._columns[index].kind, rows))
-        self.numbers[index, _CAPACITY] = rows
+        self.resize(index, 1, _data_bytes(self._columns[index].kind, row_count))
+        self.numbers[index, _CAPACITY] = row_count
 
     def array(self, index: int = 0) -> pa.Array:
         """The values of a column."""
@@ -283,12 +287,12 @@ def _kind(arrow_type: pa.DataType) -> ColumnKind:
     return _KINDS[arrow_type]
 
 
-def _data_bytes(kind: ColumnKind, rows: int) -> int:
+def _data_bytes(kind: ColumnKind, row_count: int) -> int:
     if kind is ColumnKind.STRUCT:
         return 0
     if kind is ColumnKind.BOOL:
-        return rows // 8 + 1
-    return _WIDTHS[kind] * rows if kind in _WIDTHS else 4 * rows + 4
+        return row_count // 8 + 1
+    return _WIDTHS[kind] * row_count if kind in _WIDTHS else 4 * row_count + 4
 
 
 def _as_text(values: pa.Array, text_of: Callable[[bytes], str]) -> pa.Array:

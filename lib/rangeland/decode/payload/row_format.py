@@ -76,11 +76,11 @@ class RowFormat:
     def columns(self) -> LogColumns:
         return FLAT_COLUMNS if self.is_flat else PLAIN_COLUMNS
 
-    def schema(self, rows: pa.Schema) -> pa.Schema:
+    def schema(self, row_schema: pa.Schema) -> pa.Schema:
         """The columns of typed rows, for those of ``decode.columns``. Raises PayloadSchemaError
         where a field has the name of one of the log's own columns."""
         typed = {KEY.name: self.key, VALUE.name: self.value}
-        kept = [f for f in rows if not (self.is_flat and f.name == VALUE.name)]
+        kept = [f for f in row_schema if not (self.is_flat and f.name == VALUE.name)]
         own = [
             pa.field(self.columns.column_name(f.name), _type_of(typed.get(f.name)) or f.type)
             for f in kept
@@ -163,10 +163,10 @@ def _undecodable(found: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
     return [by_row[row] for row in sorted(by_row)]
 
 
-def _rescued_texts(found: Mapping[str, DecodedPayloads], rows: int) -> pa.Array:
+def _rescued_texts(found: Mapping[str, DecodedPayloads], row_count: int) -> pa.Array:
     values = found.get(VALUE.name)
     if values is None or values.rescued is None:
-        return pa.nulls(rows, RESCUED.type)
+        return pa.nulls(row_count, RESCUED.type)
     return values.rescued
 
 

@@ -107,7 +107,7 @@ class _DdlParser:
         while position < len(self._text):
             match = _TOKEN.match(self._text, position)
             if match is None:
-                self._refuse_character(position)
+                self._raise_for_character(position)
             if match.lastgroup != "space":
                 yield _Token(str(match.lastgroup), match.group(), position)
             position = match.end()
@@ -115,7 +115,7 @@ class _DdlParser:
         while True:
             yield end
 
-    def _refuse_character(self, position: int) -> NoReturn:
+    def _raise_for_character(self, position: int) -> NoReturn:
         char = self._text[position]
         unclosed = {"`": "this name has no closing back quote", "/": "this comment has no end"}
         unclosed |= dict.fromkeys("'\"", "this text has no closing quote")

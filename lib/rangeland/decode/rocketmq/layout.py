@@ -90,7 +90,7 @@ class UndecodableMessage(BadRecord):
         self.offset, self.position, self.fault = offset, position, StoredFault(fault)
 
 
-def bad_stored(fault: StoredFault, offset: int, position: int) -> UndecodableMessage:
+def undecodable_message_error(fault: StoredFault, offset: int, position: int) -> UndecodableMessage:
     return UndecodableMessage(
         f"the message at byte {position} cannot be decoded",
         why=fault.reason,

@@ -49,10 +49,12 @@ def _load(gateway: Any, jars: Sequence[Path], folder: str) -> Any:
         found = str(facade.version())
     except (Py4JJavaError, Py4JError, TypeError) as error:
         if folder and KERNEL_JARS not in _kernels(jars):
-            raise _other_kernel(folder, ", ".join(_kernels(jars)) or "there is none") from error
+            raise _other_kernel_error(
+                folder, ", ".join(_kernels(jars)) or "there is none"
+            ) from error
         raise Bug("Delta Kernel cannot be loaded", why=str(error).strip()) from error
     if found != KERNEL:
-        raise _other_kernel(folder, found)
+        raise _other_kernel_error(folder, found)
     return facade
 
 
@@ -77,7 +79,7 @@ def _kernels(jars: Sequence[Path]) -> list[str]:
     return [jar.stem for jar in jars if jar.name.startswith("delta-kernel-")]
 
 
-def _other_kernel(folder: str, found: str) -> UsageError:
+def _other_kernel_error(folder: str, found: str) -> UsageError:
     return UsageError(
         f"{folder} has no Delta Kernel {KERNEL}",
         why=f"found: {found}",

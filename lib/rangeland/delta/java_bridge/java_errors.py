@@ -112,7 +112,7 @@ def translate(what: str, chain: Chain) -> Raised:
     for name, handled in _HANDLED.items():
         if name in names:
             return handled(reason)
-    if refused := _refused_by_store(what, reason, chain):
+    if refused := _store_refusal_error(what, reason, chain):
         return refused
     if names & _REFUSED:
         do = "drop the feature from the table, or land in another table"
@@ -144,7 +144,7 @@ def _names(chain: Chain) -> set[str]:
     return {name.rpartition(".")[2] for name, _ in chain}
 
 
-def _refused_by_store(what: str, reason: str, chain: Chain) -> RangelandError | None:
+def _store_refusal_error(what: str, reason: str, chain: Chain) -> RangelandError | None:
     """The store is full, denies access, has no such bucket, or no file system here supports it."""
     names = _names(chain)
     text = " ".join(message.lower() for _, message in chain if message)

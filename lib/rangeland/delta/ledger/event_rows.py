@@ -20,14 +20,14 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta.ledger.events import (
+    EventFile,
     EventKind,
-    FileEntry,
+    EventRange,
     LedgerEvent,
     LossEvent,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
-    RangeEntry,
 )
 from rangeland.delta.table_schema.arrow_schema import (
     UTC_MICROS,
@@ -61,7 +61,7 @@ def _time_ms(instant: dt.datetime) -> int:
     return round(instant.timestamp() * 1000)
 
 
-_LossEntry = tuple[int, int, str, str]
+_StoredLoss = tuple[int, int, str, str]
 """From, until, verdict, evidence: a loss of a slice, in the ledger of any version."""
 
 
@@ -71,10 +71,10 @@ class _SliceDocument:
 
     slice_index: int
     bytes_read: int = 0
-    losses: tuple[_LossEntry, ...] = ()
+    losses: tuple[_StoredLoss, ...] = ()
     entry_span: int | None = None
-    quarantined: tuple[_LossEntry, ...] = ()
-    held: _LossEntry | None = None
+    quarantined: tuple[_StoredLoss, ...] = ()
+    held: _StoredLoss | None = None
     quarantine_files: tuple[DataFile, ...] = ()
 
     @staticmethod
@@ -96,27 +96,27 @@ class _SliceDocument:
             quarantine_files=receipt.quarantine_files,
         )
 
-    def receipt(self, entry: RangeEntry) -> Receipt:
-        where = entry.range
+    def receipt(self, landed: EventRange) -> Receipt:
+        where = landed.range
         losses = tuple(
             Loss(where.partition, start, until, _loss_kind(verdict), evidence, action)
-            for action, entries in (
+            for action, losses in (
                 (Action.SKIP, self.losses),
                 (Action.QUARANTINE, self.quarantined),
                 (Action.HOLD, () if self.held is None else (self.held,)),
             )
-            for start, until, verdict, evidence in entries
+            for start, until, verdict, evidence in losses
         )
         return Receipt(
             slice_index=self.slice_index,
             partition=where.partition,
             from_offset=where.from_offset,
             until_offset=where.until_offset,
-            counts=entry.counts or Counts(),
-            leader=entry.leader or "",
+            counts=landed.counts or Counts(),
+            leader=landed.leader or "",
             bytes_read=self.bytes_read,
             losses=losses,
-            gaps=entry.gaps,
+            gaps=landed.gaps,
             entry_span=self.entry_span,
             quarantine_files=self.quarantine_files,
         )
@@ -161,7 +161,7 @@ _ROWS = RecordCodec(
         OutcomeEvent: ["quarantine_files", "columns", "schema_ids"],
         PartEvent: ["member", "receipts"],
         LossEvent: ["epoch"],
-        FileEntry: ["estimated_bytes"],
+        EventFile: ["estimated_bytes"],
     },
 )
 _DOCUMENTS = RecordCodec(
@@ -223,20 +223,20 @@ def is_complete(ledger_schema: str) -> bool:
     return here == there
 
 
-def to_row(entry: LedgerEvent) -> Record:
+def to_row(event: LedgerEvent) -> Record:
     """The event as a row of ``SCHEMA``. A part has its number as the attempt."""
-    row = {"event": _EVENTS[type(entry)], **_ROWS.write(entry)}
-    if isinstance(entry, OutcomeEvent):
-        kept = [_DOCUMENTS.write(file) for file in entry.quarantine_files]
-        document = {"kept": kept, "columns": entry.columns, "schema_ids": entry.schema_ids}
+    row = {"event": _EVENTS[type(event)], **_ROWS.write(event)}
+    if isinstance(event, OutcomeEvent):
+        kept = [_DOCUMENTS.write(file) for file in event.quarantine_files]
+        document = {"kept": kept, "columns": event.columns, "schema_ids": event.schema_ids}
         found = {name: value for name, value in document.items() if value}
         row["document"] = _compact(found) if found else None
-    if isinstance(entry, LossEvent) and entry.epoch is not None:
-        row["document"] = _compact({"epoch": entry.epoch})
-    if isinstance(entry, PartEvent):
-        row["ranges"] = [_ROWS.write(one) for one in entry.ranges]
-        slices = [_DOCUMENTS.write(_SliceDocument.of(receipt)) for receipt in entry.receipts]
-        row["document"] = _compact({"member": entry.member, "slices": slices})
+    if isinstance(event, LossEvent) and event.epoch is not None:
+        row["document"] = _compact({"epoch": event.epoch})
+    if isinstance(event, PartEvent):
+        row["ranges"] = [_ROWS.write(one) for one in event.ranges]
+        slices = [_DOCUMENTS.write(_SliceDocument.of(receipt)) for receipt in event.receipts]
+        row["document"] = _compact({"member": event.member, "slices": slices})
     return row
 
 
@@ -277,7 +277,7 @@ def _receipts(row: Record) -> Record:
     if len(slices) != len(ranges):
         raise Unreadable(f"it has {len(slices)} slices for {len(ranges)} ranges")
     receipts = tuple(
-        _DOCUMENTS.read(_SliceDocument, one).receipt(_ROWS.read(RangeEntry, found))
+        _DOCUMENTS.read(_SliceDocument, one).receipt(_ROWS.read(EventRange, found))
         for one, found in zip(slices, ranges, strict=True)
     )
     return {"member": document.text("member"), "receipts": receipts}

@@ -29,7 +29,7 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RangeEntry:
+class EventRange:
     """One range of a plan or an outcome; only an outcome has the other fields. ``gaps`` are the
     offsets without a row; None if they were not recorded. ``in_bytes``: offsets are positions
     of entries in bytes, so there are fewer rows than offsets, and rows may share an offset."""
@@ -42,7 +42,7 @@ class RangeEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class FileEntry:
+class EventFile:
     """One data file. ``range`` is the range of the one partition whose rows it has, None if
     it has rows of several (after a transform)."""
 
@@ -72,7 +72,7 @@ class PlanEvent:
     job: str
     sequence: int
     plan_hash: str
-    ranges: tuple[RangeEntry, ...]
+    ranges: tuple[EventRange, ...]
     document: str
     """The whole plan as JSON."""
     written_at_ms: int
@@ -97,8 +97,8 @@ class OutcomeEvent:
     job: str
     sequence: int
     plan_hash: str
-    ranges: tuple[RangeEntry, ...]
-    files: tuple[FileEntry, ...]
+    ranges: tuple[EventRange, ...]
+    files: tuple[EventFile, ...]
     written_at_ms: int
     attempt: int = 0
     quarantine_files: tuple[DataFile, ...] = ()
@@ -123,14 +123,14 @@ class PartEvent:
     number: int
     member: str
     receipts: tuple[Receipt, ...]
-    files: tuple[FileEntry, ...]
+    files: tuple[EventFile, ...]
     written_at_ms: int
 
     @property
-    def ranges(self) -> tuple[RangeEntry, ...]:
+    def ranges(self) -> tuple[EventRange, ...]:
         """One for each slice, for the column ``ranges``."""
         return tuple(
-            RangeEntry(
+            EventRange(
                 Range(r.partition, r.from_offset, r.until_offset), r.counts, r.leader, r.gaps
             )
             for r in self.receipts

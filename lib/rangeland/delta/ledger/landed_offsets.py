@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import OffsetSpan, RangeEntry, Spans
+from rangeland.delta.ledger.events import EventRange, OffsetSpan, Spans
 from rangeland.loss import Loss
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge, subtract
@@ -19,12 +19,12 @@ _Offsets = list[Interval]
 
 
 def with_ranges(
-    landed: Spans, ranges: Iterable[RangeEntry]
+    landed: Spans, ranges: Iterable[EventRange]
 ) -> dict[Partition, tuple[OffsetSpan, ...]]:
     """``landed`` and these ranges, merged."""
     added: dict[Partition, list[OffsetSpan]] = {}
-    for entry in ranges:
-        r = entry.range
+    for event_range in ranges:
+        r = event_range.range
         added.setdefault(r.partition, []).append(
             OffsetSpan(r.from_offset, r.until_offset, r.topic_id)
         )
@@ -32,13 +32,13 @@ def with_ranges(
     return {**landed, **touched}
 
 
-def without_still_to_come(ranges: Iterable[RangeEntry], losses: Iterable[Loss]) -> list[RangeEntry]:
+def without_still_to_come(ranges: Iterable[EventRange], losses: Iterable[Loss]) -> list[EventRange]:
     """The ranges of an outcome without its losses after the end of a log."""
     ends = [loss for loss in losses if loss.kind.traits.is_still_to_come]
     return [
-        replace(entry, range=replace(r, from_offset=start, until_offset=end))
-        for entry in ranges
-        for r in (entry.range,)
+        replace(event_range, range=replace(r, from_offset=start, until_offset=end))
+        for event_range in ranges
+        for r in (event_range.range,)
         for start, end in subtract(
             r.interval,
             [x.interval for x in ends if x.partition == r.partition],

@@ -37,9 +37,9 @@ class LedgerFiles:
         self.path = path
         self._store, self._root = open_store(store)
 
-    def write(self, entries: Sequence[LedgerEvent]) -> DataFile:
+    def write(self, events: Sequence[LedgerEvent]) -> DataFile:
         """Writes a file with events of one kind, which share all values in its statistics."""
-        rows = [to_row(entry) for entry in entries]
+        rows = [to_row(event) for event in events]
         name = f"{OUR_FILES}{rows[0]['event']}-{uuid.uuid4()}.zstd.parquet"
         full = f"{self._root}/{name}"
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -50,7 +50,7 @@ class LedgerFiles:
             sync_file(self._store, full)
         except OSError as error:
             raise store_error(error, full, table.nbytes) from error
-        return DataFile(name, size, len(rows), stats_of(rows), entries[0].written_at_ms)
+        return DataFile(name, size, len(rows), stats_of(rows), events[0].written_at_ms)
 
     def rewrite(self, paths: Sequence[str]) -> DataFile:
         """Writes the rows of these files into one."""
@@ -68,7 +68,7 @@ class LedgerFiles:
                 size = sink.tell()
             sync_file(self._store, full)
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(f"compacting the ledger {self.path}", error) from error
+            raise self._unreadable_error(f"compacting the ledger {self.path}", error) from error
         return DataFile(name, size, len(keys), stats_of(keys), time.time_ns() // 1_000_000)
 
     def _dataset(self, paths: list[str]) -> pds.Dataset:
@@ -81,7 +81,7 @@ class LedgerFiles:
         """The keys of a file's events: from the statistics if this class wrote the file, otherwise
         from its rows."""
         if file.has_deletion_vector:
-            raise self.broken(f"rows of {file.path} were deleted")
+            raise self.contradiction_error(f"rows of {file.path} were deleted")
         if file.stats and file.path.startswith(OUR_FILES):
             yield self._key_in(file.stats, file.path)
             return
@@ -119,7 +119,7 @@ class LedgerFiles:
                 full, filesystem=self._store, columns=columns, partitioning=None, filters=wanted
             ).to_pylist()
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(f"could not read the ledger file {full}", error) from error
+            raise self._unreadable_error(f"could not read the ledger file {full}", error) from error
         return rows
 
     def read_all(self, paths: Iterable[str], events: Collection[str]) -> list[dict[str, object]]:
@@ -131,10 +131,10 @@ class LedgerFiles:
             found = self._dataset(full).to_table(filter=pds.field("event").isin([*events]))
             rows: list[dict[str, object]] = found.to_pylist()
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(f"could not read the ledger {self.path}", error) from error
+            raise self._unreadable_error(f"could not read the ledger {self.path}", error) from error
         return rows
 
-    def _unreadable(self, what: str, error: Exception) -> RangelandError:
+    def _unreadable_error(self, what: str, error: Exception) -> RangelandError:
         if not isinstance(error, FileNotFoundError):
             return StorageFailed(what, why=str(error))
         return Conflict(
@@ -144,7 +144,7 @@ class LedgerFiles:
             "right, run `rangeland adopt JOB.yaml`, which takes the rows that it has now as landed",
         )
 
-    def broken(self, why: str) -> Bug:
+    def contradiction_error(self, why: str) -> Bug:
         return Bug(f"the ledger {self.path} contradicts itself", why=why)
 
 

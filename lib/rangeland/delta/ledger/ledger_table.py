@@ -28,12 +28,12 @@ from rangeland.delta.ledger.event_rows import (
 )
 from rangeland.delta.ledger.events import (
     EventKind,
+    EventRange,
     LedgerEvent,
     LossEvent,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
-    RangeEntry,
     Spans,
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
@@ -65,10 +65,10 @@ class Ledger:
     """The ledger of the table at ``table_path``. Reads are of the version that ``refresh``
     or the first read saw, and of what this object has written since."""
 
-    def __init__(self, kernel: DeltaKernel, table_path: str) -> None:
-        self._kernel = kernel.as_sole_writer()
-        self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
-        self._files = LedgerFiles(self.path, kernel.storage(self.path))
+    def __init__(self, delta: DeltaKernel, table_path: str) -> None:
+        self._delta = delta.as_sole_writer()
+        self.path = str(TablePath.parse(delta.resolve(table_path)).child(FOLDER))
+        self._files = LedgerFiles(self.path, delta.storage(self.path))
         self._view: LedgerView | None = None
         self._stale: LedgerView | None = None  # still valid if nothing was written since
         self._newest: tuple[EventKey, PlanEvent] | None = None
@@ -76,12 +76,12 @@ class Ledger:
     def open_or_create(self) -> Ledger:
         """Creates the ledger if there is none. Concurrent callers get the same one."""
         if self._view is None:
-            made = self._kernel.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
+            made = self._delta.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
             self._view = self._view_of(made)
         return self
 
     def exists(self) -> bool:
-        if self._view is None and (snapshot := self._kernel.load(self.path)) is not None:
+        if self._view is None and (snapshot := self._delta.load(self.path)) is not None:
             self._view = self._view_of(snapshot)
         return self._view is not None
 
@@ -120,10 +120,10 @@ class Ledger:
         """The parts of a shared plan that drivers have written, by number."""
         wanted = (EventKind.PART, application, sequence)
         keys = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
-        found = [self._entry(key) for key in sorted(keys, key=lambda key: key.attempt)]
-        parts = [entry for entry in found if isinstance(entry, PartEvent)]
+        found = [self._event(key) for key in sorted(keys, key=lambda key: key.attempt)]
+        parts = [event for event in found if isinstance(event, PartEvent)]
         if [part.number for part in parts] != list(range(1, len(keys) + 1)):
-            raise self._files.broken(f"parts of {application} {sequence} are missing")
+            raise self._files.contradiction_error(f"parts of {application} {sequence} are missing")
         return parts
 
     def plans(self, application: str | None = None) -> Iterator[PlanEvent]:
@@ -214,10 +214,10 @@ class Ledger:
             if outcome is not None:
                 landed = with_ranges(landed, self._landed_by(outcome))
             elif self._key(EventKind.PLAN, application, sequence) is None:
-                raise self._files.broken(f"plan {application} {sequence} is missing")
+                raise self._files.contradiction_error(f"plan {application} {sequence} is missing")
         return landed
 
-    def _landed_by(self, outcome: OutcomeEvent) -> Sequence[RangeEntry]:
+    def _landed_by(self, outcome: OutcomeEvent) -> Sequence[EventRange]:
         application, sequence = outcome.application, outcome.sequence
         if not self.has_losses(application, sequence):
             return outcome.ranges
@@ -286,16 +286,16 @@ class Ledger:
         return missing_columns(names_in(self._seen().snapshot.schema_json))
 
     def _append(
-        self, entry: LedgerEvent, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
+        self, event: LedgerEvent, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
     ) -> bool:
         view = self._seen()
-        groups: list[list[LedgerEvent]] = [[entry], [*losses]]
-        if isinstance(entry, LossEvent):  # a file has the events of one kind
-            groups = [[entry, *losses]]
+        groups: list[list[LedgerEvent]] = [[event], [*losses]]
+        if isinstance(event, LossEvent):  # a file has the events of one kind
+            groups = [[event, *losses]]
         written = [(group[0], self._files.write(group)) for group in groups if group]
         files: list[DataFile] = [file for _, file in written]
         name, number = transaction
-        done = self._kernel.commit(view.snapshot, CommitRequest(name, number, files))
+        done = self._delta.commit(view.snapshot, CommitRequest(name, number, files))
         if isinstance(done, Committed):
             added = [key_of(to_row(first), file.path) for first, file in written]
             self._advance(view, done, added)
@@ -306,7 +306,7 @@ class Ledger:
         for file in files:
             self._files.remove(file)
         fields = {"ledger": self.path, "application": name, "sequence": number}
-        logger.info("Found this ledger entry written by another driver", extra=fields)
+        logger.info("Found this ledger event written by another driver", extra=fields)
         return False
 
     def _advance(self, view: LedgerView, done: Committed, added: Sequence[EventKey]) -> None:
@@ -331,7 +331,7 @@ class Ledger:
             return False
         made = self._files.rewrite([file.path for file in old])
         if made.rows != sum(map(recorded_rows, old)):
-            raise self._files.broken(f"{len(old)} of its files have {made.rows} rows")
+            raise self._files.contradiction_error(f"{len(old)} of its files have {made.rows} rows")
         number = (snapshot.transaction_version(COMPACTIONS) or 0) + 1
         request = CommitRequest(
             COMPACTIONS,
@@ -342,7 +342,7 @@ class Ledger:
             expected_version=snapshot.version,
         )
         try:
-            self._kernel.commit(snapshot, request)
+            self._delta.commit(snapshot, request)
         except Conflict:
             logger.info("Did not compact the ledger: another driver came first")
         self.refresh()
@@ -356,14 +356,14 @@ class Ledger:
 
     def _seen(self) -> LedgerView:
         if self._view is None:
-            snapshot = self._kernel.load(self.path)
+            snapshot = self._delta.load(self.path)
             before = self._stale and self._stale.snapshot.table_id
             if snapshot is None or before not in (None, snapshot.table_id):
-                raise self._gone()
+                raise self._gone_error()
             self._view = self._view_of(snapshot)
         return self._view
 
-    def _gone(self) -> RangelandError:
+    def _gone_error(self) -> RangelandError:
         if self._stale is None:
             return Bug(f"could not read the ledger {self.path}", why="it was never created")
         return Conflict(
@@ -383,14 +383,16 @@ class Ledger:
         return self._seen().last_attempts.get((event, application, sequence))
 
     def _at(self, key: EventKey, kind: type[E]) -> E:
-        entry = self._entry(key)
-        if not isinstance(entry, kind):
+        event = self._event(key)
+        if not isinstance(event, kind):
             what = "a plan" if kind is PlanEvent else "an outcome"
-            raise self._files.broken(f"{key.path} should hold {what}")
-        return entry
+            raise self._files.contradiction_error(f"{key.path} should hold {what}")
+        return event
 
-    def _entry(self, key: EventKey) -> LedgerEvent:
+    def _event(self, key: EventKey) -> LedgerEvent:
         for row in self._files.rows_of(key):
             if (row["attempt"] or 0) == key.attempt:
                 return from_row(row)
-        raise self._files.broken(f"{key.path} does not hold {key.event} {key.sequence}")
+        raise self._files.contradiction_error(
+            f"{key.path} does not hold {key.event} {key.sequence}"
+        )

@@ -29,7 +29,7 @@ from rangeland.delta.stores.store_access import StoreSettings, has_folders, open
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.delta.table_schema.column_mapping import relabel_columns, stored_fields
-from rangeland.delta.table_schema.table_constraints import refuse_nulls
+from rangeland.delta.table_schema.table_constraints import check_required_columns
 from rangeland.errors import TableRefused
 from rangeland.model import DataFile
 
@@ -101,8 +101,8 @@ class FileWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Takes ownership of the batch, which must not be changed afterwards. Columns are matched
         by name, ignoring case, and cast if the table's type is wider."""
-        for piece in self._portions(self._conform(batch)):
-            for values, rows in split(piece, self._layout.partition_by):
+        for portion in self._portions(self._conform(batch)):
+            for values, rows in split(portion, self._layout.partition_by):
                 self._take(values, self._as_stored(rows))
 
     def close(self) -> list[DataFile]:
@@ -139,7 +139,7 @@ class FileWriter:
             by_name = {name.lower(): index for index, name in enumerate(batch.schema.names)}
             columns = [_cast(batch, by_name, f) for f in self._layout.schema]
             conformed = pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
-        refuse_nulls(conformed, self._layout.required, self._columns)
+        check_required_columns(conformed, self._layout.required, self._columns)
         return conformed
 
     def _as_stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -150,11 +150,11 @@ class FileWriter:
         return rows if self._stored is self._schema else relabel_columns(rows, self._stored)
 
     def _portions(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """The batch, cut into pieces if it is larger than a row group."""
-        pieces = min(-(-batch.nbytes // self._group_bytes), batch.num_rows)
-        if pieces <= 1:
+        """The batch, in portions if it is larger than a row group."""
+        count = min(-(-batch.nbytes // self._group_bytes), batch.num_rows)
+        if count <= 1:
             return [batch] if batch.num_rows else []
-        step = -(-batch.num_rows // pieces)
+        step = -(-batch.num_rows // count)
         return [batch.slice(start, step) for start in range(0, batch.num_rows, step)]
 
     def _take(self, values: Values, rows: pa.RecordBatch) -> None:

@@ -80,12 +80,12 @@ class _ColumnReader:
         return pa.table(columns, schema=self._schema)
 
     def _column(
-        self, field: pa.Field, file: AddedFile, found: pa.Table, rows: int
+        self, field: pa.Field, file: AddedFile, found: pa.Table, row_count: int
     ) -> pa.ChunkedArray | pa.Array:
         if field.name == FILE:
-            return pa.repeat(pa.scalar(file.path, pa.string()), rows)
+            return pa.repeat(pa.scalar(file.path, pa.string()), row_count)
         stored = self._columns[field.name]
         if stored in found.column_names:
             return found.column(stored).cast(field.type)
         given = file.partition_values.get(stored)
-        return pa.repeat(pa.scalar(given, pa.string()).cast(field.type), rows)
+        return pa.repeat(pa.scalar(given, pa.string()).cast(field.type), row_count)

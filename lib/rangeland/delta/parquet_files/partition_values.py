@@ -101,7 +101,7 @@ def with_computed(batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]) -
 def split(
     batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]
 ) -> Iterator[tuple[Values, pa.RecordBatch]]:
-    """The batch cut by partition. The pieces share the batch's memory if possible."""
+    """The batch cut by partition. The results share the batch's memory if possible."""
     if not columns:
         yield (), batch
         return

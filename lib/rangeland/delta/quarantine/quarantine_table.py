@@ -51,12 +51,12 @@ class QuarantinedBatch:
 class Quarantine:
     """The quarantine of the table at ``table_path``."""
 
-    def __init__(self, kernel: DeltaKernel, table_path: str) -> None:
-        self._kernel = kernel
-        self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
+    def __init__(self, delta: DeltaKernel, table_path: str) -> None:
+        self._delta = delta
+        self.path = str(TablePath.parse(delta.resolve(table_path)).child(FOLDER))
 
     def storage(self) -> StoreSettings:
-        return self._kernel.storage(self.path)
+        return self._delta.storage(self.path)
 
     def gone_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of an outcome's quarantine files that are gone."""
@@ -65,10 +65,10 @@ class Quarantine:
     def commit(self, outcome: OutcomeEvent) -> None:
         """Commits an outcome's quarantine files, once; creates the table if there is none. The
         files of a later attempt replace those of an earlier one."""
-        made = self._kernel.load(self.path)
+        made = self._delta.load(self.path)
         if made is None and not outcome.quarantine_files:
             return
-        made = made or self._kernel.create(self.path, schema_json(SCHEMA))
+        made = made or self._delta.create(self.path, schema_json(SCHEMA))
         files = {file.path for file in outcome.quarantine_files}
         start = f"part-{prefix_of(outcome.plan_hash)}-"
         stale = []
@@ -83,12 +83,12 @@ class Quarantine:
         request = CommitRequest(
             name, attempt, outcome.quarantine_files, removed=stale, schema=schema
         )
-        self._kernel.commit(made, request)
+        self._delta.commit(made, request)
 
     def batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
         """The batches that are wanted, a file at a time: the bytes in other files are not read.
         Empty if there is no quarantine."""
-        snapshot = self._kernel.load(self.path)
+        snapshot = self._delta.load(self.path)
         if snapshot is None:
             return
         store, root = open_store(self.storage())
@@ -129,11 +129,11 @@ def _place(row: dict[str, object]) -> tuple[str, int, Range]:
     return str(row["application"]), int(str(row["sequence"])), where
 
 
-def _records(entries: object) -> pa.RecordBatch | None:
+def _records(records: object) -> pa.RecordBatch | None:
     """Intact records; None for the bytes of a batch."""
-    if not isinstance(entries, pa.StructArray):
+    if not isinstance(records, pa.StructArray):
         return None
-    return pa.RecordBatch.from_struct_array(entries.cast(RECORD))
+    return pa.RecordBatch.from_struct_array(records.cast(RECORD))
 
 
 def _batch(row: dict[str, object]) -> QuarantinedBatch:

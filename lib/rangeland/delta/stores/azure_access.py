@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.stores.hadoop_settings import HadoopSettings, untranslatable
+from rangeland.delta.stores.hadoop_settings import HadoopSettings, untranslatable_error
 from rangeland.delta.stores.process_environment import environment_of
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import JobFileError, TableRefused, UsageError
@@ -110,7 +110,7 @@ class _Translation:
     def settings(self, account: str, domain: str, scheme: str) -> AzureSettings:
         for name in _REFUSED:
             if self._text(name):
-                raise untranslatable(self.uri, name, do=f"unset it. {_SUPPORTED}")
+                raise untranslatable_error(self.uri, name, do=f"unset it. {_SUPPORTED}")
         endpoint = self._text("fs.azure.abfs.endpoint")
         secure = scheme == "abfss" or self.conf.flag("fs.azure.always.use.https", default=True)
         reached = AzureSettings(
@@ -126,19 +126,21 @@ class _Translation:
             return self._with_sas(reached)
         if kind == "OAuth":
             return self._with_oauth(reached)
-        raise untranslatable(self.uri, _AUTH, kind, do=_SUPPORTED)
+        raise untranslatable_error(self.uri, _AUTH, kind, do=_SUPPORTED)
 
     def _with_key(self, reached: AzureSettings) -> AzureSettings:
         provider = self._text("fs.azure.account.keyprovider")
         if provider and not provider.endswith(".SimpleKeyProvider"):
-            raise untranslatable(self.uri, "fs.azure.account.keyprovider", provider, do=_SUPPORTED)
+            raise untranslatable_error(
+                self.uri, "fs.azure.account.keyprovider", provider, do=_SUPPORTED
+            )
         return replace(reached, account_key=self._secret(_KEY))
 
     def _with_sas(self, reached: AzureSettings) -> AzureSettings:
         name = "fs.azure.sas.token.provider.type"
         provider = self._text(name)
         if provider and not provider.endswith(".FixedSASTokenProvider"):
-            raise untranslatable(self.uri, name, provider, do=f"set {_SAS} instead")
+            raise untranslatable_error(self.uri, name, provider, do=f"set {_SAS} instead")
         return replace(reached, sas_token=self._secret(_SAS).removeprefix("?"))
 
     def _with_oauth(self, reached: AzureSettings) -> AzureSettings:
@@ -157,14 +159,14 @@ class _Translation:
             return self._with_managed_identity(reached)
         if kind == "WorkloadIdentityTokenProvider":
             return self._with_workload_identity(reached)
-        raise untranslatable(self.uri, _PROVIDER, provider, do=_SUPPORTED)
+        raise untranslatable_error(self.uri, _PROVIDER, provider, do=_SUPPORTED)
 
     def _with_managed_identity(self, reached: AzureSettings) -> AzureSettings:
         # An identity belongs to one tenant and its authority, which need not be named for Arrow.
         name = f"{_OAUTH}.msi.endpoint"
         endpoint = self._text(name)
         if endpoint and endpoint.rstrip("/") != _MSI_ENDPOINT:
-            raise untranslatable(self.uri, name, endpoint, do="unset it")
+            raise untranslatable_error(self.uri, name, endpoint, do="unset it")
         return replace(reached, client_id=self._secret_if_set(f"{_OAUTH}.client.id") or None)
 
     def _with_workload_identity(self, reached: AzureSettings) -> AzureSettings:
@@ -182,7 +184,7 @@ class _Translation:
         name = f"{_OAUTH}.client.endpoint"
         found = _LOGIN.fullmatch(self._secret(name))
         if found is None:
-            raise untranslatable(
+            raise untranslatable_error(
                 self.uri,
                 name,
                 do="write it as https://login.microsoftonline.com/TENANT/oauth2/token",

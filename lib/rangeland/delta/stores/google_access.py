@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.stores.hadoop_settings import HadoopSettings, untranslatable
+from rangeland.delta.stores.hadoop_settings import HadoopSettings, untranslatable_error
 from rangeland.delta.stores.process_environment import environment_of
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import TableRefused
@@ -79,8 +79,8 @@ def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
     uri = str(where)
     for name in _REFUSED:
         if conf.text(name):
-            raise untranslatable(uri, name, do=f"unset it. {_SUPPORTED}")
-    _refuse_others(uri, conf)
+            raise untranslatable_error(uri, name, do=f"unset it. {_SUPPORTED}")
+    _check_other_settings(uri, conf)
     scheme, _, endpoint = conf.text("fs.gs.storage.root.url").rstrip("/").rpartition("://")
     reached = GoogleSettings(
         endpoint=None if endpoint in ("", "storage.googleapis.com") else endpoint,
@@ -95,19 +95,19 @@ def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
     return replace(reached, credentials=json.dumps(_credentials(uri, kind, conf)))
 
 
-def _refuse_others(uri: str, conf: HadoopSettings) -> None:
+def _check_other_settings(uri: str, conf: HadoopSettings) -> None:
     """Settings whose names or values are not known in advance."""
     for name in sorted(conf.below(f"{_IMPERSONATED}.for.")):
-        raise untranslatable(uri, name, do=f"set {_IMPERSONATED} instead")
+        raise untranslatable_error(uri, name, do=f"set {_IMPERSONATED} instead")
     for name in sorted(conf.below("fs.gs.storage.http.headers.")):
-        raise untranslatable(uri, name, do="unset it")
+        raise untranslatable_error(uri, name, do="unset it")
     if conf.text("fs.gs.proxy.address"):
-        raise untranslatable(
+        raise untranslatable_error(
             uri, "fs.gs.proxy.address", do="unset it, and set https_proxy where executors run"
         )
     payer = conf.text("fs.gs.requester.pays.mode")
     if payer.upper() not in ("", "DISABLED"):
-        raise untranslatable(uri, "fs.gs.requester.pays.mode", payer, do="unset it")
+        raise untranslatable_error(uri, "fs.gs.requester.pays.mode", payer, do="unset it")
 
 
 def _both(name: str) -> tuple[str, str]:
@@ -152,7 +152,7 @@ def _credentials(uri: str, kind: str, conf: HadoopSettings) -> dict[str, Any]:
             "token_uri": _TOKEN_SERVER,
         }
     else:
-        raise untranslatable(uri, "fs.gs.auth.type", kind, do=_SUPPORTED)
+        raise untranslatable_error(uri, "fs.gs.auth.type", kind, do=_SUPPORTED)
     server = conf.text(*_both("token.server.url"))
     return {**found, "token_uri": server} if server else found
 

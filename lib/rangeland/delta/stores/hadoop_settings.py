@@ -37,7 +37,7 @@ def _first(lookup: Lookup, names: tuple[str, ...]) -> str:
     return next((text for name in names if (text := (lookup(name) or "").strip())), "")
 
 
-def untranslatable(uri: str, name: str, value: str = "", *, do: str) -> TableRefused:
+def untranslatable_error(uri: str, name: str, value: str = "", *, do: str) -> TableRefused:
     """The error for a setting that executors cannot follow. ``value`` is shown: never that of a
     secret."""
     setting = f"{name} = {value}" if value else name

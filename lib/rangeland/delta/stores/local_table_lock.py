@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from rangeland.delta.stores.store_errors import NO_FOLDER, impossible_path, store_error
+from rangeland.delta.stores.store_errors import NO_FOLDER, impossible_path_error, store_error
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import RangelandError, TableRefused
 
@@ -48,7 +48,7 @@ def lock_table(uri: str) -> Iterator[None]:
 def folder_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
     """The error to raise when ``path``, in a table's folder, cannot be written or locked."""
     if error.errno in _NEVER or (error.errno == errno.ENOENT and _takes_no_folder(path)):
-        return impossible_path(error, path)
+        return impossible_path_error(error, path)
     if error.errno in _NO_LOCKS:
         return TableRefused(
             f"{path} cannot be locked",

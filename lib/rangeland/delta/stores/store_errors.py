@@ -30,7 +30,7 @@ NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
 """A file is in the way, or a name is too long."""
 
 
-def impossible_path(error: OSError, path: str) -> JobFileError:
+def impossible_path_error(error: OSError, path: str) -> JobFileError:
     """The error for a path at which there can never be a table, however often it is tried."""
     do = "name a folder in sink.table that a table can be made in"
     if error.errno == errno.ENAMETOOLONG:
@@ -43,7 +43,7 @@ def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErro
     what, reason = f"could not write {path}", str(error)
     facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
     if error.errno in NO_FOLDER:
-        return impossible_path(error, path)
+        return impossible_path_error(error, path)
     refused = (do for said, do in _REFUSED_BY_STORE.items() if re.search(said, reason))
     do = next(refused, "")
     if error.errno in _DENIED:

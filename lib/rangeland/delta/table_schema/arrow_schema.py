@@ -114,11 +114,11 @@ def _map(delta: Mapping[str, Any]) -> pa.DataType | None:
 
 def _struct(delta: Mapping[str, Any]) -> pa.DataType | None:
     fields = []
-    for entry in delta["fields"]:
-        kind = arrow_type(entry["type"])
+    for field in delta["fields"]:
+        kind = arrow_type(field["type"])
         if kind is None:
             return None
-        fields.append(pa.field(entry["name"], kind, nullable=entry["nullable"]))
+        fields.append(pa.field(field["name"], kind, nullable=field["nullable"]))
     return pa.struct(fields)
 
 

@@ -162,11 +162,11 @@ def _rename(kind: Any, name_of: Callable[[Field], str]) -> Any:
     return {**kind, **{key: _rename(kind[key], name_of) for key in parts}}
 
 
-def stored_fields(rows: pa.Schema, schema_text: str) -> pa.Schema:
-    """The Arrow schema of files: physical names, and the numbers as Parquet's field ids. ``rows``
-    are columns of the table with this schema, in its spelling."""
+def stored_fields(row_schema: pa.Schema, schema_text: str) -> pa.Schema:
+    """The Arrow schema of files: physical names, and the numbers as Parquet's field ids.
+    ``row_schema`` are columns of the table with this schema, in its spelling."""
     by_name = {field["name"]: field for field in fields_of(schema_text)}
-    return pa.schema([_stored_field(f, by_name.get(f.name)) for f in rows])
+    return pa.schema([_stored_field(f, by_name.get(f.name)) for f in row_schema])
 
 
 def _stored_field(field: pa.Field, column: Field | None) -> pa.Field:

@@ -62,16 +62,16 @@ class NewTable:
     layout: TableLayout
 
 
-def parse_partition_by(entries: Sequence[str], schema: pa.Schema) -> tuple[PartitionColumn, ...]:
+def parse_partition_by(texts: Sequence[str], schema: pa.Schema) -> tuple[PartitionColumn, ...]:
     """The job file's ``partition_by``: a column, ``date(column)`` or ``hour(column)``.
 
     ``date(timestamp)`` makes a column ``date`` of type DATE; ``hour(timestamp)`` a column
     ``hour`` of type TIMESTAMP that holds the start of the hour. Both are UTC."""
-    columns = tuple(_parse(entry, schema) for entry in entries)
+    columns = tuple(_parse(text, schema) for text in texts)
     names = [column.name.lower() for column in columns]
     if len(set(names)) < len(names):
         raise JobFileError(
-            f"sink.partition_by {list(entries)}", why="makes two columns of the same name"
+            f"sink.partition_by {list(texts)}", why="makes two columns of the same name"
         )
     for column in columns:
         if column.function is not Function.VALUE and _index(schema, column.name) is not None:
@@ -83,13 +83,13 @@ def parse_partition_by(entries: Sequence[str], schema: pa.Schema) -> tuple[Parti
     return columns
 
 
-def _parse(entry: str, schema: pa.Schema) -> PartitionColumn:
-    call = _CALL.fullmatch(entry.strip())
-    name = call[2] if call else entry.strip()
+def _parse(text: str, schema: pa.Schema) -> PartitionColumn:
+    call = _CALL.fullmatch(text.strip())
+    name = call[2] if call else text.strip()
     index = _index(schema, name)
     if index is None:
         raise JobFileError(
-            f"sink.partition_by {entry}",
+            f"sink.partition_by {text}",
             why=f"the rows have no column {name}",
             do=f"choose one of {', '.join(schema.names)}",
         )
@@ -97,20 +97,18 @@ def _parse(entry: str, schema: pa.Schema) -> PartitionColumn:
     if call is None:
         if pt.is_nested(field.type) or pt.is_binary(field.type):
             raise JobFileError(
-                f"sink.partition_by {entry}", why=f"a column of type {field.type} cannot partition"
+                f"sink.partition_by {text}", why=f"a column of type {field.type} cannot partition"
             )
         return PartitionColumn(field.name, field.name)
     if not pt.is_timestamp(field.type):
-        raise JobFileError(
-            f"sink.partition_by {entry}", why=f"the column {name} is not a timestamp"
-        )
+        raise JobFileError(f"sink.partition_by {text}", why=f"the column {name} is not a timestamp")
     return PartitionColumn(call[1], field.name, Function(call[1]))
 
 
-def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
+def new_table(row_schema: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
     """A table for exactly these rows."""
-    columns = parse_partition_by(partition_by, rows)
-    layout_schema = pa.schema([_written_field(f) for f in rows])
+    columns = parse_partition_by(partition_by, row_schema)
+    layout_schema = pa.schema([_written_field(f) for f in row_schema])
     computed = [c for c in columns if c.function is not Function.VALUE]
     made = [pa.field(c.name, COMPUTED_TYPES[c.function]) for c in computed]
     layout = TableLayout(layout_schema, columns)
@@ -128,7 +126,7 @@ def _written_field(field: pa.Field) -> pa.Field:
 
 
 def row_layout(
-    metadata: TableMetadata, rows: pa.Schema, partition_by: Sequence[str] = ()
+    metadata: TableMetadata, row_schema: pa.Schema, partition_by: Sequence[str] = ()
 ) -> RowLayout:
     """Fits rows into the table. Raises TableRefused if they do not fit, with the feature or column
     and what to do.
@@ -136,12 +134,12 @@ def row_layout(
     A column that is NOT NULL in the table and nullable in the rows is not refused here: the writer
     refuses rows with a null in it (``TableLayout.required``)."""
     partitioned = {name.lower() for name in metadata.partition_columns}
-    wanted = parse_partition_by(partition_by, rows)
+    wanted = parse_partition_by(partition_by, row_schema)
     computed = {c.name.lower() for c in wanted} & partitioned
-    check_features(metadata, computed | {name.lower() for name in rows.names})
+    check_features(metadata, computed | {name.lower() for name in row_schema.names})
     table = {f["name"].lower(): f for f in fields_of(metadata.schema_json)}
-    partitions = _partitions(metadata, table, rows, wanted)
-    fields = [_place(metadata, f, table.get(f.name.lower())) for f in rows]
+    partitions = _partitions(metadata, table, row_schema, wanted)
+    fields = [_place(metadata, f, table.get(f.name.lower())) for f in row_schema]
     made = {c.name.lower() for c in partitions if c.function is not Function.VALUE}
     filled = _filled_columns(metadata, table, {f.name.lower() for f in fields} | made)
     schema = pa.schema(fields)
@@ -151,7 +149,7 @@ def row_layout(
             partitions,
             required=frozenset(
                 f.name
-                for f, given in zip(fields, rows, strict=True)
+                for f, given in zip(fields, row_schema, strict=True)
                 if given.nullable and not table[f.name.lower()]["nullable"]
             ),
             stats_columns=_stats_columns(metadata, table, schema),
@@ -166,19 +164,21 @@ def row_layout(
 def _place(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
     """The field with the table's spelling and type."""
     if column is None:
-        raise _no_column(metadata, given.name, delta_type(given.type))
+        raise _no_column_error(metadata, given.name, delta_type(given.type))
     change = compare_column(column, delta_field(given))
     for misfit in change.misfits:
-        raise _misfit(metadata, misfit)
+        raise _misfit_error(metadata, misfit)
     for name, kind in change.added.items():
-        raise _no_column(metadata, name, kind)
+        raise _no_column_error(metadata, name, kind)
     written = arrow_type(column["type"])
     if written is None:
-        raise _misfit(metadata, Misfit(column["name"], column["type"], delta_type(given.type)))
+        raise _misfit_error(
+            metadata, Misfit(column["name"], column["type"], delta_type(given.type))
+        )
     return pa.field(column["name"], written, nullable=column["nullable"])
 
 
-def _no_column(metadata: TableMetadata, name: str, kind: Any) -> TableRefused:
+def _no_column_error(metadata: TableMetadata, name: str, kind: Any) -> TableRefused:
     statement = f"ALTER TABLE {_sql_name(metadata)} ADD COLUMNS ({name} {sql_type(kind)})"
     return TableRefused(
         f"Table {metadata.path} has no column {name}",
@@ -189,7 +189,7 @@ def _no_column(metadata: TableMetadata, name: str, kind: Any) -> TableRefused:
     )
 
 
-def _misfit(metadata: TableMetadata, found: Misfit) -> TableRefused:
+def _misfit_error(metadata: TableMetadata, found: Misfit) -> TableRefused:
     old = sql_type(found.old)
     if found.new is None:
         return TableRefused(
@@ -235,21 +235,23 @@ def _filled_columns(
 def _partitions(
     metadata: TableMetadata,
     table: Mapping[str, Mapping[str, Any]],
-    rows: pa.Schema,
+    row_schema: pa.Schema,
     wanted: tuple[PartitionColumn, ...],
 ) -> tuple[PartitionColumn, ...]:
     by_name = {column.name.lower(): column for column in wanted}
     chosen = []
     for name in metadata.partition_columns:
         theirs = table[name.lower()]["type"]
-        if _index(rows, name) is not None:
+        if _index(row_schema, name) is not None:
             chosen.append(PartitionColumn(name, name))
             continue
         job = by_name.get(name.lower())
         if job is None or _PARTITION_TYPES[job.function] != theirs:
-            raise _no_partition(metadata, name, theirs)
+            raise _no_partition_error(metadata, name, theirs)
         chosen.append(PartitionColumn(name, job.source, job.function))
-    sources = {f.name.lower(): table.get(f.name.lower(), {}).get("name", f.name) for f in rows}
+    sources = {
+        f.name.lower(): table.get(f.name.lower(), {}).get("name", f.name) for f in row_schema
+    }
     return tuple(
         PartitionColumn(
             c.name, sources[c.source.lower()], c.function, _key(metadata, table[c.name.lower()])
@@ -262,7 +264,7 @@ def _key(metadata: TableMetadata, column: Mapping[str, Any]) -> str:
     return stored_name(column) if mapping_mode(metadata) else ""
 
 
-def _no_partition(metadata: TableMetadata, name: str, theirs: Any) -> TableRefused:
+def _no_partition_error(metadata: TableMetadata, name: str, theirs: Any) -> TableRefused:
     hint = {"date": "date(timestamp)", "timestamp": "hour(timestamp)"}.get(
         theirs if isinstance(theirs, str) else ""
     )

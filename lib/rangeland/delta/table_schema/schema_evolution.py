@@ -89,7 +89,7 @@ def allows_widening(metadata: TableMetadata) -> bool:
 
 def evolve_schema(
     table: str,
-    rows: str,
+    row_schema: str,
     *,
     widens: bool = False,
     keeping: Collection[str] = (),
@@ -103,23 +103,23 @@ def evolve_schema(
     misfits."""
     kept = frozenset(name.lower() for name in keeping)
     merge = _Merge(SchemaChange(table), widens, kept, are_written, highest_id)
-    fields = merge.fields(fields_of(table), fields_of(rows), "")
+    fields = merge.fields(fields_of(table), fields_of(row_schema), "")
     if merge.change.is_any:
         merge.change.schema_json = json.dumps({"type": "struct", "fields": fields})
     return merge.change
 
 
-def as_written(table: str, rows: str) -> str:
+def as_written(table: str, row_schema: str) -> str:
     """The schema of these rows in the table's files: with its types where these are wider."""
-    fields = _in_types_of(fields_of(table), fields_of(rows))
+    fields = _in_types_of(fields_of(table), fields_of(row_schema))
     return json.dumps({"type": "struct", "fields": fields})
 
 
 def _in_types_of(theirs: Fields, ours: Fields) -> list[Mapping[str, Any]]:
-    types = {entry["name"].lower(): entry["type"] for entry in theirs}
+    types = {field_json["name"].lower(): field_json["type"] for field_json in theirs}
     return [
-        {**entry, "type": _in_type(types.get(entry["name"].lower()), entry["type"])}
-        for entry in ours
+        {**field_json, "type": _in_type(types.get(field_json["name"].lower()), field_json["type"])}
+        for field_json in ours
     ]
 
 
@@ -143,24 +143,24 @@ def compare_column(column: Mapping[str, Any], given: Mapping[str, Any]) -> Schem
 
 
 def follow(
-    metadata: TableMetadata, rows: pa.Schema, evolution: Evolution, fixed: Collection[str]
+    metadata: TableMetadata, row_schema: pa.Schema, evolution: Evolution, fixed: Collection[str]
 ) -> tuple[TableMetadata, pa.Schema]:
     """The table as it will be, and the rows as they will be written. ``fixed``: columns that are
     never added or left out, because the table is of another kind if it lacks them."""
     if evolution is Evolution.FAIL:
-        return metadata, rows
+        return metadata, row_schema
     names = {f["name"].lower() for f in fields_of(metadata.schema_json)}
-    if any(name.lower() not in names for name in fixed if name in rows.names):
-        return metadata, rows
+    if any(name.lower() not in names for name in fixed if name in row_schema.names):
+        return metadata, row_schema
     change = evolve_schema(
         metadata.schema_json,
-        map_columns(metadata, schema_json(rows)),
+        map_columns(metadata, schema_json(row_schema)),
         widens=allows_widening(metadata),
         keeping=metadata.partition_columns,
     )
     if evolution is Evolution.IGNORE:
-        return metadata, _without(rows, change.added)
-    return replace(metadata, schema_json=change.schema_json), rows
+        return metadata, _without(row_schema, change.added)
+    return replace(metadata, schema_json=change.schema_json), row_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,21 +176,23 @@ class _Merge:
     def fields(self, theirs: Fields, ours: Fields, prefix: str) -> list[Mapping[str, Any]]:
         by_name = {field["name"].lower(): field for field in ours}
         made = []
-        for entry in theirs:
-            mine = by_name.pop(entry["name"].lower(), None)
-            name = prefix + entry["name"]
+        for field_json in theirs:
+            mine = by_name.pop(field_json["name"].lower(), None)
+            name = prefix + field_json["name"]
             if mine is not None:
-                if identity_of(mine) not in (None, identity_of(entry)):
-                    self.change.misfits.append(Misfit(name, entry["type"], entry["type"]))
-                entry = self._field(entry, mine, name)
-            elif prefix and not entry["nullable"]:
-                self.change.misfits.append(Misfit(name, entry["type"], None))
-            made.append(entry)
-        for entry in by_name.values():
-            if not self._is_free(entry):
-                self.change.misfits.append(Misfit(prefix + entry["name"], entry["type"], None))
-            self.change.added[prefix + entry["name"]] = entry["type"]
-            made.append({**entry, "nullable": True})
+                if identity_of(mine) not in (None, identity_of(field_json)):
+                    self.change.misfits.append(Misfit(name, field_json["type"], field_json["type"]))
+                field_json = self._field(field_json, mine, name)
+            elif prefix and not field_json["nullable"]:
+                self.change.misfits.append(Misfit(name, field_json["type"], None))
+            made.append(field_json)
+        for field_json in by_name.values():
+            if not self._is_free(field_json):
+                self.change.misfits.append(
+                    Misfit(prefix + field_json["name"], field_json["type"], None)
+                )
+            self.change.added[prefix + field_json["name"]] = field_json["type"]
+            made.append({**field_json, "nullable": True})
         return made
 
     def _is_free(self, added: Mapping[str, Any]) -> bool:
@@ -254,10 +256,10 @@ def _type_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[dict[s
     ]
 
 
-def _without(rows: pa.Schema, names: Collection[str]) -> pa.Schema:
+def _without(row_schema: pa.Schema, names: Collection[str]) -> pa.Schema:
     """The schema without these fields. What is empty then is left out, too: Delta has no struct
     without fields."""
-    return pa.schema(_keep(list(rows), "", names))
+    return pa.schema(_keep(list(row_schema), "", names))
 
 
 def _keep(fields: list[pa.Field], prefix: str, names: Collection[str]) -> list[pa.Field]:

@@ -114,9 +114,7 @@ class RecordPlace:
         return f"the record of {self.partition} at offset {self.offset}"
 
 
-def constraint_violation(
-    constraint: TableConstraint, table: str, place: RecordPlace
-) -> TableRefused:
+def violation_error(constraint: TableConstraint, table: str, place: RecordPlace) -> TableRefused:
     """The refusal for the first record for which a constraint is not true."""
     return TableRefused(
         f"{place} violates the constraint {constraint.name} of table {table}",
@@ -129,7 +127,9 @@ def constraint_violation(
     )
 
 
-def refuse_nulls(batch: pa.RecordBatch, required: Collection[str], columns: LogColumns) -> None:
+def check_required_columns(
+    batch: pa.RecordBatch, required: Collection[str], columns: LogColumns
+) -> None:
     """Raises TableRefused for a null in a column that is NOT NULL in the table."""
     for name in sorted(required):
         column = batch.column(name)

@@ -153,9 +153,11 @@ def check_features(metadata: TableMetadata, given: Collection[str] = ()) -> None
         rule = FEATURES.get(feature, _UNKNOWN)
         if rule.used_by is None:
             if rule.treatment is Treatment.REFUSE:
-                raise _refusal(metadata, feature, rule.note, rule.do)
+                raise _feature_error(metadata, feature, rule.note, rule.do)
         elif used := rule.used_by(fields, given):
-            raise _refusal(metadata, feature, rule.note.format(used), rule.do.format(used), used)
+            raise _feature_error(
+                metadata, feature, rule.note.format(used), rule.do.format(used), used
+            )
 
 
 def features_page() -> str:
@@ -175,7 +177,7 @@ def _show(rule: FeatureRule) -> str:
     return "refused, if a column needs it"
 
 
-def _refusal(
+def _feature_error(
     metadata: TableMetadata, feature: str, why: str, do: str, used: str | None = None
 ) -> TableRefused:
     return TableRefused(

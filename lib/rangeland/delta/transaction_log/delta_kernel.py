@@ -147,7 +147,7 @@ class DeltaKernel:
             with translate_java_errors(what):
                 return self._commits(path, since)
         except java_errors.NoTable:
-            raise _no_table(what) from None
+            raise _no_table_error(what) from None
 
     def _commits(self, path: str, since: int) -> list[CommitMetadata]:
         return read_commits(self._facade, self.engine, path, since)
@@ -211,7 +211,7 @@ class DeltaKernel:
         one; it may be old."""
         snapshot = self._snapshot_of(table)
         where, application, sequence = snapshot.path, request.application, request.sequence
-        _refuse_moved(snapshot, request)
+        _check_version(snapshot, request)
         newest = snapshot.transaction_version(application)
         fields = {"table": where, "application": application, "sequence": sequence}
         if newest is not None and newest >= sequence:
@@ -225,7 +225,7 @@ class DeltaKernel:
                 with translate_java_errors(f"could not commit to {where}"):
                     if request.removed:  # only a commit that removes nothing is a blind append
                         snapshot = self._load(where, blind=False)
-                        _refuse_moved(snapshot, request)
+                        _check_version(snapshot, request)
                     done = self._commit(snapshot, request, actions)
             counts = {"files": len(request.files), "removed": len(request.removed)}
             logger.info(
@@ -243,7 +243,7 @@ class DeltaKernel:
             return table
         snapshot = self.load(table)
         if snapshot is None:
-            raise _no_table(f"could not commit to {table}")
+            raise _no_table_error(f"could not commit to {table}")
         return snapshot
 
     def _commit(self, snapshot: Snapshot, request: CommitRequest, text: str) -> Committed:
@@ -289,9 +289,9 @@ class DeltaKernel:
         java = found.get()
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java, True)
 
-    def settle(self) -> tuple[str, ...]:
+    def wait_for_maintenance(self) -> tuple[str, ...]:
         """Waits for the maintenance after all commits so far; a warning for each that failed."""
-        return self._maintenance.settle()
+        return self._maintenance.wait_for_maintenance()
 
     def _run_hooks(self, result: Any) -> list[str]:
         warnings: list[str] = []
@@ -331,7 +331,7 @@ def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) ->
     update.invoke(transaction, arguments)
 
 
-def _no_table(what: str) -> TableRefused:
+def _no_table_error(what: str) -> TableRefused:
     return TableRefused(
         what, why="there is no Delta table", do="check that nobody has moved or dropped it"
     )
@@ -347,7 +347,7 @@ def _actions(snapshot: Snapshot, request: CommitRequest) -> str:
     return "\n".join([added, remove_lines(request.removed, now_ms, is_change=is_change)]).strip()
 
 
-def _refuse_moved(snapshot: Snapshot, request: CommitRequest) -> None:
+def _check_version(snapshot: Snapshot, request: CommitRequest) -> None:
     expected = request.expected_version
     if expected not in (None, snapshot.version):
         raise Conflict(

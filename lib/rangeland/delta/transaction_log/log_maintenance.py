@@ -1,8 +1,8 @@
 """Maintenance of a table's log after a commit: checkpoint, checksum, compaction.
 
 A commit is valid whether its maintenance succeeds or not, so nothing waits for it: it runs in
-a thread of its own, after that of the previous commit. ``settle`` returns what failed. Nothing
-here knows Java.
+a thread of its own, after that of the previous commit. ``wait_for_maintenance`` returns what
+failed. Nothing here knows Java.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LogMaintenance:
         if thread is not None:
             thread.join()
 
-    def settle(self) -> tuple[str, ...]:
+    def wait_for_maintenance(self) -> tuple[str, ...]:
         """Waits for all of it; returns what failed since the last call."""
         for table in list(self._running):
             self.wait_for(table)

@@ -86,14 +86,14 @@ class Restored:
 
 
 def land(
-    kernel: DeltaKernel, table: str | Snapshot, request: CommitRequest, since: int = 0
+    delta: DeltaKernel, table: str | Snapshot, request: CommitRequest, since: int = 0
 ) -> CommittedOutcome | NotCommitted:
     """Commits, exactly once. The ``schema`` of the request is that of its files: the table's
     follows it in the same commit. Where files are removed, a concurrent commit is a Conflict.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the commit of an earlier call."""
-    snapshot = _require_table(kernel, table)
+    snapshot = _require_table(delta, table)
     change = change_of(snapshot, request.schema)
     if change.misfits and not _has(snapshot, request):
         return FilesUnfit(change.misfits[0])
@@ -104,14 +104,14 @@ def land(
         expected_version=snapshot.version if request.removed else None,
     )
     try:
-        done = _commit(kernel, snapshot, new)
+        done = _commit(delta, snapshot, new)
     except Conflict:
-        theirs = kernel.load(snapshot.path)
+        theirs = delta.load(snapshot.path)
         if theirs is None or theirs.table_id != snapshot.table_id:
             raise
         if not (_has(theirs, request) or _may_try_again(theirs, snapshot, request)):
             raise
-        return land(kernel, theirs, request, since)
+        return land(delta, theirs, request, since)
     match done:
         case FilesGone():
             return done
@@ -119,32 +119,32 @@ def land(
             return CommittedOutcome(version, is_new=True, added=tuple(change.added))
         case AlreadyCommitted():
             # Kernel reads the log that is at the path now, perhaps another table's.
-            refuse_another(kernel, snapshot)
+            check_same_table(delta, snapshot)
             name = (request.application, request.sequence)
-            return CommittedOutcome(landed_at(kernel, snapshot.path, *name, since), is_new=False)
+            return CommittedOutcome(landed_at(delta, snapshot.path, *name, since), is_new=False)
 
 
 def _commit(
-    kernel: DeltaKernel, snapshot: Snapshot, request: CommitRequest
+    delta: DeltaKernel, snapshot: Snapshot, request: CommitRequest
 ) -> Committed | AlreadyCommitted | FilesGone:
     """One commit, if all files are there and the table is still the same one. Both are checked
     under the table's lock: waiting for it may take as long as a VACUUM."""
-    storage, missing = kernel.storage(snapshot.path), list[str]()
+    storage, missing = delta.storage(snapshot.path), list[str]()
 
     def is_whole() -> bool:
-        refuse_another(kernel, snapshot)
+        check_same_table(delta, snapshot)
         missing.extend(gone_files(storage, request.files))
         return not missing
 
     try:
-        done = kernel.commit(snapshot, request, is_whole)
+        done = delta.commit(snapshot, request, is_whole)
     except StorageFailed as error:
         raise error.with_answers(data=ALL_OR_NOTHING) from error.__cause__
     return FilesGone(tuple(missing)) if isinstance(done, NotReady) else done
 
 
-def _require_table(kernel: DeltaKernel, table: str | Snapshot) -> Snapshot:
-    snapshot = kernel.load(table) if isinstance(table, str) else table
+def _require_table(delta: DeltaKernel, table: str | Snapshot) -> Snapshot:
+    snapshot = delta.load(table) if isinstance(table, str) else table
     if snapshot is None:
         raise TableRefused(
             f"could not land in {table}",
@@ -183,10 +183,10 @@ def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
     return evolve_schema(table, columns, widens=True, keeping=partitions, highest_id=highest)
 
 
-def refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:
+def check_same_table(delta: DeltaKernel, snapshot: Snapshot) -> None:
     """Raises Conflict where another table is at that path now: reading may take hours, and a commit
     to another table would break its log, or land rows that its ledger does not have."""
-    now = kernel.load(snapshot.path)
+    now = delta.load(snapshot.path)
     if now is None or now.table_id != snapshot.table_id:
         raise Conflict(
             f"could not land in {snapshot.path}",
@@ -217,19 +217,19 @@ def gone_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[s
 
 
 def landed_at(
-    kernel: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
+    delta: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
 ) -> int | None:
     """The table version of the commit with this transaction, None if the log does not go back
     that far."""
-    commit = landing_commit(kernel, table_uri, application, sequence, since)
+    commit = landing_commit(delta, table_uri, application, sequence, since)
     return None if commit is None else commit.version
 
 
 def landing_commit(
-    kernel: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
+    delta: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
 ) -> CommitMetadata | None:
     """The commit with this transaction, None if the log does not go back that far."""
-    for commit in reversed(kernel.commits(table_uri, since)):
+    for commit in reversed(delta.commits(table_uri, since)):
         if commit.transactions.get(application) == sequence:
             return commit
     return None
@@ -241,7 +241,7 @@ def last_replacement(commits: Sequence[CommitMetadata]) -> CommitMetadata | None
 
 
 def last_restore(
-    kernel: DeltaKernel,
+    delta: DeltaKernel,
     table: str | Snapshot,
     since: int,
     commits: Sequence[CommitMetadata] | None = None,
@@ -253,12 +253,12 @@ def last_restore(
     version at which the newest plan was made: earlier ones were handled then."""
     path = table if isinstance(table, str) else table.path
     seen_until: int | None = None
-    for commit in reversed(kernel.commits(path, since + 1) if commits is None else commits):
+    for commit in reversed(delta.commits(path, since + 1) if commits is None else commits):
         if not commit.is_restore or (seen_until is not None and commit.version > seen_until):
             continue
         # For a RESTORE to a time the log does not say which version that was: assume ``since``.
         target = since if commit.restored_to is None else commit.restored_to
-        undone = kernel.commits(path, target + 1)
+        undone = delta.commits(path, target + 1)
         if lost := _landings(undone, commit.version):
             return Restored(commit.version, target, commit.committed_at_ms, lost)
         # The table is as it was at that version: commits in between no longer matter.

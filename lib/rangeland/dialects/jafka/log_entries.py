@@ -26,8 +26,8 @@ from rangeland.dialects.kafka.compression import NotDecompressible, check_record
 from rangeland.errors import BadRecord, Damage
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
-LENGTH_BYTES: Final = ENTRY_HEADER.position_of("magic")
-KIND_BYTES: Final = ENTRY_HEADER.position_of("crc")
+LENGTH_BYTES: Final = ENTRY_HEADER.byte_index_of("magic")
+KIND_BYTES: Final = ENTRY_HEADER.byte_index_of("crc")
 """The bytes of an entry that show its kind."""
 
 GZIP: Final = 1
@@ -36,7 +36,7 @@ CODECS: Final = (0, GZIP)
 MAX_DEPTH: Final = 8
 
 
-def bad_entry(offset: int, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
+def entry_error(offset: int, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
     """``next_offset`` is where reading can continue after the entry; None if the end of the entry
     is uncertain."""
     return BadRecord(
@@ -59,7 +59,7 @@ def next_offset(
     nothing. Raises BadRecord."""
     found = jafka_decoder().walk_entries(records, len(records))
     if found.fault is not None:
-        raise at_fault(records, found.end, from_offset, found.fault)
+        raise entry_fault_error(records, found.end, from_offset, found.fault)
     if found.entries == 0:
         check_beginning(records, from_offset)
         return None
@@ -72,7 +72,7 @@ def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[in
     where the walk stopped. Raises BadRecord."""
     found = jafka_decoder().walk_entries(records, target - from_offset + 1)
     if found.fault is not None:
-        raise at_fault(records, found.end, from_offset, found.fault)
+        raise entry_fault_error(records, found.end, from_offset, found.fault)
     if found.entries == 0:
         check_beginning(records, from_offset)
     if found.end > target - from_offset:
@@ -84,38 +84,40 @@ def check_beginning(records: memoryview, offset: int) -> None:
     """Raises BadRecord if ``records`` cannot begin with an entry, not even an incomplete one: a
     larger fetch would only return more meaningless bytes."""
     if len(records) >= KIND_BYTES and not _may_begin(records, 0):
-        raise at_fault(records, 0, offset, _kind_fault(records, 0))
+        raise entry_fault_error(records, 0, offset, _kind_fault(records, 0))
 
 
-def at_fault(records: memoryview, position: int, from_offset: int, fault: SetFault) -> BadRecord:
-    """The error for the entry at the byte ``position``. Its end is believed if another entry may
+def entry_fault_error(
+    records: memoryview, byte_index: int, from_offset: int, fault: SetFault
+) -> BadRecord:
+    """The error for the entry at the byte ``byte_index``. Its end is believed if another entry may
     begin there, or if the fetched bytes end there."""
-    offset = from_offset + position
+    offset = from_offset + byte_index
     facts: dict[str, Any] = {"reason": fault.reason}
-    length = int.from_bytes(records[position : position + LENGTH_BYTES], "big", signed=True)
+    length = int.from_bytes(records[byte_index : byte_index + LENGTH_BYTES], "big", signed=True)
     why = fault.reason
-    if len(records) >= position + KIND_BYTES:
-        header = records[position + LENGTH_BYTES : position + KIND_BYTES]
+    if len(records) >= byte_index + KIND_BYTES:
+        header = records[byte_index + LENGTH_BYTES : byte_index + KIND_BYTES]
         facts |= {"length": length, "magic": header[0], "codec": header[1] & CODEC_MASK}
         why += f" (length {length}, magic {header[0]}, codec {header[1] & CODEC_MASK})"
-    end = position + LENGTH_BYTES + length
+    end = byte_index + LENGTH_BYTES + length
     is_known = length >= HEADER_BYTES and end <= len(records) and _may_begin(records, end)
-    return bad_entry(offset, why, from_offset + end if is_known else None, **facts)
+    return entry_error(offset, why, from_offset + end if is_known else None, **facts)
 
 
-def _may_begin(records: memoryview, position: int) -> bool:
-    if position + KIND_BYTES > len(records):
+def _may_begin(records: memoryview, byte_index: int) -> bool:
+    if byte_index + KIND_BYTES > len(records):
         return True
-    length = int.from_bytes(records[position : position + LENGTH_BYTES], "big", signed=True)
-    magic, attributes = records[position + LENGTH_BYTES], records[position + LENGTH_BYTES + 1]
+    length = int.from_bytes(records[byte_index : byte_index + LENGTH_BYTES], "big", signed=True)
+    magic, attributes = records[byte_index + LENGTH_BYTES], records[byte_index + LENGTH_BYTES + 1]
     return length >= HEADER_BYTES and magic == MAGIC and attributes & CODEC_MASK in CODECS
 
 
-def _kind_fault(records: memoryview, position: int) -> SetFault:
-    length = int.from_bytes(records[position : position + LENGTH_BYTES], "big", signed=True)
+def _kind_fault(records: memoryview, byte_index: int) -> SetFault:
+    length = int.from_bytes(records[byte_index : byte_index + LENGTH_BYTES], "big", signed=True)
     if length < HEADER_BYTES:
         return SetFault.ENTRY_TOO_SHORT
-    magic = records[position + LENGTH_BYTES]
+    magic = records[byte_index + LENGTH_BYTES]
     return SetFault.UNKNOWN_MAGIC if magic != MAGIC else SetFault.NOT_PLAIN
 
 
@@ -133,24 +135,26 @@ class Unpacked:
     def add(self, stored: memoryview, depth: int = 1) -> None:
         """Adds everything in ``stored``, a complete packed entry. Raises NotDecompressible."""
         data = self._open(stored, depth)
-        position = 0
-        while position < len(data):
+        byte_index = 0
+        while byte_index < len(data):
             found = jafka_decoder().walk_entries(
-                data[position:], len(data) - position, plain_only=True
+                data[byte_index:], len(data) - byte_index, plain_only=True
             )
             if found.entries:
-                plain = data[position : position + found.end]
+                plain = data[byte_index : byte_index + found.end]
                 self.sets.append(MessageSet(plain, self.offset, True, self.messages))
                 self.messages += found.entries
                 check_records(self.messages, self.size_bytes, self.max_bytes)
-                position += found.end
+                byte_index += found.end
             if found.fault is SetFault.NOT_PLAIN:
-                end = position + LENGTH_BYTES + ENTRY_HEADER.read(data, position).length
-                self.add(data[position:end], depth + 1)
-                position = end
-            elif position < len(data):
+                end = byte_index + LENGTH_BYTES + ENTRY_HEADER.read(data, byte_index).length
+                self.add(data[byte_index:end], depth + 1)
+                byte_index = end
+            elif byte_index < len(data):
                 fault = found.fault or SetFault.ENTRY_PAST_SET
-                raise NotDecompressible(f"of the message at byte {position} in it, {fault.reason}")
+                raise NotDecompressible(
+                    f"of the message at byte {byte_index} in it, {fault.reason}"
+                )
 
     def _open(self, stored: memoryview, depth: int) -> memoryview:
         header = ENTRY_HEADER.read(stored)

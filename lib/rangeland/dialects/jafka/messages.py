@@ -25,10 +25,10 @@ from rangeland.wire.declarations import (
     since,
     spec_of,
 )
-from rangeland.wire.decode_errors import BAD_LENGTH, LEFT_OVER, refusal, take
+from rangeland.wire.decode_errors import BAD_LENGTH, LEFT_OVER, decode_error, take
 from rangeland.wire.encoding import decode_from, encode
 from rangeland.wire.fixed_layouts import I8, I16, I32, U32, StructLayout
-from rangeland.wire.primitives import Part
+from rangeland.wire.primitives import Buffer
 
 LATEST_TIME: Final = -1
 EARLIEST_TIME: Final = -2
@@ -70,7 +70,7 @@ REQUEST_HEADER = StructLayout(RequestHeader)
 RESPONSE_HEADER = StructLayout(ResponseHeader)
 PART_HEADER = StructLayout(PartHeader)
 ENTRY_HEADER = StructLayout(EntryHeader)
-_SIZE_BYTES: Final = PART_HEADER.position_of("error_code")
+_SIZE_BYTES: Final = PART_HEADER.byte_index_of("error_code")
 
 
 # --- requests ---------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class OffsetsRequest:
 Request = ProduceRequest | FetchRequest | MultiFetchRequest | OffsetsRequest
 
 
-def encode_request(request: Request) -> list[Part]:
+def encode_request(request: Request) -> list[Buffer]:
     """Key and body. Raises LocalProtocolError for a request that cannot be sent."""
     if not isinstance(request, MultiFetchRequest):
         return [REQUEST_HEADER.write(RequestHeader(spec_of(type(request)).key)), encode(request, 0)]
@@ -194,7 +194,7 @@ def read_whole(request: Request, buffer: memoryview) -> Response:
     if used == len(buffer):
         return value
     why = f"{len(buffer) - used} bytes are left over at byte {used} of {len(buffer)}"
-    raise refusal(LEFT_OVER, why, buffer, used)
+    raise decode_error(LEFT_OVER, why, buffer, used)
 
 
 def _read_error_code(buffer: memoryview, offset: int) -> tuple[int, int]:
@@ -212,16 +212,16 @@ def _read_fetch(
 def _read_multi_fetch(
     request: MultiFetchRequest, buffer: memoryview, offset: int
 ) -> tuple[MultiFetchResponse, int]:
-    error_code, position = _read_error_code(buffer, offset)
+    error_code, byte_index = _read_error_code(buffer, offset)
     parts = []
     for asked in request.parts:
-        start = take(buffer, position, PART_HEADER.size)
-        header = PART_HEADER.read(buffer, position)
+        start = take(buffer, byte_index, PART_HEADER.size)
+        header = PART_HEADER.read(buffer, byte_index)
         if header.size < PART_HEADER.size - _SIZE_BYTES:
-            raise refusal(BAD_LENGTH, f"a part of length {header.size}", buffer, position)
-        position = take(buffer, position + _SIZE_BYTES, header.size)
-        parts.append(FetchResponse(asked, header.error_code, buffer[start:position]))
-    return MultiFetchResponse(error_code, tuple(parts)), position
+            raise decode_error(BAD_LENGTH, f"a part of length {header.size}", buffer, byte_index)
+        byte_index = take(buffer, byte_index + _SIZE_BYTES, header.size)
+        parts.append(FetchResponse(asked, header.error_code, buffer[start:byte_index]))
+    return MultiFetchResponse(error_code, tuple(parts)), byte_index
 
 
 def _read_offsets(

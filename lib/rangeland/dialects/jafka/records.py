@@ -25,9 +25,9 @@ from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
     LENGTH_BYTES,
     Unpacked,
-    at_fault,
-    bad_entry,
     check_beginning,
+    entry_error,
+    entry_fault_error,
     is_packed_set,
 )
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
@@ -77,23 +77,23 @@ def decode_chunk(
     ``max_bytes`` are decompressed. ``next_offset`` of the result is ``from_offset`` if there is no
     complete entry. Raises what ``decode_chunks`` raises."""
     walk = _EntryWalker(records, from_offset, until_offset - from_offset, max_batch_bytes)
-    while walk.position < walk.width and walk.unpacked_bytes < max_bytes:
+    while walk.byte_index < walk.width and walk.unpacked_bytes < max_bytes:
         if not walk.take(max_bytes - walk.unpacked_bytes):
             break
-    if walk.position == 0:
+    if walk.byte_index == 0:
         check_beginning(records, from_offset)
     return walk.finish()
 
 
 class _EntryWalker:
-    """All entries before ``position`` (a byte of ``records``) are in ``sets``."""
+    """All entries before ``byte_index`` (a byte of ``records``) are in ``sets``."""
 
     def __init__(
         self, records: memoryview, from_offset: int, width: int, max_batch_bytes: int
     ) -> None:
         self.max_batch_bytes = max_batch_bytes
         self.records, self.from_offset, self.width = records, from_offset, width
-        self.position = 0
+        self.byte_index = 0
         self.sets: list[MessageSet] = []
         self.ends: list[int] = []
         """The offset at which the packed entry of each set ends; -1 for plain sets."""
@@ -102,7 +102,7 @@ class _EntryWalker:
 
     def take(self, max_bytes: int) -> bool:
         """Takes a run of plain entries and the packed entry after it. False: there is neither."""
-        start = self.position
+        start = self.byte_index
         rest = self.records[start:]
         limit = min(self.width - start, max_bytes)
         found = jafka_decoder().walk_entries(rest, limit, plain_only=True)
@@ -115,17 +115,17 @@ class _EntryWalker:
         if found.fault is SetFault.NOT_PLAIN:
             self._take_packed()
         elif found.fault is not None:
-            raise at_fault(self.records, self.position, self.from_offset, found.fault)
-        return self.position > start
+            raise entry_fault_error(self.records, self.byte_index, self.from_offset, found.fault)
+        return self.byte_index > start
 
     def _take_packed(self) -> None:
-        start = self.position
+        start = self.byte_index
         end = start + LENGTH_BYTES + ENTRY_HEADER.read(self.records, start).length
         unpacked = Unpacked(self.from_offset + start, self.max_batch_bytes)
         try:
             unpacked.add(self.records[start:end])
         except NotDecompressible as error:
-            known = at_fault(self.records, start, self.from_offset, SetFault.NOT_PLAIN)
+            known = entry_fault_error(self.records, start, self.from_offset, SetFault.NOT_PLAIN)
             raise BadRecord.of(known, why=str(error), reason=str(error)) from None
         self.sets += unpacked.sets
         self.ends += [self.from_offset + end] * len(unpacked.sets)
@@ -135,16 +135,16 @@ class _EntryWalker:
         self._go_to(start, end)
 
     def _go_to(self, last_start: int, end: int) -> None:
-        self.position = end
+        self.byte_index = end
         if end > self.width:
-            raise beyond_the_range(
+            raise beyond_range_error(
                 self.from_offset + self.width, self.from_offset + last_start, self.from_offset + end
             )
 
     def finish(self) -> DecodedChunk:
         batch = self._decode() if self.sets else None
         rows = batch.num_rows if batch is not None else 0
-        next_offset = self.from_offset + self.position
+        next_offset = self.from_offset + self.byte_index
         if rows != self.messages:
             raise ProofFailed(
                 f"offsets [{self.from_offset}, {next_offset}) became {rows} rows",
@@ -159,11 +159,11 @@ class _EntryWalker:
         try:
             batch = jafka_decoder().decode_sets(self.sets)
         except UndecodableEntry as error:
-            raise self._in_the_log(error) from None
-        self._refuse_packed(batch)
+            raise self._entry_error(error) from None
+        self._check_plain_messages(batch)
         return batch
 
-    def _refuse_packed(self, batch: pa.RecordBatch) -> None:
+    def _check_plain_messages(self, batch: pa.RecordBatch) -> None:
         """Raises BadRecord for a packed entry that is marked as plain: no checksum covers the bits
         for the codec. Such a message is itself a compressed set with correct checksums."""
         packed = {one.base_offset for one in self.sets if one.is_packed}
@@ -175,21 +175,21 @@ class _EntryWalker:
             if offset not in packed and is_packed_set(memoryview(value)):
                 why = "it is marked as plain, but contains a compressed set of messages"
                 end = offset + LENGTH_BYTES + HEADER_BYTES + value.size
-                raise bad_entry(offset, why, next_offset=end)
+                raise entry_error(offset, why, next_offset=end)
 
-    def _in_the_log(self, error: UndecodableEntry) -> BadRecord:
+    def _entry_error(self, error: UndecodableEntry) -> BadRecord:
         """The decoder's error, which counts sets, as one that names the entry by its offset."""
         one, end, fault = self.sets[error.set], self.ends[error.set], error.fault
         if one.is_packed:
             record = one.first_position + error.record
             why = f"of message {record} in it, {fault.reason}"
-            return bad_entry(one.base_offset, why, next_offset=end, position=record)
-        position = error.position + one.base_offset - self.from_offset
-        return at_fault(self.records, position, self.from_offset, fault)
+            return entry_error(one.base_offset, why, next_offset=end, position=record)
+        byte_index = error.position + one.base_offset - self.from_offset
+        return entry_fault_error(self.records, byte_index, self.from_offset, fault)
 
 
-def beyond_the_range(offset: int, start: int, end: int) -> BadRecord:
+def beyond_range_error(offset: int, start: int, end: int) -> BadRecord:
     """The error for an entry at ``[start, end)`` in a range that ends at ``offset``: a plan's
     ranges end where entries end, so the length of this one, or of an earlier one, is damaged."""
     why = f"it takes up [{start}, {end}), and the range ends at {offset}, where an entry began"
-    return bad_entry(start, why, entry_end=end)
+    return entry_error(start, why, entry_end=end)

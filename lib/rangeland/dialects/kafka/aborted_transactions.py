@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rangeland.dialects.kafka.entry_records import records_of
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.entry_spans import MAX_OFFSET
-from rangeland.dialects.kafka.legacy_messages import bad_batch
+from rangeland.dialects.kafka.legacy_messages import batch_error
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord
 from rangeland.wire.fixed_layouts import CONTROL_KEY
@@ -91,5 +91,5 @@ def _is_abort_marker(entry: LogEntry, *, is_passed: bool) -> bool:
         return False
     key = keys[0].as_py()
     if key is None or len(key) < CONTROL_KEY.size:
-        raise bad_batch(entry.base_offset, "its transaction marker has no kind")
+        raise batch_error(entry.base_offset, "its transaction marker has no kind")
     return CONTROL_KEY.read(key).kind == _ABORT

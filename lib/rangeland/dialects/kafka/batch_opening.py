@@ -44,16 +44,16 @@ def _open_stored(
     run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
     records, heads = run
-    sizes = heads[:, BatchColumn.END] - heads[:, BatchColumn.POSITION] - HEAD_BYTES
+    sizes = heads[:, BatchColumn.END] - heads[:, BatchColumn.BYTE_INDEX] - HEAD_BYTES
     costs = sizes + RECORD_BYTES * heads[:, BatchColumn.RECORD_COUNT]
     unpacked = np.cumsum(np.where(is_control(heads), 0, costs))
     heads = heads[: int(np.searchsorted(unpacked, max_bytes)) + 1]
     places = (
         heads[:, column].tolist()
-        for column in (BatchColumn.POSITION, BatchColumn.END, BatchColumn.CRC)
+        for column in (BatchColumn.BYTE_INDEX, BatchColumn.END, BatchColumn.CRC)
     )
-    for row, (position, end, crc) in enumerate(zip(*places, strict=True)):
-        if crc32c(records[position + CHECKED : end]) != crc:
+    for row, (byte_index, end, crc) in enumerate(zip(*places, strict=True)):
+        if crc32c(records[byte_index + CHECKED : end]) != crc:
             run.entry(row).check()
     for full in np.flatnonzero(
         heads[:, BatchColumn.RECORD_COUNT] > max_batch_bytes // RECORD_BYTES
@@ -69,13 +69,13 @@ def _open_packed(
     records, heads = run
     taken = unpacked = 0
     max_headers = max_batch_bytes // HEADER_BYTES
-    for position, end, base, last, count, _, attributes, base_ms, max_ms, crc in heads.tolist():
-        if crc32c(records[position + CHECKED : end]) != crc:
+    for byte_index, end, base, last, count, _, attributes, base_ms, max_ms, crc in heads.tolist():
+        if crc32c(records[byte_index + CHECKED : end]) != crc:
             run.entry(taken).check()
         taken += 1
         if attributes & CONTROL:
             continue
-        body = records[position + HEAD_BYTES : end]
+        body = records[byte_index + HEAD_BYTES : end]
         data = _unpack(attributes & CODEC, body, count, max_batch_bytes)
         if data is None:  # the entry raises the error
             data = run.entry(taken - 1).payload(max_batch_bytes).data

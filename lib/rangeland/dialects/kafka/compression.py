@@ -83,14 +83,14 @@ def _is_xerial(data: memoryview) -> bool:
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    position = _XERIAL_HEADER.size
-    while position < len(data):
-        (size,) = _XERIAL_BLOCK.unpack_from(data, position)
-        position += _XERIAL_BLOCK.size
-        if not 0 <= size <= len(data) - position:
+    byte_index = _XERIAL_HEADER.size
+    while byte_index < len(data):
+        (size,) = _XERIAL_BLOCK.unpack_from(data, byte_index)
+        byte_index += _XERIAL_BLOCK.size
+        if not 0 <= size <= len(data) - byte_index:
             raise NotDecompressible(f"a snappy block of {size} bytes ends after its batch")
-        yield data[position : position + size]
-        position += size
+        yield data[byte_index : byte_index + size]
+        byte_index += size
 
 
 def _snappy_bound(data: memoryview) -> int:
@@ -125,13 +125,13 @@ def _lz4_bound(data: memoryview) -> int:
     if magic != _LZ4_MAGIC:
         raise NotDecompressible("its lz4 data does not begin with a frame")
     largest = _LZ4_BLOCK_BYTES.get(sizes >> 4 & 7, 0)
-    position = 7 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+    byte_index = 7 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
     trailer = 4 if flags & 16 else 0
     bound = 0
-    while word := _LE32.unpack_from(data, position)[0]:
+    while word := _LE32.unpack_from(data, byte_index)[0]:
         size = word & ~_LZ4_STORED
         bound += size if word & _LZ4_STORED else min(largest, 255 * size)
-        position += _LE32.size + size + trailer
+        byte_index += _LE32.size + size + trailer
     return bound
 
 
@@ -148,14 +148,14 @@ def _lz4_plain_unpack(data: memoryview, target: memoryview) -> int | None:
     largest = _LZ4_PLAIN_HEADS.get(bytes(data[:7]))
     if largest is None:
         return None
-    position, written = 7, 0
-    while word := _LE32.unpack_from(data, position)[0]:
+    byte_index, written = 7, 0
+    while word := _LE32.unpack_from(data, byte_index)[0]:
         size = word & ~_LZ4_STORED
-        start = position + _LE32.size
-        position = start + size
-        if size > largest or position > len(data):
+        start = byte_index + _LE32.size
+        byte_index = start + size
+        if size > largest or byte_index > len(data):
             return None
-        block, room = data[start:position], target[written : written + largest]
+        block, room = data[start:byte_index], target[written : written + largest]
         if word & _LZ4_STORED:
             room[:size] = block
             written += size
@@ -164,7 +164,7 @@ def _lz4_plain_unpack(data: memoryview, target: memoryview) -> int | None:
             written += cramjam.lz4.decompress_block_into(block, room, output_len=len(room))
         except cramjam.DecompressionError:
             return None
-    return written if position + _LE32.size == len(data) else None
+    return written if byte_index + _LE32.size == len(data) else None
 
 
 def mend_lz4(data: memoryview) -> memoryview:
@@ -184,12 +184,12 @@ def _xxh32_of_few(data: bytes | bytearray) -> int:
     """xxHash32 with seed 0 of fewer than 16 bytes."""
     first, second, third, fourth, fifth = _XXH32_PRIMES
     found = fifth + len(data)
-    position = 0
-    while position + 4 <= len(data):
-        (word,) = _LE32.unpack_from(data, position)
+    byte_index = 0
+    while byte_index + 4 <= len(data):
+        (word,) = _LE32.unpack_from(data, byte_index)
         found = _rotate_left(found + word * third, 17) * fourth
-        position += 4
-    for byte in data[position:]:
+        byte_index += 4
+    for byte in data[byte_index:]:
         found = _rotate_left(found + byte * fifth, 11) * first
     found &= _MASK32
     found = (found ^ found >> 15) * second & _MASK32
@@ -225,20 +225,20 @@ _RAW, _RLE = 0, 1
 def _zstd_bound(data: memoryview) -> int:
     """The sum over blocks of all frames: raw and repeated blocks store their size, compressed
     ones hold at most 128 KiB. The frame's own content size is optional and adds nothing."""
-    position = bound = 0
-    while position < len(data):
-        (magic,) = _LE32.unpack_from(data, position)
+    byte_index = bound = 0
+    while byte_index < len(data):
+        (magic,) = _LE32.unpack_from(data, byte_index)
         if magic != _ZSTD_MAGIC:
             raise NotDecompressible("its zstd data does not begin with a frame")
-        descriptor = data[position + 4]
-        position = _zstd_first_block(position, descriptor)
+        descriptor = data[byte_index + 4]
+        byte_index = _zstd_first_block(byte_index, descriptor)
         last = False
         while not last:
-            word = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+            word = data[byte_index] | data[byte_index + 1] << 8 | data[byte_index + 2] << 16
             last, kind, size = bool(word & 1), word >> 1 & 3, word >> 3
             bound += size if kind in (_RAW, _RLE) else _ZSTD_BLOCK_BYTES
-            position += 3 + (1 if kind == _RLE else size)
-        position += 4 if descriptor & 4 else 0
+            byte_index += 3 + (1 if kind == _RLE else size)
+        byte_index += 4 if descriptor & 4 else 0
     return bound
 
 

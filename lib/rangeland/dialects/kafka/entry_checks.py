@@ -2,8 +2,8 @@
 
 No checksum covers the offset of an entry, so it is compared with its neighbours. Of two entries
 whose offsets exclude each other, the wrong one is found with the help of checksums and of the entry
-after them, and is raised as BadRecord with ``bad_batch``. One that lies before the offsets that are
-still needed is skipped, whatever it is. An offset that was moved into a possible gap is not
+after them, and is raised as BadRecord with ``batch_error``. One that lies before the offsets that
+are still needed is skipped, whatever it is. An offset that was moved into a possible gap is not
 detected if nothing that was fetched with it contradicts it.
 
 Pure functions of bytes. ``READERS`` has a reader for each magic byte: a new format is one more line
@@ -25,7 +25,7 @@ from rangeland.dialects.kafka.entry_spans import (
 from rangeland.dialects.kafka.legacy_messages import (
     Run,
     Wrapper,
-    bad_batch,
+    batch_error,
     is_plain,
     read_messages,
 )
@@ -39,7 +39,7 @@ _ATTRIBUTES = MAGIC + 1  # in the formats before v2
 
 def read_entry(
     records: memoryview,
-    position: int,
+    byte_index: int,
     end: int,
     floor: int,
     from_offset: int,
@@ -47,11 +47,11 @@ def read_entry(
 ) -> LogEntry:
     """The entry as its own header describes it. If a batch contradicts itself, the next entry
     decides where it ends, not its header. ``max_bytes``: what a wrapper may unpack to."""
-    stored, magic = records[position:end], records[position + MAGIC]
+    stored, magic = records[byte_index:end], records[byte_index + MAGIC]
     reader = READERS.get(magic)
     if reader is None:
-        base_offset = BATCH_PREFIX.read(records, position).base_offset
-        raise bad_batch(base_offset, f"its format (magic {magic}) is not known", magic=magic)
+        base_offset = BATCH_PREFIX.read(records, byte_index).base_offset
+        raise batch_error(base_offset, f"its format (magic {magic}) is not known", magic=magic)
     try:
         entry = reader(stored, floor)
     except BadRecord as error:
@@ -65,7 +65,7 @@ def read_entry(
         begin = error.damage.base_offset if error.damage else from_offset
         if own_end is None and (floor or after is not None):
             begin = floor or from_offset  # its own is impossible
-        raise bad_batch(begin, error.why, after, **error.own_facts) from None
+        raise batch_error(begin, error.why, after, **error.own_facts) from None
     if isinstance(entry, Run) and end + MAGIC < len(records) and records[end + MAGIC] == 2:
         return entry._replace(after=max(first_of(records, end), entry.last_offset + 1))
     if isinstance(entry, Wrapper):
@@ -87,9 +87,9 @@ def placed_entry(
 ) -> LogEntry:
     """One of two entries whose stored offsets exclude each other. If it is the wrong one, it is
     raised, or skipped if it ends before ``from_offset``."""
-    position, end = where
-    base, following = first_of(records, position), first_inside(records, end)
-    entry = read_entry(records, position, end, floor, from_offset, max_bytes)
+    byte_index, end = where
+    base, following = first_of(records, byte_index), first_inside(records, end)
+    entry = read_entry(records, byte_index, end, floor, from_offset, max_bytes)
     if isinstance(entry, Wrapper) and (first := _first_packed(entry)) is not None:
         base = first
     known = floor or from_offset
@@ -107,8 +107,8 @@ def placed_entry(
     else:
         return entry
     if after is not None and floor < after <= from_offset:
-        return _stand_in(records[position:end], floor, after)
-    raise bad_batch(begin, why, after)
+        return _stand_in(records[byte_index:end], floor, after)
+    raise batch_error(begin, why, after)
 
 
 def unrequested_entry(
@@ -120,7 +120,7 @@ def unrequested_entry(
     if after is not None and after <= from_offset:
         return _stand_in(records[:end], asked_at, after)
     why = f"it says that it ends at {entry.last_offset}, and {asked_at} was asked for"
-    raise bad_batch(asked_at, why, after)
+    raise batch_error(asked_at, why, after)
 
 
 def has_gap(entry: LogEntry, known: int) -> bool:
@@ -145,15 +145,15 @@ def _first_packed(wrapper: Wrapper) -> int | None:
         return None
 
 
-def first_inside(records: memoryview, position: int) -> int:
+def first_inside(records: memoryview, byte_index: int) -> int:
     """Like ``first_of``; for a wrapper that can be opened, the first offset inside."""
-    stored = first_of(records, position)
-    if position + _ATTRIBUTES >= len(records) or is_plain(records, position):
+    stored = first_of(records, byte_index)
+    if byte_index + _ATTRIBUTES >= len(records) or is_plain(records, byte_index):
         return stored
-    if records[position + MAGIC] not in (0, 1):
+    if records[byte_index + MAGIC] not in (0, 1):
         return stored
-    _, length = BATCH_PREFIX.unpack_from(records, position)
-    first = _first_opened(records, position, position + LENGTH_END + length, 0)
+    _, length = BATCH_PREFIX.unpack_from(records, byte_index)
+    first = _first_opened(records, byte_index, byte_index + LENGTH_END + length, 0)
     return stored if first is None else first
 
 
@@ -169,37 +169,37 @@ def _is_misplaced(records: memoryview, end: int, entry: LogEntry, base: int, kno
     return base > known or (base != known and _is_confirmed(records, end))
 
 
-def _is_confirmed(records: memoryview, position: int) -> bool:
-    """Whether the next entry follows the one at ``position`` without a gap."""
-    for start, end in spans(records[position:]):
+def _is_confirmed(records: memoryview, byte_index: int) -> bool:
+    """Whether the next entry follows the one at ``byte_index`` without a gap."""
+    for start, end in spans(records[byte_index:]):
         try:
-            entry = read_entry(records, position + start, position + end, 0, 0)
+            entry = read_entry(records, byte_index + start, byte_index + end, 0, 0)
         except BadRecord:
             return False
-        return first_of(records, position + end) == entry.last_offset + 1
+        return first_of(records, byte_index + end) == entry.last_offset + 1
     return False
 
 
-def _resume_offset(records: memoryview, position: int, floor: int) -> int | None:
-    """The offset of the first entry at or after ``position`` that begins at ``floor`` or later;
+def _resume_offset(records: memoryview, byte_index: int, floor: int) -> int | None:
+    """The offset of the first entry at or after ``byte_index`` that begins at ``floor`` or later;
     None if none is found."""
-    while position + MAGIC < len(records):
-        base, length = BATCH_PREFIX.unpack_from(records, position)
-        end = position + LENGTH_END + length
+    while byte_index + MAGIC < len(records):
+        base, length = BATCH_PREFIX.unpack_from(records, byte_index)
+        end = byte_index + LENGTH_END + length
         if length < MAGIC + 1 - LENGTH_END:
             return None
         if base >= floor:
-            if records[position + MAGIC] == 2 or is_plain(records, position):
+            if records[byte_index + MAGIC] == 2 or is_plain(records, byte_index):
                 return int(base)
-            return _first_opened(records, position, end, floor)
-        position = end
+            return _first_opened(records, byte_index, end, floor)
+        byte_index = end
     return None
 
 
-def _first_opened(records: memoryview, position: int, end: int, floor: int) -> int | None:
-    if not position < end <= len(records):  # a damaged length may even be negative
+def _first_opened(records: memoryview, byte_index: int, end: int, floor: int) -> int | None:
+    if not byte_index < end <= len(records):  # a damaged length may even be negative
         return None
-    stored = records[position:end]
+    stored = records[byte_index:end]
     try:
         for start, stop in spans(stored):
             return read_entry(stored, start, stop, 0, 0).base_offset  # opens a wrapper
@@ -220,14 +220,14 @@ def _stand_in(stored: memoryview, floor: int, after: int) -> LogEntry:
 def _read_v2(stored: memoryview, floor: int) -> LogEntry:
     if len(stored) < BATCH_V2.size:
         base_offset, length = BATCH_PREFIX.unpack_from(stored)
-        raise bad_batch(base_offset, f"its length is {length}", length=length)
+        raise batch_error(base_offset, f"its length is {length}", length=length)
     header = BATCH_V2.read(stored)
     base_offset, delta, count = header.base_offset, header.last_offset_delta, header.record_count
     if base_offset < 0 or delta < 0 or base_offset + delta > MAX_OFFSET:
-        raise bad_batch(base_offset, "its offsets are impossible", last_offset_delta=delta)
+        raise batch_error(base_offset, "its offsets are impossible", last_offset_delta=delta)
     batch = batch_of(stored, header)
     if not 0 <= count <= delta + 1:
-        raise batch.bad(
+        raise batch.damage_error(
             f"it says it has {count} records at {delta + 1} offsets", record_count=count
         )
     return batch

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.layout import Payload, RecordFormat, UndecodableRecord
-from rangeland.dialects.kafka.legacy_messages import bad_batch, bad_message
+from rangeland.dialects.kafka.legacy_messages import batch_error, message_error
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord
 
@@ -17,16 +17,16 @@ def records_of(entry: LogEntry, first: int, until: int) -> pa.RecordBatch:
     try:
         return kafka_decoder().decode_records([payload], first, until)
     except UndecodableRecord as error:
-        raise bad_entry(error, payload) from None
+        raise entry_error(error, payload) from None
 
 
-def bad_entry(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
+def entry_error(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
     """The decoder's error, which counts payloads, as one that names the batch by its offset.
     ``after``: where the next entry begins, if known."""
     if payload.form is RecordFormat.PLAIN:
-        return bad_message(error, payload, after)
+        return message_error(error, payload, after)
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
-    return bad_batch(
+    return batch_error(
         payload.base_offset,
         f"at byte {error.position} of its record {error.record}, {error.reason}",
         next_offset=payload.base_offset + payload.last_offset_delta + 1,

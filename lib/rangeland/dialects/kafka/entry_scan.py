@@ -51,7 +51,7 @@ class BatchGroup(NamedTuple):
         head = self.heads[row]
         end = int(head[BatchColumn.END])
         return with_known_end(
-            batch_of(self.records[int(head[BatchColumn.POSITION]) : end]), self.records, end
+            batch_of(self.records[int(head[BatchColumn.BYTE_INDEX]) : end]), self.records, end
         )
 
 
@@ -110,23 +110,23 @@ def _one_by_one(
     ``floor``."""
     asked_at, max_bytes = context.asked_at, context.max_batch_bytes
     base = first_of(records, begin)
-    for position, end in spans(records, begin, with_runs=with_runs):
+    for byte_index, end in spans(records, begin, with_runs=with_runs):
         following = first_of(records, end)
-        entry = read_entry(records, position, end, floor, from_offset, max_bytes)
+        entry = read_entry(records, byte_index, end, floor, from_offset, max_bytes)
         is_needed = entry.last_offset >= from_offset
         if is_needed and has_gap(entry, floor):  # the next entry must confirm it
             following = first_inside(records, end)
-        if position == 0 and entry.last_offset < asked_at:
-            yield position, end, unrequested_entry(records, end, entry, asked_at, from_offset)
+        if byte_index == 0 and entry.last_offset < asked_at:
+            yield byte_index, end, unrequested_entry(records, end, entry, asked_at, from_offset)
             floor = asked_at
         elif base < floor or following <= entry.last_offset:
-            for start, stop in spans(records[position:end]):
-                where = (position + start, position + stop)
+            for start, stop in spans(records[byte_index:end]):
+                where = (byte_index + start, byte_index + stop)
                 entry = placed_entry(records, where, floor, from_offset, max_bytes)
                 yield *where, entry
                 floor = entry.last_offset + 1
         else:
-            yield position, end, entry
+            yield byte_index, end, entry
             floor = entry.last_offset + 1
         base = first_of(records, end)
 
@@ -147,15 +147,15 @@ def next_offset(
     last = None
     floor, rises = context.floor, True
     for last in spans(records, with_runs=True):
-        position, end = last
-        base, delta = first_and_delta(records, position, end)
+        byte_index, end = last
+        base, delta = first_and_delta(records, byte_index, end)
         rises = rises and base >= floor
         floor = base + delta + 1
     if last is None:
         return None
-    position, end = last
+    byte_index, end = last
     if rises and first_of(records, end) >= floor and not _is_before(records, context.asked_at):
-        return next(entries(records[position:end])).last_offset + 1
+        return next(entries(records[byte_index:end])).last_offset + 1
     for entry in entries(records, from_offset, context):
         floor = entry.last_offset + 1
     return floor
@@ -177,13 +177,13 @@ def unconfirmed_gap(
     if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:
         return None
     floor = begin = max(context.floor, from_offset)
-    position = end = base = 0
-    for position, end in spans(records):
-        base, delta = first_and_delta(records, position, end)
+    byte_index = end = base = 0
+    for byte_index, end in spans(records):
+        base, delta = first_and_delta(records, byte_index, end)
         floor, begin = base + delta + 1, max(begin, floor)
     if base <= begin:
         return None
-    return UnconfirmedGap(begin, base, floor - 1, records[position:end])
+    return UnconfirmedGap(begin, base, floor - 1, records[byte_index:end])
 
 
 def _is_before(records: memoryview, offset: int) -> bool:
@@ -215,9 +215,9 @@ def cut_out(
 def _begin(records: memoryview, first: int, context: FetchContext) -> int:
     begins = 0
     try:
-        for position, end, entry in locate_entries(records, first, context, with_runs=False):
+        for byte_index, end, entry in locate_entries(records, first, context, with_runs=False):
             if entry.last_offset >= first:
-                return position
+                return byte_index
             begins = end
     except BadRecord:  # this is the bad entry
         pass

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from struct import Struct
 
 from rangeland.decode import kafka_decoder
-from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES, bad_batch, is_plain
+from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES, batch_error, is_plain
 from rangeland.wire.fixed_layouts import BATCH_PREFIX, BATCH_V2
 
 LENGTH_END = BATCH_PREFIX.size
-MAGIC = BATCH_V2.position_of("magic")  # at the same position in all formats
+MAGIC = BATCH_V2.byte_index_of("magic")  # at the same position in all formats
 MAX_OFFSET = (1 << 63) - 2
 
-_OFFSETS = Struct(f">q{BATCH_V2.position_of('last_offset_delta') - 8}xi")
+_OFFSETS = Struct(f">q{BATCH_V2.byte_index_of('last_offset_delta') - 8}xi")
 """The first offset and the delta of the last one."""
 
 
@@ -27,35 +27,35 @@ def spans(
     """The positions at which complete entries begin and end, from ``begin`` on. With ``with_runs``
     a run of plain messages is one entry, otherwise each message is. Raises BadRecord for an
     impossible length."""
-    position, size = begin, len(records)
+    byte_index, size = begin, len(records)
     unpack = BATCH_PREFIX.unpack_from
-    while position + LENGTH_END <= size:
-        base_offset, length = unpack(records, position)
+    while byte_index + LENGTH_END <= size:
+        base_offset, length = unpack(records, byte_index)
         if length < MAGIC + 1 - LENGTH_END:
-            raise bad_batch(base_offset, f"its length is {length}", length=length)
-        end = position + LENGTH_END + length
+            raise batch_error(base_offset, f"its length is {length}", length=length)
+        end = byte_index + LENGTH_END + length
         if end > size:
             return
-        if with_runs and is_plain(records, position):
-            run = kafka_decoder().walk_messages(records[position:], MAX_RUN_BYTES)
-            end = max(end, position + run.end)
-        yield position, end
-        position = end
+        if with_runs and is_plain(records, byte_index):
+            run = kafka_decoder().walk_messages(records[byte_index:], MAX_RUN_BYTES)
+            end = max(end, byte_index + run.end)
+        yield byte_index, end
+        byte_index = end
 
 
-def first_of(records: memoryview, position: int) -> int:
+def first_of(records: memoryview, byte_index: int) -> int:
     """The offset stored in the entry that begins there, even if the entry is incomplete: the first
     of a batch or a run, the last of a wrapper. Larger than any offset if nothing is there."""
-    if position + LENGTH_END > len(records):
+    if byte_index + LENGTH_END > len(records):
         return MAX_OFFSET + 1
-    base_offset, _ = BATCH_PREFIX.unpack_from(records, position)
+    base_offset, _ = BATCH_PREFIX.unpack_from(records, byte_index)
     return int(base_offset)
 
 
-def first_and_delta(records: memoryview, position: int, end: int) -> tuple[int, int]:
+def first_and_delta(records: memoryview, byte_index: int, end: int) -> tuple[int, int]:
     """The stored offset of an entry, and how far its last offset is from it, as far as the header
     shows."""
-    if records[position + MAGIC] == 2 and end - position >= BATCH_V2.size:
-        base, delta = _OFFSETS.unpack_from(records, position)
+    if records[byte_index + MAGIC] == 2 and end - byte_index >= BATCH_V2.size:
+        base, delta = _OFFSETS.unpack_from(records, byte_index)
         return base, delta
-    return first_of(records, position), 0
+    return first_of(records, byte_index), 0

@@ -34,8 +34,8 @@ from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 MAX_RUN_BYTES: Final = 8 << 20
 """A run ends with the message that exceeds this."""
 
-_MAGIC = MESSAGE_V0.position_of("magic")
-_ATTRIBUTES = MESSAGE_V0.position_of("attributes")
+_MAGIC = MESSAGE_V0.byte_index_of("magic")
+_ATTRIBUTES = MESSAGE_V0.byte_index_of("attributes")
 _LAYOUTS: Final[dict[int, StructLayout[Any]]] = {0: MESSAGE_V0, 1: MESSAGE_V1}
 _CODEC, _LOG_APPEND = 0x07, 0x08
 _LZ4 = 3
@@ -43,7 +43,7 @@ _VALUE_LENGTH_BYTES = 4
 _ENTIRE = 1 << 62
 
 
-def bad_batch(
+def batch_error(
     base_offset: int, why: str, next_offset: int | None = None, **facts: Any
 ) -> BadRecord:
     """``next_offset`` is where reading can continue after the batch; None if the end of the batch
@@ -58,11 +58,11 @@ def bad_batch(
     )
 
 
-def is_plain(records: memoryview, position: int) -> bool:
+def is_plain(records: memoryview, byte_index: int) -> bool:
     """Whether the entry there is a message of format 0 or 1 that contains no others."""
-    if position + _ATTRIBUTES >= len(records) or records[position + _MAGIC] not in _LAYOUTS:
+    if byte_index + _ATTRIBUTES >= len(records) or records[byte_index + _MAGIC] not in _LAYOUTS:
         return False
-    return not records[position + _ATTRIBUTES] & _CODEC
+    return not records[byte_index + _ATTRIBUTES] & _CODEC
 
 
 def read_messages(stored: memoryview, floor: int) -> Run | Wrapper:
@@ -71,13 +71,13 @@ def read_messages(stored: memoryview, floor: int) -> Run | Wrapper:
     layout = _LAYOUTS[stored[_MAGIC]]
     if len(stored) < layout.size + _VALUE_LENGTH_BYTES:
         offset, length = BATCH_PREFIX.read(stored)
-        raise bad_batch(offset, f"its length is {length}", length=length)
+        raise batch_error(offset, f"its length is {length}", length=length)
     if not is_plain(stored, 0):
         return Wrapper(layout.read(stored), stored, floor)
     run = kafka_decoder().walk_messages(stored, _ENTIRE)
     if run.messages == 0 or run.end != len(stored):
         offset = layout.read(stored).offset
-        raise bad_batch(offset, "its offsets are impossible")
+        raise batch_error(offset, "its offsets are impossible")
     return Run(stored, run.first_offset, run.last_offset, run.messages)
 
 
@@ -100,12 +100,12 @@ class Run(NamedTuple):
 
     def messages(self) -> Iterator[Run]:
         """Each message as a separate run."""
-        position = 0
-        while position < len(self.stored):
-            one = kafka_decoder().walk_messages(self.stored[position:], 1)
-            end = position + one.end
-            yield Run(self.stored[position:end], one.first_offset, one.last_offset, 1)
-            position = end
+        byte_index = 0
+        while byte_index < len(self.stored):
+            one = kafka_decoder().walk_messages(self.stored[byte_index:], 1)
+            end = byte_index + one.end
+            yield Run(self.stored[byte_index:end], one.first_offset, one.last_offset, 1)
+            byte_index = end
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
         width = self.last_offset - self.base_offset
@@ -152,7 +152,7 @@ class Wrapper:
 
     def __init__(self, header: MessageV0 | MessageV1, stored: memoryview, floor: int) -> None:
         if header.offset < 0:
-            raise bad_batch(header.offset, "its offsets are impossible")
+            raise batch_error(header.offset, "its offsets are impossible")
         self.last_offset = header.offset
         self._header = header
         self._stored = stored
@@ -171,7 +171,7 @@ class Wrapper:
     def check(self) -> None:
         found = zlib.crc32(self._stored[_MAGIC:])
         if found != self._header.crc:
-            raise self._bad(
+            raise self._wrapper_error(
                 f"its checksum is wrong (codec {self._codec_name})",
                 expected_crc=self._header.crc,
                 found_crc=found,
@@ -217,7 +217,7 @@ class Wrapper:
                 value = mend_lz4(value)
             return decompress(self._codec, value, self.max_bytes)
         except NotDecompressible as error:
-            raise self._bad(str(error), codec=self._codec) from None
+            raise self._wrapper_error(str(error), codec=self._codec) from None
 
     @cached_property
     def _run(self) -> MessageRun:
@@ -226,14 +226,14 @@ class Wrapper:
         run = kafka_decoder().walk_messages(data, _ENTIRE)
         size = memoryview(data).nbytes
         if run.end != size:
-            raise self._bad(
+            raise self._wrapper_error(
                 f"its contents have no plain message at byte {run.end} of {size}",
                 codec=self._codec,
             )
         if run.messages == 0:
-            raise self._bad("nothing is packed in it", codec=self._codec)
+            raise self._wrapper_error("nothing is packed in it", codec=self._codec)
         if (why := beyond(self.max_bytes, size, run.messages)) is not None:
-            raise self._bad(why, codec=self._codec)
+            raise self._wrapper_error(why, codec=self._codec)
         shift = self.last_offset - run.last_offset if self._header.magic else 0
         if run.first_offset + shift < self._floor or run.last_offset + shift > self.last_offset:
             # They exclude those of the previous entry, so neither is believed.
@@ -251,26 +251,30 @@ class Wrapper:
 
     def _value(self) -> memoryview:
         layout = _LAYOUTS[self._header.magic]
-        position = layout.size + max(self._header.key_length, 0)
-        end = position + _VALUE_LENGTH_BYTES
-        length = int.from_bytes(self._stored[position:end], "big", signed=True)
+        byte_index = layout.size + max(self._header.key_length, 0)
+        end = byte_index + _VALUE_LENGTH_BYTES
+        length = int.from_bytes(self._stored[byte_index:end], "big", signed=True)
         if end + length != len(self._stored) or length < 0:
-            raise self._bad(f"its packed value has a length of {length}", codec=self._codec)
+            raise self._wrapper_error(
+                f"its packed value has a length of {length}", codec=self._codec
+            )
         return self._stored[end:]
 
-    def _bad(self, why: str, **facts: Any) -> BadRecord:
+    def _wrapper_error(self, why: str, **facts: Any) -> BadRecord:
         own_end = self.last_offset + 1
         following = self.next_from(own_end)
         after = own_end if following is None else following
-        return bad_batch(min(self._floor, self.last_offset), why, next_offset=after, **facts)
+        return batch_error(min(self._floor, self.last_offset), why, next_offset=after, **facts)
 
     def _misplaced_error(self, why: str, first: int) -> BadRecord:
         """Its own offset is wrong, so it does not say where it ends."""
         after = self.next_from(self._floor)
-        return bad_batch(first, why, next_offset=after, codec=self._codec)
+        return batch_error(first, why, next_offset=after, codec=self._codec)
 
 
-def bad_message(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
+def message_error(
+    error: UndecodableRecord, payload: Payload, after: int | None = None
+) -> BadRecord:
     """The decoder's error for a run, as one for the bad message in it. If that is the last message,
     it may have been a longer entry: ``after`` is where the next entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
@@ -278,11 +282,11 @@ def bad_message(error: UndecodableRecord, payload: Payload, after: int | None = 
     why = f"it is one message, and {error.reason}"
     is_last = error.record + 1 == payload.record_count
     following = after if is_last and after is not None else offset + 1
-    return bad_batch(offset, why, next_offset=following, **facts)
+    return batch_error(offset, why, next_offset=following, **facts)
 
 
 def _offset_of(payload: Payload, record: int) -> int:
-    data, position = memoryview(payload.data), 0
+    data, byte_index = memoryview(payload.data), 0
     for _ in range(record):
-        position += kafka_decoder().walk_messages(data[position:], 1).end
-    return kafka_decoder().walk_messages(data[position:], 1).first_offset
+        byte_index += kafka_decoder().walk_messages(data[byte_index:], 1).end
+    return kafka_decoder().walk_messages(data[byte_index:], 1).first_offset

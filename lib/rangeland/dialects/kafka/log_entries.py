@@ -21,12 +21,12 @@ from rangeland.dialects.kafka.compression import (
     check_records,
     decompress,
 )
-from rangeland.dialects.kafka.legacy_messages import bad_batch
+from rangeland.dialects.kafka.legacy_messages import batch_error
 from rangeland.errors import BadRecord
 from rangeland.wire.fixed_layouts import BATCH_V2, BatchHeader
 from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
 
-CHECKED = BATCH_V2.position_of("attributes")
+CHECKED = BATCH_V2.byte_index_of("attributes")
 CODEC, CONTROL = 0x07, 0x20
 _TRANSACTIONAL = 0x10
 
@@ -75,7 +75,7 @@ class BatchV2(NamedTuple):
         if found != self.header.crc:
             codec = self.header.attributes & CODEC
             name = CODECS[codec].name if codec in CODECS else "none"
-            raise self.bad(
+            raise self.damage_error(
                 f"its checksum is wrong (codec {name})",
                 self.after,
                 expected_crc=self.header.crc,
@@ -92,7 +92,7 @@ class BatchV2(NamedTuple):
             data = decompress(codec, body, max_bytes) if body else body
             check_records(header.record_count, len(data) if codec else 0, max_bytes)
         except NotDecompressible as error:
-            raise self.bad(str(error), codec=codec) from None
+            raise self.damage_error(str(error), codec=codec) from None
         stamped = header.attributes & LOG_APPEND
         return Payload(
             data,
@@ -104,10 +104,10 @@ class BatchV2(NamedTuple):
             max_headers=max_bytes // HEADER_BYTES,
         )
 
-    def bad(self, why: str, after: int | None = None, **facts: Any) -> BadRecord:
+    def damage_error(self, why: str, after: int | None = None, **facts: Any) -> BadRecord:
         """``after``: where it ends, if not where its header says."""
         after = self.last_offset + 1 if after is None else after
-        return bad_batch(self.base_offset, why, next_offset=after, **facts)
+        return batch_error(self.base_offset, why, next_offset=after, **facts)
 
 
 def batch_of(stored: memoryview, header: BatchHeader | None = None) -> BatchV2:

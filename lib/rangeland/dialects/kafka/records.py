@@ -27,9 +27,9 @@ from rangeland.decode.kafka.layout import TooManyHeaders, UndecodableRecord
 from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext, Gap
 from rangeland.dialects.kafka.aborted_transactions import Aborted, AbortedTransactions
 from rangeland.dialects.kafka.batch_opening import is_control, open_run
-from rangeland.dialects.kafka.entry_records import bad_entry, records_of
+from rangeland.dialects.kafka.entry_records import entry_error, records_of
 from rangeland.dialects.kafka.entry_scan import BatchGroup, runs
-from rangeland.dialects.kafka.legacy_messages import Run, bad_batch, split_run
+from rangeland.dialects.kafka.legacy_messages import Run, batch_error, split_run
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
@@ -236,7 +236,7 @@ class _LogWalk:
         is_aborted = self.transactions.is_aborted(entry, is_passed=last < self.at)
         base = entry.base_offset if last >= self.at else last
         if base <= self.last_offset:
-            raise bad_batch(base, f"it comes after offset {self.last_offset}")
+            raise batch_error(base, f"it comes after offset {self.last_offset}")
         self.last_offset = last
         if last < self.at:
             return
@@ -261,7 +261,7 @@ class _LogWalk:
         try:
             entry.check()
         except UndecodableRecord as error:
-            raise bad_entry(error, entry.payload()) from None
+            raise entry_error(error, entry.payload()) from None
 
     def _stops_before(self, entry: LogEntry) -> bool:
         """Whether there is a gap before this entry or inside it; then the entry is taken later.
@@ -341,4 +341,4 @@ class _LogWalk:
             )
         except UndecodableRecord as error:
             after = self.ends.get(error.payload)
-            raise bad_entry(error, self.payloads[error.payload], after) from None
+            raise entry_error(error, self.payloads[error.payload], after) from None

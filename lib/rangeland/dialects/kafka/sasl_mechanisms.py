@@ -56,7 +56,7 @@ def login(credentials: Credentials) -> Talk:
     mechanism = credentials.mechanism
     shaken = yield Question(m.SaslHandshakeRequest(mechanism=mechanism))
     if shaken.error_code:
-        raise _no_mechanism(mechanism, shaken)
+        raise _no_mechanism_error(mechanism, shaken)
     talks: dict[str, Callable[[_Exchange, Credentials], Saying]] = {
         "PLAIN": _plain,
         "OAUTHBEARER": _bearer,
@@ -121,7 +121,7 @@ def _plain(exchange: _Exchange, credentials: Credentials) -> Saying:
     token = f"\0{credentials.username}\0{credentials.password}".encode()
     response = yield from exchange.say(token)
     if response.error_code:
-        raise _refusal(credentials, response)
+        raise _login_error(credentials, response)
     return response
 
 
@@ -144,17 +144,17 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
         ) from None
     response = yield from exchange.say(first.encode())
     if response.error_code:
-        raise _refusal(credentials, response)
+        raise _login_error(credentials, response)
     challenge = _text(response.auth_bytes)
     _check_iterations(challenge)
     _heard(scramp, lambda: client.set_server_first(challenge))
     proof: str = _heard(scramp, client.get_client_final)
     response = yield from exchange.say(proof.encode())
     if response.error_code:
-        raise _refusal(credentials, response)
+        raise _login_error(credentials, response)
     final = _text(response.auth_bytes)
     if final.startswith("e="):
-        raise _refusal(credentials, response, final)
+        raise _login_error(credentials, response, final)
     _heard(scramp, lambda: client.set_server_final(final))
     return response
 
@@ -207,9 +207,9 @@ def _bearer(exchange: _Exchange, credentials: Credentials) -> Saying:
         reason = _text(response.auth_bytes)
         with suppress(JobFileError):  # a broker before 1.0 closes the connection
             response = yield from exchange.say(b"\x01")
-        raise _token_refusal(reason, response, credentials)
+        raise _token_error(reason, response, credentials)
     if response.error_code:
-        raise _token_refusal("", response, credentials)
+        raise _token_error("", response, credentials)
     return response
 
 
@@ -249,7 +249,7 @@ def _text(data: Any) -> str:
     return bytes(data).decode("utf-8", errors="replace")
 
 
-def _no_mechanism(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileError:
+def _no_mechanism_error(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileError:
     if shaken.error_code == ILLEGAL_STATE:
         return JobFileError(
             "the port does not accept SASL",
@@ -269,7 +269,7 @@ def _no_mechanism(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileErr
     )
 
 
-def _refusal(
+def _login_error(
     credentials: Credentials, response: m.SaslAuthenticateResponse, said: str = ""
 ) -> JobFileError:
     return JobFileError(
@@ -282,7 +282,7 @@ def _refusal(
     )
 
 
-def _token_refusal(
+def _token_error(
     reason: str, response: m.SaslAuthenticateResponse, credentials: Credentials
 ) -> JobFileError:
     texts = [

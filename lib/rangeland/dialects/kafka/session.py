@@ -37,9 +37,9 @@ from rangeland.dialects.kafka.messages import (
 from rangeland.dialects.protocol_session import NoCommonVersion, ProtocolSession, UnsupportedRequest
 from rangeland.errors import LocalProtocolError, RemoteProtocolError, Unreachable
 from rangeland.wire.declarations import spec_of
-from rangeland.wire.encoding import decode, decode_from, encode_parts
+from rangeland.wire.encoding import decode, decode_from, encode_buffers
 from rangeland.wire.framing import frame
-from rangeland.wire.primitives import Part
+from rangeland.wire.primitives import Buffer
 
 SOFTWARE_NAME: Final = "rangeland"
 SOFTWARE_VERSION: Final = __version__
@@ -225,9 +225,9 @@ class KafkaSession(ProtocolSession):
             correlation_id=correlation_id,
             client_id=self._client_id,
         )
-        parts: list[Part] = encode_parts(header, request_header_version(cls, version))
-        parts += encode_parts(request, version)
-        whole = frame(*parts)
+        buffers: list[Buffer] = encode_buffers(header, request_header_version(cls, version))
+        buffers += encode_buffers(request, version)
+        whole = frame(*buffers)
         self._next_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
         self._pending[correlation_id] = _Pending(cls, version)
         return correlation_id, whole

@@ -19,8 +19,14 @@ from typing import Final, NamedTuple
 
 from rangeland.errors import LocalProtocolError
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable
-from rangeland.wire.decode_errors import BAD_LENGTH, BAD_TEXT, negative, refusal, take
-from rangeland.wire.primitives import Part
+from rangeland.wire.decode_errors import (
+    BAD_LENGTH,
+    BAD_TEXT,
+    decode_error,
+    negative_length_error,
+    take,
+)
+from rangeland.wire.primitives import Buffer
 
 JSON_HEADER: Final = 0
 BINARY_HEADER: Final = 1
@@ -54,14 +60,14 @@ class Frame(NamedTuple):
     flag: int = 0
     remark: str = ""
     fields: Mapping[str, str] = NONE
-    body: Part = b""
+    body: Buffer = b""
 
     @property
     def is_response(self) -> bool:
         return bool(self.flag & RESPONSE)
 
 
-def write_frame(frame: Frame) -> list[Part]:
+def write_frame(frame: Frame) -> list[Buffer]:
     """A frame without the length before it. Raises LocalProtocolError for a frame that cannot be
     sent."""
     fields = b"".join(_entry(key, value) for key, value in frame.fields.items())
@@ -152,7 +158,7 @@ def read_frame(buffer: memoryview) -> Frame:
         return _read_json(buffer, start, end)
     if kind == BINARY_HEADER:
         return _read_binary(buffer, start, end)
-    raise refusal(BAD_LENGTH, f"a header of the unknown kind {kind}", buffer, 0)
+    raise decode_error(BAD_LENGTH, f"a header of the unknown kind {kind}", buffer, 0)
 
 
 def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
@@ -169,23 +175,23 @@ def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
         )
     except Unreadable as bad:
         why = f"the JSON of a header is invalid: {bad}"
-        raise refusal(BAD_TEXT, why, buffer, start) from None
+        raise decode_error(BAD_TEXT, why, buffer, start) from None
 
 
 def _read_binary(buffer: memoryview, start: int, end: int) -> Frame:
     inside = buffer[:end]
-    position = take(inside, start, _FIXED.size)
+    byte_index = take(inside, start, _FIXED.size)
     code, _, _, opaque, flag = _FIXED.unpack_from(buffer, start)
-    remark, position = _text(inside, position, _INT)
-    fields_end = take(inside, position, _INT.size)
-    (size,) = _INT.unpack_from(inside, position)
+    remark, byte_index = _text(inside, byte_index, _INT)
+    fields_end = take(inside, byte_index, _INT.size)
+    (size,) = _INT.unpack_from(inside, byte_index)
     if size < 0:
-        raise negative(size, "fields", buffer, position)
-    position, fields_end = fields_end, take(inside, fields_end, size)
+        raise negative_length_error(size, "fields", buffer, byte_index)
+    byte_index, fields_end = fields_end, take(inside, fields_end, size)
     fields: dict[str, str] = {}
-    while position < fields_end:
-        key, position = _text(inside[:fields_end], position, _SHORT)
-        fields[key], position = _text(inside[:fields_end], position, _INT)
+    while byte_index < fields_end:
+        key, byte_index = _text(inside[:fields_end], byte_index, _SHORT)
+        fields[key], byte_index = _text(inside[:fields_end], byte_index, _INT)
     return Frame(code, opaque, flag, remark, fields, buffer[end:])
 
 
@@ -193,12 +199,12 @@ def _text(buffer: memoryview, offset: int, length: struct.Struct) -> tuple[str, 
     start = take(buffer, offset, length.size)
     (size,) = length.unpack_from(buffer, offset)
     if size < 0:
-        raise negative(size, "text", buffer, offset)
+        raise negative_length_error(size, "text", buffer, offset)
     end = take(buffer, start, size)
     try:
         return str(buffer[start:end], "utf-8"), end
     except UnicodeDecodeError as bad:
-        raise refusal(BAD_TEXT, f"text that is not UTF-8: {bad}", buffer, start) from None
+        raise decode_error(BAD_TEXT, f"text that is not UTF-8: {bad}", buffer, start) from None
 
 
 _NUMBERS: Final = re.compile(rb'"(opaque|nextBeginOffset|minOffset|maxOffset)":"?(\d+)')
@@ -240,10 +246,10 @@ class HeaderTemplate:
         )
         if len(header) > _MOST_BYTES or sorted(names) != _NAMES or not are_fields:
             return
-        pieces, done = [], 0
+        patterns, done = [], 0
         for match in matches:
-            pieces.append(re.escape(header[done : match.start(2)]))
+            patterns.append(re.escape(header[done : match.start(2)]))
             done = match.end(2)
-        pieces.append(re.escape(header[done:]))
+        patterns.append(re.escape(header[done:]))
         self._names, self._fields = names, fields
-        self._pattern = re.compile(_NUMBER.join(pieces))
+        self._pattern = re.compile(_NUMBER.join(patterns))

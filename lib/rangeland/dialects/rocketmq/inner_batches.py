@@ -37,7 +37,7 @@ from rangeland.dialects.rocketmq.log_entries import (
     fields_of,
 )
 from rangeland.dialects.rocketmq.pull_result import PullResult
-from rangeland.dialects.rocketmq.stored_messages import bad_message, bad_message_at
+from rangeland.dialects.rocketmq.stored_messages import message_error, walk_error
 from rangeland.errors import BadRecord
 
 PART_BYTES: Final = 64 << 20
@@ -60,10 +60,10 @@ class InnerMessages:
     until_offset: int = 0
     places: list[tuple[int, int]] = field(default_factory=list)
 
-    def place_of(self, position: int) -> int:
+    def place_of(self, byte_index: int) -> int:
         """The position in the fetched bytes of a message that was not rewritten."""
-        at, place = self.places[bisect_right(self.places, (position, 1 << 62)) - 1]
-        return place + position - at
+        at, place = self.places[bisect_right(self.places, (byte_index, 1 << 62)) - 1]
+        return place + byte_index - at
 
 
 def unfold(given: PullResult, from_offset: int, until_offset: int) -> Iterator[InnerMessages]:
@@ -83,7 +83,7 @@ def unfold(given: PullResult, from_offset: int, until_offset: int) -> Iterator[I
             yield part
             part = InnerMessages()
     if walk.fault is not None:
-        raise bad_message(given, walk.as_walk(), from_offset)
+        raise walk_error(given, walk.as_walk(), from_offset)
     part.until_offset = given.end_after(walk.last_offset)
     yield part
 
@@ -103,7 +103,7 @@ def _put_batch(
         # Either number may be right, so it is unknown where the batch ends.
         held = f"{len(inner)} messages" if len(inner) < number else "more messages"
         why = f"it holds {held} and says {number}"
-        raise bad_message_at(entry.offset, why, position=given.start + entry.start)
+        raise message_error(entry.offset, why, position=given.start + entry.start)
     flags &= ~(INNER_BATCH | NEED_UNWRAP | PACKED | CODEC_BITS)
     magic, queue, physical = raw[4:_CRC_AT], raw[_CRC_AT + 4 : _FLAG_AT], raw[28:_FLAGS_AT]
     hosts, topic = raw[_BORN_AT : fields.body - 4], raw[fields.body_end : fields.properties - 2]
@@ -131,10 +131,10 @@ def _body(
     """A batch's decompressed body."""
     if not flags & NEED_UNWRAP:
         # Upstream's clients return it to their users as one message.
-        raise _bad(entry, given, "it holds a batch that readers are not to take apart")
+        raise _batch_error(entry, given, "it holds a batch that readers are not to take apart")
     body = memoryview(raw)[fields.body : fields.body_end]
     if zlib.crc32(body) & 0x7FFFFFFF != int.from_bytes(raw[_CRC_AT : _CRC_AT + 4], "big"):
-        raise _bad(entry, given, StoredFault.BAD_CHECKSUM.reason)
+        raise _batch_error(entry, given, StoredFault.BAD_CHECKSUM.reason)
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     if codec == NOT_PACKED:
         return body
@@ -142,7 +142,7 @@ def _body(
     try:
         values.add(codec, body)
     except NotDecompressible as error:
-        raise _bad(entry, given, str(error), codec=codec) from None
+        raise _batch_error(entry, given, str(error), codec=codec) from None
     return values.value()
 
 
@@ -160,12 +160,12 @@ def _messages_of(
         if 0 <= body_length <= len(body) - at - _SHORT.size:
             (size,) = _SHORT.unpack_from(body, at + body_length)
         if size < 0 or length != _SMALLEST + body_length + size or length > len(body) - place:
-            raise _bad(entry, given, "a message of the batch in it is longer than its rest")
+            raise _batch_error(entry, given, "a message of the batch in it is longer than its rest")
         yield flag, body[at : at + body_length], body[at + body_length : place + length]
         place += length
 
 
-def _bad(entry: QueueEntry, given: PullResult, why: str, **facts: Any) -> BadRecord:
+def _batch_error(entry: QueueEntry, given: PullResult, why: str, **facts: Any) -> BadRecord:
     """The error for a batch whose end is certain."""
-    position = given.start + entry.start
-    return bad_message_at(entry.offset, why, entry.until_offset, position=position, **facts)
+    byte_index = given.start + entry.start
+    return message_error(entry.offset, why, entry.until_offset, position=byte_index, **facts)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.model import Partition
-from rangeland.wire.primitives import Part
+from rangeland.wire.primitives import Buffer
 
 SEND, PULL, CREATE_TOPIC = 10, 11, 17
 SEARCH_OFFSET, MAX_OFFSET, MIN_OFFSET = 29, 30, 31
@@ -43,7 +43,7 @@ class RemotingRequest:
 
     code: int
     fields: Mapping[str, str]
-    body: Part = b""
+    body: Buffer = b""
     about: Partition | None = None
     is_one_way: bool = False
 
@@ -64,7 +64,7 @@ class Pull(NamedTuple):
         return PULL
 
     @property
-    def body(self) -> Part:
+    def body(self) -> Buffer:
         return b""
 
     @property
@@ -122,7 +122,7 @@ class RemotingResponse(NamedTuple):
     code: int
     remark: str
     fields: Mapping[str, str]
-    body: Part
+    body: Buffer
 
     @property
     def pull(self) -> Pull:

@@ -63,10 +63,10 @@ def pull_result_of(records: memoryview, context: FetchContext) -> PullResult:
 def messages_from(body: Any, offset: int) -> Any:
     """A pull's body without the messages before ``offset``, which another pull has returned.
     Damaged bytes are kept as they are: the decoder reports them."""
-    position = 0
-    while position + _LENGTH_AND_OFFSET.size <= len(body):
-        length, found = _LENGTH_AND_OFFSET.unpack_from(body, position)
+    byte_index = 0
+    while byte_index + _LENGTH_AND_OFFSET.size <= len(body):
+        length, found = _LENGTH_AND_OFFSET.unpack_from(body, byte_index)
         if found >= offset or length <= 0:
             break
-        position += length
-    return body[position:]
+        byte_index += length
+    return body[byte_index:]

@@ -32,7 +32,11 @@ from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
 from rangeland.dialects.rocketmq.offset_checks import answered_runs
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
-from rangeland.dialects.rocketmq.stored_messages import bad_decoded, bad_message_at, bad_misplaced
+from rangeland.dialects.rocketmq.stored_messages import (
+    decoded_message_error,
+    message_error,
+    misplaced_error,
+)
 from rangeland.errors import ProofFailed
 from rangeland.model import Counts, Isolation
 
@@ -63,15 +67,15 @@ def decode_chunks(
         end = min(part.until_offset, until_offset)
         if from_offset < end:
             messages = given.messages[part.start : part.end]
-            piece = PullResult(messages, given.context, given.start + part.start)
-            for chunk in _decode(piece._replace(ends_at=end), from_offset, end):
+            pulled = PullResult(messages, given.context, given.start + part.start)
+            for chunk in _decode(pulled._replace(ends_at=end), from_offset, end):
                 yield chunk
                 from_offset = chunk.next_offset
         one = part.misplaced
         if one is None or one.offset >= until_offset:
             return
         if one.until_offset is None or one.until_offset > from_offset:
-            raise bad_misplaced(given, one, from_offset)
+            raise misplaced_error(given, one, from_offset)
 
 
 def _decode(given: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
@@ -81,7 +85,7 @@ def _decode(given: PullResult, from_offset: int, until_offset: int) -> Iterator[
         )
     except UndecodableMessage as error:
         if error.fault is not StoredFault.INNER:
-            raise bad_decoded(given, error, from_offset) from None
+            raise decoded_message_error(given, error, from_offset) from None
         yield from _chunks_of_batches(given, from_offset, until_offset)
         return
     end = min(given.end_after(found.walked.last_offset), until_offset)
@@ -97,8 +101,8 @@ def _chunks_of_batches(
                 part.messages, from_offset, until_offset, given.tags
             )
         except UndecodableMessage as error:
-            position = part.place_of(error.position)
-            raise bad_decoded(given, error, from_offset, position) from None
+            byte_index = part.place_of(error.position)
+            raise decoded_message_error(given, error, from_offset, byte_index) from None
         end = min(part.until_offset, until_offset)
         yield from _chunks(found, from_offset, end, given)
         from_offset = max(from_offset, end)
@@ -152,7 +156,7 @@ def _unpacked_chunks(
             values.add(codec, packed[places[row] : places[row + 1]])
         except NotDecompressible as error:
             offset = int(offsets[row])
-            raise bad_message_at(offset, str(error), next_offset=offset + 1, codec=codec) from None
+            raise message_error(offset, str(error), next_offset=offset + 1, codec=codec) from None
         if values.size >= MAX_CHUNK_BYTES and row + 1 < len(codecs):
             until = int(offsets[row]) + 1
             yield _chunk(_with_values(batch, first, values), from_offset, until, by_tags)

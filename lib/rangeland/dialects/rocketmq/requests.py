@@ -219,11 +219,11 @@ def read_records(
 
 @dataclass(slots=True)
 class _JoinedPulls:
-    """The joined pulls of a series: the bodies of those before ``position`` and what each accounts
-    for; the end of the queue and the broker to read from, as in the last of them. ``has_gaps``:
-    offsets may be missing."""
+    """The joined pulls of a series: the bodies of those before ``next_offset`` and what each
+    accounts for; the end of the queue and the broker to read from, as in the last of them.
+    ``has_gaps``: offsets may be missing."""
 
-    position: int
+    next_offset: int
     has_gaps: bool
     tags: tuple[bytes, ...]
     bodies: list[Any] = field(default_factory=list)
@@ -240,7 +240,7 @@ class _JoinedPulls:
     def add(self, response: m.RemotingResponse) -> bool:
         """Adds what it has returned after the position. Pulls overlap with tags, and if a batch
         extends beyond the end of one. False: what follows cannot be joined."""
-        start, until = self.position, number_of(response, "nextBeginOffset")
+        start, until = self.next_offset, number_of(response, "nextBeginOffset")
         if until <= start:
             return True
         body = response.body if response.code == SUCCESS else NOTHING
@@ -266,9 +266,9 @@ class _JoinedPulls:
 
     def _put(self, body: Any, until: int) -> None:
         end = (self.spans[-1].end if self.spans else 0) + len(body)
-        self.spans.append(AnsweredSpan(end, self.position, until))
+        self.spans.append(AnsweredSpan(end, self.next_offset, until))
         self.bodies.append(body)
-        self.position = until
+        self.next_offset = until
 
     def as_fetched(self, partition: Partition) -> FetchedPartition:
         if not self.spans:
@@ -302,7 +302,7 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
         return _by_tags(partition, series, joined)
     for response in series.responses:
         at = response.pull.offset
-        if at > joined.position:
+        if at > joined.next_offset:
             break
         is_known = compacted is not None and at == start
         if _pull_code(response, at, is_known=is_known).meaning is not ErrorMeaning.OK:
@@ -320,7 +320,7 @@ def _by_tags(
     that it still did. A broker searches beyond the last message it returns, and pulls may
     overlap."""
     for response in series.responses[1:]:
-        if response.pull.offset > joined.position:
+        if response.pull.offset > joined.next_offset:
             break
         is_found = response.code == SUCCESS
         if not is_found and response.remark != NO_MATCHED_MESSAGE:
@@ -338,7 +338,7 @@ def _nothing_by_tags(
 ) -> FetchedPartition:
     """The first pull with tags says why, unless it is because of the queue's end."""
     response = series.responses[1]
-    code = pull_code_of(response.code, response.remark, joined.position)
+    code = pull_code_of(response.code, response.remark, joined.next_offset)
     if code.meaning is ErrorMeaning.OK:
         return joined.nothing(partition, code.name)
     return FetchedPartition(partition, code.meaning, f"{code.name}: {response.remark}", NOTHING)

@@ -17,7 +17,7 @@ from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Address, Leader, Partition
 from rangeland.untrusted import JsonFields, Unreadable, decimal, parse_address, parse_json
-from rangeland.wire.primitives import Part
+from rangeland.wire.primitives import Buffer
 
 T = TypeVar("T")
 
@@ -66,17 +66,17 @@ class TopicRoute:
         return topic in named or is_system_topic(topic)
 
 
-def read_route(body: Part) -> TopicRoute:
+def read_route(body: Buffer) -> TopicRoute:
     """Reads a route. Raises RemoteProtocolError if it is not one."""
     return _reading("a route", body, _route)
 
 
-def read_topics(body: Part) -> list[str]:
+def read_topics(body: Buffer) -> list[str]:
     """The names of all topics. Raises RemoteProtocolError."""
     return _reading("a list of topics", body, lambda it: sorted(it.texts("topicList")))
 
 
-def read_brokers(body: Part) -> frozenset[str]:
+def read_brokers(body: Buffer) -> frozenset[str]:
     """The names of all brokers that are registered. Raises RemoteProtocolError."""
     return _reading("a list of brokers", body, lambda it: frozenset(it.fields("brokerAddrTable")))
 
@@ -105,7 +105,7 @@ def _addresses(listed: JsonFields) -> dict[int, Address]:
     }
 
 
-def _reading(what: str, body: Part, read: Callable[[JsonFields], T]) -> T:
+def _reading(what: str, body: Buffer, read: Callable[[JsonFields], T]) -> T:
     try:
         return read(JsonFields(_parse(body)))
     except Unreadable as error:
@@ -117,7 +117,7 @@ def _reading(what: str, body: Part, read: Callable[[JsonFields], T]) -> T:
         ) from None
 
 
-def _parse(body: Part) -> Any:
+def _parse(body: Buffer) -> Any:
     try:
         return parse_json(body)
     except Unreadable:

@@ -47,7 +47,7 @@ from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.wire.framing import frame
-from rangeland.wire.primitives import Part
+from rangeland.wire.primitives import Buffer
 
 MAX_OPAQUE: Final = 2**31 - 1
 
@@ -263,7 +263,9 @@ ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 
 
-def sign_fields(fields: Mapping[str, str], body: Part, credentials: Credentials) -> dict[str, str]:
+def sign_fields(
+    fields: Mapping[str, str], body: Buffer, credentials: Credentials
+) -> dict[str, str]:
     """The fields with the access key (``username``) and the signature, made with the secret key
     (``password``): the Base64 of HMAC-SHA1 over the values of all other fields, in the order of
     their keys, followed by the body."""

@@ -35,52 +35,50 @@ def next_offset(
     if given.until_offset is not None:
         for one in misplaced_messages(given):
             if one.until_offset is None or one.until_offset > from_offset:
-                raise bad_misplaced(given, one, from_offset)
+                raise misplaced_error(given, one, from_offset)
         return given.until_offset
     walked = rocketmq_decoder().walk_stored(given.messages)
     if walked.fault is StoredFault.INNER:
         walked = walk_entries(given.messages)
     if walked.fault is not None:
-        raise bad_message(given, walked, from_offset)
+        raise walk_error(given, walked, from_offset)
     return walked.last_offset + 1 if walked.messages else None
 
 
-def bad_message(given: PullResult, walked: MessageWalk, from_offset: int) -> BadRecord:
+def walk_error(given: PullResult, walked: MessageWalk, from_offset: int) -> BadRecord:
     """The error for the message at which a walk has ended."""
     assert walked.fault is not None
-    return _bad(given, walked.fault, walked.end, max(from_offset, walked.last_offset + 1))
+    return _fault_error(given, walked.fault, walked.end, max(from_offset, walked.last_offset + 1))
 
 
-def bad_misplaced(given: PullResult, one: MisplacedMessage, from_offset: int) -> BadRecord:
+def misplaced_error(given: PullResult, one: MisplacedMessage, from_offset: int) -> BadRecord:
     """The error for a message that is not at its stored offset."""
     offset = max(one.offset, from_offset) if one.until_offset is None else one.offset
     facts: dict[str, Any] = {"position": given.start + one.start}
     if one.fault is StoredFault.UNKNOWN_MAGIC:
         facts["magic"] = bytes(given.messages[one.start + 4 : one.start + 8]).hex()
-    return bad_message_at(offset, one.why, one.until_offset, reason=one.why, **facts)
+    return message_error(offset, one.why, one.until_offset, reason=one.why, **facts)
 
 
-def bad_decoded(
-    given: PullResult, error: UndecodableMessage, from_offset: int, position: int | None = None
+def decoded_message_error(
+    given: PullResult, error: UndecodableMessage, from_offset: int, byte_index: int | None = None
 ) -> BadRecord:
-    """The decoder's error, as one that names the message by its offset. ``position``: that of the
+    """The decoder's error, as one that names the message by its offset. ``byte_index``: that of the
     stored bytes, if the decoder was given others."""
     offset = error.offset if error.fault.is_inside else max(from_offset, error.offset + 1)
-    position = error.position if position is None else position
-    return _bad(given, error.fault, position, offset)
+    byte_index = error.position if byte_index is None else byte_index
+    return _fault_error(given, error.fault, byte_index, offset)
 
 
-def _bad(given: PullResult, fault: StoredFault, position: int, offset: int) -> BadRecord:
-    facts: dict[str, Any] = {"reason": fault.reason, "position": given.start + position}
+def _fault_error(given: PullResult, fault: StoredFault, byte_index: int, offset: int) -> BadRecord:
+    facts: dict[str, Any] = {"reason": fault.reason, "position": given.start + byte_index}
     if fault is StoredFault.UNKNOWN_MAGIC:
-        facts["magic"] = bytes(given.messages[position + 4 : position + 8]).hex()
+        facts["magic"] = bytes(given.messages[byte_index + 4 : byte_index + 8]).hex()
     next_offset = offset + 1 if fault.is_inside else None
-    return bad_message_at(offset, fault.reason, next_offset, **facts)
+    return message_error(offset, fault.reason, next_offset, **facts)
 
 
-def bad_message_at(
-    offset: int, why: str, next_offset: int | None = None, **facts: Any
-) -> BadRecord:
+def message_error(offset: int, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
     """``next_offset`` is where reading can continue after the message; None if the end of the
     message is uncertain."""
     return BadRecord(

@@ -1,8 +1,8 @@
 """Finds a group's coordinator through the seeds, asks it, and finds it again when it has moved.
 
 A coordinator that is moving or not ready is asked again after a pause, until the caller's
-patience is over; then it is ``Unreachable``. Callers judge all other codes, and ``refusal``
-turns unexpected ones into errors. All I/O goes through the ``GroupIO``.
+patience is over; then it is ``Unreachable``. Callers judge all other codes, and
+``coordinator_error`` turns unexpected ones into errors. All I/O goes through the ``GroupIO``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CoordinatorClient:
         if code.meaning is ErrorMeaning.FIND_LEADER:
             self._known.pop(group, None)
         who = f"the coordinator of group {group} at {address}"
-        raise backend.not_ready(who, code, group=group, broker=str(address))
+        raise backend.not_ready_error(who, code, group=group, broker=str(address))
 
     def _find(self, group: str) -> Address:
         """The known coordinator, or the one that the first seed with a response names. Raises
@@ -87,7 +87,7 @@ class CoordinatorClient:
             if code.meaning is ErrorMeaning.OK:
                 return Address(response.host, response.port)
             if not code.meaning.may_pass:
-                raise refusal(code, group, "the coordinator was asked for")
+                raise coordinator_error(code, group, "the coordinator was asked for")
             tried[str(seed)] = code.describe()
         raise Unreachable(
             f"the coordinator of group {group} could not be found",
@@ -107,7 +107,7 @@ _REMEDIES: Final = {
 }
 
 
-def refusal(code: ErrorCode, group: str, when: str) -> RangelandError:
-    """See ``backend.group_refusal``."""
+def coordinator_error(code: ErrorCode, group: str, when: str) -> RangelandError:
+    """See ``backend.group_error``."""
     failed = f"the coordinator of group {group} has failed"
-    return backend.group_refusal(code, group, when, failed=failed, remedies=_REMEDIES)
+    return backend.group_error(code, group, when, failed=failed, remedies=_REMEDIES)

@@ -27,7 +27,7 @@ from rangeland.groups.backend import (
     JoinRequest,
     Membership,
 )
-from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
+from rangeland.groups.kafka.coordinator import CoordinatorClient, coordinator_error
 from rangeland.groups.kafka.member import KafkaMember
 from rangeland.groups.kafka.offset_commits import (
     ask_commit,
@@ -87,7 +87,7 @@ class KafkaGroups:
         with self._lock:
             response, code = self._ask(group, question, code_of_group_offsets)
         if code.meaning is not ErrorMeaning.OK:
-            raise refusal(code, group, "its offsets were asked for")
+            raise coordinator_error(code, group, "its offsets were asked for")
         return dict.fromkeys(partitions) | read_group_offsets(response)
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
@@ -96,9 +96,9 @@ class KafkaGroups:
         with self._lock:
             _, code = self._ask(group, ask_commit(group, offsets), code_of_commit)
             if code.name in _HAS_MEMBERS:
-                raise self._in_use(group, self.view(group).members)
+                raise self._in_use_error(group, self.view(group).members)
         if code.meaning is not ErrorMeaning.OK:
-            raise refusal(code, group, "its offsets were committed")
+            raise coordinator_error(code, group, "its offsets were committed")
 
     def view(self, group: str) -> GroupView:
         """The group and its members. ``is_ours`` refers to the job that joined this group through
@@ -114,7 +114,7 @@ class KafkaGroups:
             if code.name == "GROUP_ID_NOT_FOUND":
                 return self._newer_view(group)
         if code.meaning is not ErrorMeaning.OK:
-            raise refusal(code, group, "its members were asked for")
+            raise coordinator_error(code, group, "its members were asked for")
         (found,) = response.groups
         is_consumers = found.protocol_type == m.PROTOCOL_TYPE
         members = tuple(self._member(group, x, is_consumers) for x in found.members)
@@ -124,9 +124,9 @@ class KafkaGroups:
         group = joining.group
         with self._lock:
             self._joined[group] = joining
-            others = [x for x in self._settled_view(joining).members if not x.is_ours]
+            others = [x for x in self._stable_view(joining).members if not x.is_ours]
             if others:
-                raise self._in_use(group, others)
+                raise self._in_use_error(group, others)
             member = KafkaMember(
                 self._coordinators,
                 self._lock,
@@ -141,7 +141,7 @@ class KafkaGroups:
 
     # --- members -----------------------------------------------------------------------
 
-    def _settled_view(self, joining: JoinRequest) -> GroupView:
+    def _stable_view(self, joining: JoinRequest) -> GroupView:
         """The group's members. If some may not be drivers of this job, waits until the rebalance
         is over or has taken too long."""
         deadline_ms = self._io.now_ms() + joining.rebalance_ms
@@ -160,7 +160,7 @@ class KafkaGroups:
         if code.name in _NO_SUCH_GROUP:
             return GroupView(GroupState.ABSENT)
         if code.meaning is not ErrorMeaning.OK:
-            raise refusal(code, group, "its members were asked for")
+            raise coordinator_error(code, group, "its members were asked for")
         (found,) = response.groups
         members = tuple(
             GroupMember(
@@ -205,7 +205,7 @@ class KafkaGroups:
         self._asked = group
         return self._coordinators.ask(group, question, code_of, PATIENCE_MS)
 
-    def _in_use(self, group: str, members: Sequence[GroupMember]) -> Conflict:
+    def _in_use_error(self, group: str, members: Sequence[GroupMember]) -> Conflict:
         return Conflict(
             f"group {group} is in use",
             why=_name_members(members) or "it had members, which have left since",

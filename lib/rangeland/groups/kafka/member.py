@@ -28,7 +28,7 @@ from rangeland.groups.backend import (
     JoinRequest,
 )
 from rangeland.groups.kafka.assignment import Assignment, assign
-from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
+from rangeland.groups.kafka.coordinator import CoordinatorClient, coordinator_error
 from rangeland.groups.kafka.offset_commits import ask_commit, code_of_commit
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
@@ -159,7 +159,7 @@ class KafkaMember(BackendMembership):
         if code.name in _OVER:
             self._forget(code)
         elif code.name != "REBALANCE_IN_PROGRESS":
-            raise refusal(code, self._joining.group, when)
+            raise coordinator_error(code, self._joining.group, when)
         self._coordinators.io.pause(PAUSE_MS)
 
     def _shares(self, joined: m.JoinGroupResponse) -> Assignment:
@@ -214,12 +214,12 @@ class KafkaMember(BackendMembership):
             if code.name in _OVER:
                 self._forget(code)
                 return HeartbeatStatus.LOST
-            raise refusal(code, self._joining.group, "a member sent its heartbeat")
+            raise coordinator_error(code, self._joining.group, "a member sent its heartbeat")
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         with self._lock:
             if not self._holds:
-                raise self._fenced("it is no longer a member")
+                raise self._fenced_error("it is no longer a member")
             if not offsets:
                 return
             group = self._joining.group
@@ -237,11 +237,11 @@ class KafkaMember(BackendMembership):
                     break
                 self._coordinators.io.pause(PAUSE_MS)
             if code.name in _OVER:
-                error = self._fenced(code.describe())
+                error = self._fenced_error(code.describe())
                 self._forget(code)
                 raise error
             if code.meaning is not ErrorMeaning.OK:
-                raise refusal(code, group, "a member committed its offsets")
+                raise coordinator_error(code, group, "a member committed its offsets")
             logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
     def leave(self) -> None:

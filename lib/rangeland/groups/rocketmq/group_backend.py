@@ -22,7 +22,7 @@ from rangeland.groups.backend import (
     GroupView,
     JoinRequest,
     Membership,
-    refuse_other_than_range,
+    check_range_assignment,
 )
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
@@ -37,7 +37,7 @@ from rangeland.groups.rocketmq.member import RocketmqMember
 from rangeland.groups.rocketmq.membership_view import (
     RocketmqGroupView,
     brokers_of,
-    group_in_use,
+    group_in_use_error,
     read_group,
 )
 from rangeland.model import Partition
@@ -74,7 +74,7 @@ class RocketmqGroups:
         with self._lock:
             brokers = brokers_of(offsets)
             if there := read_group(self._masters, group, brokers, PATIENCE_MS).clients:
-                raise group_in_use(group, there, "the offsets were not written")
+                raise group_in_use_error(group, there, "the offsets were not written")
             write_offsets(self._masters, group, offsets, "rangeland")
 
     def view(self, group: str) -> GroupView:
@@ -93,7 +93,7 @@ class RocketmqGroups:
     def join(self, joining: JoinRequest) -> Membership:
         """Joins the group. Raises JobFileError for an assignment other than range."""
         why = "brokers of this dialect leave it to the members, which all use range"
-        refuse_other_than_range(joining, why)
+        check_range_assignment(joining, why)
         me = client_id(joining.host, os.getpid(), joining.job, uuid.uuid4().hex[:8])
         with self._lock:
             member = RocketmqMember(self._masters, self._lock, joining, me)

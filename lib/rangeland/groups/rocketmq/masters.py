@@ -59,7 +59,9 @@ class MasterBrokers:
         if code.meaning is ErrorMeaning.FIND_LEADER:
             self._addresses.pop(broker, None)
         who = f"the master of {broker} at {address}"
-        raise backend.not_ready(who, code, response.remark, broker=broker, address=str(address))
+        raise backend.not_ready_error(
+            who, code, response.remark, broker=broker, address=str(address)
+        )
 
     def ask_each(
         self, requests: Sequence[m.RemotingRequest]
@@ -163,7 +165,9 @@ def read_offsets(
     found: dict[Partition, int | None] = {}
     for queue, (response, code) in zip(queues, responses, strict=True):
         if response.code not in (SUCCESS, g.QUERY_NOT_FOUND):
-            raise refusal(code, response.remark, group, f"its offset of {queue} was asked for")
+            raise masters_error(
+                code, response.remark, group, f"its offset of {queue} was asked for"
+            )
         found[queue] = number_of(response, "offset") if response.code == SUCCESS else None
     return found
 
@@ -216,7 +220,7 @@ def _write(
 
 def _not_written_error(response: m.RemotingResponse, group: str) -> RangelandError:
     when = f"its offset of {_queue(response.request)} was written"
-    return refusal(error_code_of(response.code), response.remark, group, when)
+    return masters_error(error_code_of(response.code), response.remark, group, when)
 
 
 # --- errors -----------------------------------------------------------------------------
@@ -229,9 +233,7 @@ _REMEDIES: Final = {
 }
 
 
-def refusal(code: ErrorCode, remark: str, group: str, when: str) -> RangelandError:
-    """See ``backend.group_refusal``."""
+def masters_error(code: ErrorCode, remark: str, group: str, when: str) -> RangelandError:
+    """See ``backend.group_error``."""
     failed = f"the brokers of group {group} have failed"
-    return backend.group_refusal(
-        code, group, when, failed=failed, remedies=_REMEDIES, remark=remark
-    )
+    return backend.group_error(code, group, when, failed=failed, remedies=_REMEDIES, remark=remark)

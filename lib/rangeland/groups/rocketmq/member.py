@@ -30,13 +30,18 @@ from rangeland.groups.backend import BackendMembership, HeartbeatStatus, JoinReq
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import job_of
-from rangeland.groups.rocketmq.masters import PATIENCE_MS, MasterBrokers, refusal, write_offsets
+from rangeland.groups.rocketmq.masters import (
+    PATIENCE_MS,
+    MasterBrokers,
+    masters_error,
+    write_offsets,
+)
 from rangeland.groups.rocketmq.membership_view import (
     RocketmqGroupView,
     brokers_of,
     describe_clients,
     facts,
-    group_in_use,
+    group_in_use_error,
     read_group,
 )
 from rangeland.model import Address, Partition
@@ -133,7 +138,7 @@ class RocketmqMember(BackendMembership):
         view = read_group(self._masters, joining.group, self._brokers, patience_ms)
         if not self._holds and (others := view.others(joining.job)):
             self.leave()
-            raise group_in_use(
+            raise group_in_use_error(
                 joining.group, others, f"job {joining.job} cannot claim its partitions"
             )
         self._drivers |= {c for c in view.ids if job_of(c) == joining.job}
@@ -191,13 +196,13 @@ class RocketmqMember(BackendMembership):
         mirrors the latest."""
         with self._lock:
             if not self._holds:
-                raise self._fenced("it is no longer a member")
-            self._refuse_foreign(offsets, self._locked)
+                raise self._fenced_error("it is no longer a member")
+            self._check_owned(offsets, self._locked)
             if not offsets:
                 return
             if why := self._why_lost(offsets):
                 self._mark_lost()
-                raise self._fenced(why)
+                raise self._fenced_error(why)
             write_offsets(self._masters, self._joining.group, offsets, self._id)
             logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
@@ -258,7 +263,7 @@ class RocketmqMember(BackendMembership):
     ) -> m.RemotingResponse:
         response, code = self._masters.ask(broker, self._brokers[broker], request, patience_ms)
         if response.code != SUCCESS:
-            raise refusal(code, response.remark, self._joining.group, when)
+            raise masters_error(code, response.remark, self._joining.group, when)
         return response
 
     def _send_best_effort(self, broker: str, request: m.RemotingRequest) -> None:

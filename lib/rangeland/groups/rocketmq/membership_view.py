@@ -15,7 +15,7 @@ from rangeland.errors import Conflict
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import in_order
 from rangeland.groups.rocketmq.client_ids import job_of
-from rangeland.groups.rocketmq.masters import MasterBrokers, refusal
+from rangeland.groups.rocketmq.masters import MasterBrokers, masters_error
 from rangeland.model import Partition
 
 _SHOWN: Final = 8
@@ -67,7 +67,7 @@ def read_group(
     for broker, topic in sorted(brokers.items()):
         response, code = masters.ask(broker, topic, g.connections(group), patience_ms)
         if response.code not in (SUCCESS, g.NOBODY_ONLINE):
-            raise refusal(code, response.remark, group, "its members were asked for")
+            raise masters_error(code, response.remark, group, "its members were asked for")
         is_there = response.code == SUCCESS
         seen[broker] = g.read_connections(response) if is_there else g.GroupConnections()
     return RocketmqGroupView(seen)
@@ -81,7 +81,7 @@ def brokers_of(partitions: Iterable[Partition]) -> dict[str, str]:
 # --- sentences --------------------------------------------------------------------------
 
 
-def group_in_use(group: str, there: Sequence[g.GroupClient], what: str) -> Conflict:
+def group_in_use_error(group: str, there: Sequence[g.GroupClient], what: str) -> Conflict:
     """The error for members that are in the way; ``what`` was not done because of them."""
     return Conflict(
         f"{what}: group {group} is in use",

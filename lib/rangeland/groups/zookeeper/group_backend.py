@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rangeland.errors import Conflict
-from rangeland.groups.backend import GroupState, GroupView, JoinRequest, refuse_other_than_range
+from rangeland.groups.backend import GroupState, GroupView, JoinRequest, check_range_assignment
 from rangeland.groups.zookeeper.member import ZooKeeperMember
-from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, group_in_use, read_group
+from rangeland.groups.zookeeper.membership_view import (
+    ZooKeeperGroupView,
+    group_in_use_error,
+    read_group,
+)
 from rangeland.groups.zookeeper.offset_commits import (
     offset_write,
-    offsets_not_written,
+    offsets_not_written_error,
     transaction_sized,
 )
 from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, parent, read_offset
@@ -73,7 +77,7 @@ class ZooKeeperGroups:
 
     def join(self, joining: JoinRequest) -> ZooKeeperMember:
         """Joins the group. Raises JobFileError for an assignment other than range."""
-        refuse_other_than_range(joining, "in ZooKeeper all members share by range")
+        check_range_assignment(joining, "in ZooKeeper all members share by range")
         membership = ZooKeeperMember(
             lambda: connect(
                 self._zookeeper,
@@ -117,8 +121,8 @@ class ZooKeeperGroups:
             if refused is None:
                 return
             if refused.reason is Reason.NOT_EMPTY:
-                raise self._in_use(group)
-        raise offsets_not_written(group, refused, _TRIES)
+                raise self._in_use_error(group)
+        raise offsets_not_written_error(group, refused, _TRIES)
 
     def _commit_operations(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
         """A node with children cannot be deleted: so the transaction itself ensures that nobody
@@ -130,7 +134,7 @@ class ZooKeeperGroups:
         nobody_is_in: list[Operation] = [Delete(ids), Create(ids)]
         return nobody_is_in + [offset_write(group, p, o, written) for p, o in offsets.items()]
 
-    def _in_use(self, group: str) -> Conflict:
+    def _in_use_error(self, group: str) -> Conflict:
         view = self._read_group(group)
         members = view.holders() if view else ()
-        return group_in_use(group, members, "the offsets were not written")
+        return group_in_use_error(group, members, "the offsets were not written")

@@ -31,10 +31,10 @@ from rangeland.groups.backend import (
     JoinRequest,
 )
 from rangeland.groups.zookeeper.assignment import assign_ranges
-from rangeland.groups.zookeeper.membership_view import group_in_use, read_group
+from rangeland.groups.zookeeper.membership_view import group_in_use_error, read_group
 from rangeland.groups.zookeeper.offset_commits import (
     offset_write,
-    offsets_not_written,
+    offsets_not_written_error,
     transaction_sized,
 )
 from rangeland.groups.zookeeper.znode_layout import (
@@ -203,7 +203,7 @@ class ZooKeeperMember(BackendMembership):
             return (), ()
         if others := view.others(self._joining.partitions):
             self.leave()
-            raise group_in_use(group, others, f"job {job} cannot claim its partitions")
+            raise group_in_use_error(group, others, f"job {job} cannot claim its partitions")
         return view.ids, view.drivers()
 
     # --- claims ------------------------------------------------------------------------
@@ -256,8 +256,8 @@ class ZooKeeperMember(BackendMembership):
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         zookeeper, lease = self._zookeeper, self._lease
         if zookeeper is None or lease is None or zookeeper.session != lease.session:
-            raise self._fenced("its session in ZooKeeper has ended")
-        self._refuse_foreign(offsets, lease.claims.keys())
+            raise self._fenced_error("its session in ZooKeeper has ended")
+        self._check_owned(offsets, lease.claims.keys())
         for some in transaction_sized(sorted(offsets)):
             self._commit(zookeeper, lease, {p: offsets[p] for p in some})
 
@@ -271,8 +271,8 @@ class ZooKeeperMember(BackendMembership):
                 logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
                 return
             if isinstance(refused.operation, Check):
-                raise self._fenced(f"{refused.operation.path}: {refused.reason.value}")
-        raise offsets_not_written(self._joining.group, refused, _TRIES)
+                raise self._fenced_error(f"{refused.operation.path}: {refused.reason.value}")
+        raise offsets_not_written_error(self._joining.group, refused, _TRIES)
 
     def _commit_operations(
         self, zookeeper: ZooKeeper, lease: _HeldClaims, offsets: Mapping[Partition, int]
@@ -280,7 +280,7 @@ class ZooKeeperMember(BackendMembership):
         group = self._joining.group
         owners = zookeeper.read_all(map(self._owner_path, offsets))
         if taken := self._why_taken(lease, owners, offsets):
-            raise self._fenced(taken)
+            raise self._fenced_error(taken)
         written = zookeeper.read_all(offset_path(group, p) for p in offsets)
         zookeeper.make(parent(path) for path, node in written.items() if node is None)
         operations: list[Operation] = [Check(ids_path(group, lease.member_id), 0)]

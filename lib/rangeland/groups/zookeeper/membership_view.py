@@ -134,7 +134,7 @@ def _describe(member: GroupMember) -> str:
     return f"{member.member_id}{where} ({f'owns {shown}{more}' if owned else 'owns nothing'})"
 
 
-def group_in_use(group: str, there: Sequence[GroupMember], what: str) -> Conflict:
+def group_in_use_error(group: str, there: Sequence[GroupMember], what: str) -> Conflict:
     """The error for members that are in the way; ``what`` was not done because of them."""
     return Conflict(
         f"{what}: group {group} is in use",

@@ -24,7 +24,7 @@ def offset_write(
     return Create(path, content) if written[path] is None else Write(path, content)
 
 
-def offsets_not_written(group: str, refused: Refused | None, tries: int) -> Unreachable:
+def offsets_not_written_error(group: str, refused: Refused | None, tries: int) -> Unreachable:
     """The error if offset nodes keep changing while they are written."""
     why = f"{refused.operation.path}: {refused.reason.value}, " if refused else ""
     return Unreachable(
@@ -36,6 +36,6 @@ def offsets_not_written(group: str, refused: Refused | None, tries: int) -> Unre
 
 
 def transaction_sized(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    """The items in pieces that fit into one transaction each."""
+    """The items in groups that fit into one transaction each."""
     for first in range(0, len(items), _PER_TRANSACTION):
         yield items[first : first + _PER_TRANSACTION]

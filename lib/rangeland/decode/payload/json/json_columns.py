@@ -175,14 +175,14 @@ class NodeTable:
 class JsonColumns(GrowingColumns):
     """The columns of one batch while it is decoded: buffers that grow."""
 
-    def __init__(self, table: NodeTable, rows: int, payload_bytes: int, last: Any) -> None:
+    def __init__(self, table: NodeTable, row_count: int, payload_bytes: int, last: Any) -> None:
         """``last``: the numbers of the batch before, whose sizes are the first guess."""
         self._table = table
-        rows = min(rows, MAX_DECODED_BYTES // int(table.numbers[0, NodeField.CELLS]))
+        row_count = min(row_count, MAX_DECODED_BYTES // int(table.numbers[0, NodeField.CELLS]))
         levels = [*(node.level for node in table.nodes), -2, -3]
         super().__init__(table.numbers.copy(), NodeField.CAPACITY, levels)
         for index in range(len(self.numbers)):
-            items = max(rows, 64, with_room(last[index, NodeField.LENGTH]))
+            items = max(row_count, 64, with_room(last[index, NodeField.LENGTH]))
             size = max(payload_bytes // 16, 1024, with_room(last[index, NodeField.BYTES]))
             self.set_rows(index, items if index < len(table.nodes) + 1 else 64)
             if self._has_bytes(index):
@@ -198,12 +198,12 @@ class JsonColumns(GrowingColumns):
         nodes = self._table.nodes
         return index == len(nodes) or (index < len(nodes) and nodes[index].has_offsets)
 
-    def set_rows(self, index: int, rows: int) -> None:
+    def set_rows(self, index: int, row_count: int) -> None:
         """Gives a node room for this many rows, and says so in its numbers."""
         width = 4 if self._has_offsets(index) else int(self.numbers[index, NodeField.WIDTH])
-        self.resize(index, 0, rows // 8 + 1)
-        self.resize(index, 1, (rows + 1) * width if width else rows // 8 + 1)
-        self.numbers[index, NodeField.CAPACITY] = rows
+        self.resize(index, 0, row_count // 8 + 1)
+        self.resize(index, 1, (row_count + 1) * width if width else row_count // 8 + 1)
+        self.numbers[index, NodeField.CAPACITY] = row_count
 
     def values_of(self, index: int, kind: Any) -> Any:
         """The values of a node, to be changed in place."""

@@ -127,7 +127,7 @@ class JsonKernel(PayloadDecoder):
         total = int(given.offsets[-1] - given.offsets[0])
         columns = JsonColumns(self._table, given.rows, total, self._last)
         faults = self._run(given, columns)
-        unfit = _settle(given, columns)
+        unfit = _parse_undecided_numbers(given, columns)
         undecodable = [self._undecodable(given, *fault) for fault in [*faults, *unfit]]
         undecodable.sort(key=lambda fault: fault.row)
         self._last = columns.numbers
@@ -202,7 +202,7 @@ def _input(payloads: PayloadArray) -> _Input:
     return _Input(data, offsets, valid, len(payloads))
 
 
-def _settle(given: _Input, columns: JsonColumns) -> Sequence[list[int]]:
+def _parse_undecided_numbers(given: _Input, columns: JsonColumns) -> Sequence[list[int]]:
     """Sets the numbers that the kernel has left to Python's parser; a fault for each row with
     infinite ones."""
     faults: list[list[int]] = []

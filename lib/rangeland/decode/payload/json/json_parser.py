@@ -34,7 +34,7 @@ def parse_payload(payload: bytes) -> Any:
             object_pairs_hook=JsonObject,
             parse_int=JsonNumber,
             parse_float=JsonNumber,
-            parse_constant=_refuse_constant,
+            parse_constant=_raise_for_constant,
         )
     except UnicodeDecodeError as error:
         raise JsonMismatch(f"it is not UTF-8 at byte {error.start}") from None
@@ -46,7 +46,7 @@ def parse_payload(payload: bytes) -> Any:
     return parsed
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _raise_for_constant(name: str) -> NoReturn:
     raise JsonMismatch(f"{name} is not JSON")
 
 
