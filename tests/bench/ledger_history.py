@@ -188,7 +188,7 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
                 ledger.without_outcome(),
                 ledger.coverage(),
             )
-            ledger.last_sequence(APPLICATION), ledger.newest_of(JOB)
+            ledger.last_sequence(APPLICATION), next(ledger.plans_of(JOB), None)
         plan = replace(history, landings=entered + 1).plan(entered + 1)
         with clock.measured(found, "enter, prepare"):
             assert ledger.enter(plan, entered)

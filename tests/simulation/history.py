@@ -367,6 +367,8 @@ class History:
             self._repeat("reread")
         if is_short and not is_harmed and self.scenario.seed % VERIFIED_EVERY:
             return
+        if not self.judge.has_ledger():
+            return  # its first run has failed before it made one
         (found,) = self._carry_out([(Process("proof"), "verify")], self._job())
         if isinstance(found, RangelandError):
             raise found

@@ -216,8 +216,7 @@ def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger)
     assert list(ledger.outcomes(APP)) == [outcome(first)]
     assert ledger.outcome(APP, 2) is None
     assert [p.sequence for p in ledger.plans()] == [2, 1]
-    newest = ledger.newest_of("orders-hourly")
-    assert newest is not None
+    newest = next(ledger.plans_of("orders-hourly"))
     assert newest.sequence == 2
     assert newest.unfinished == ()
 

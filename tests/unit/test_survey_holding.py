@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -118,6 +119,47 @@ def test_a_partition_that_all_is_known_of_is_in_the_survey() -> None:
     survey = look(Action.HOLD, lambda partition, when: False)
     assert (set(survey.logs), survey.absent.unreachable) == ({P0, P1}, {})
     assert survey.lookups.for_times == {(P0, 5): 15, (P1, 5): 15}
+
+
+class Recreated(Cluster):
+    """Its topic is created again, with fewer records, whenever the end of partition 1 is asked for,
+    as many times as it is told; that request then has no response."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(self._recreate)
+        self.settings = replace(self.settings, survey_ms=1_000)
+        self.left = times
+        self.incarnation = 0
+
+    def _recreate(self, partition: Partition, when: Any) -> bool:
+        if partition == P0 or when != Latest() or self.left == 0:
+            return False
+        self.left -= 1
+        self.incarnation += 1
+        return True
+
+    def find_leaders(self, *asked: object) -> Any:
+        view = yield from super().find_leaders(*asked)
+        leaders = {p: Leader(B1, topic_id=f"id-{self.incarnation}") for p in (P0, P1)}
+        return replace(view, topics={"t": replace(view.topics["t"], leaders=leaders)})
+
+    def _answer(self, partition: Partition, when: Any) -> OffsetResult:
+        answer = super()._answer(partition, when)
+        offset = answer.offset if answer.offset is None else answer.offset - self.incarnation
+        return replace(answer, offset=offset)
+
+
+def test_a_survey_is_of_one_incarnation_of_a_topic() -> None:
+    survey = take_survey(cast(ConnectionPool, Recreated(1)), SurveyRequest(("t",)))
+    found = {
+        (log.leader.topic_id, log.start_offset, log.end_offset) for log in survey.logs.values()
+    }
+    assert found == {("id-1", 9, 19)}
+
+
+def test_a_topic_that_is_recreated_again_and_again_cannot_be_surveyed_now() -> None:
+    with pytest.raises(Unreachable):
+        take_survey(cast(ConnectionPool, Recreated(100)), SurveyRequest(("t",)))
 
 
 class WithoutBrokers(Cluster):

@@ -201,10 +201,11 @@ class JobHistory:
 
     def last_removal(self) -> table_commit.Restored | CommitMetadata | None:
         """A RESTORE, or a commit that replaced all rows, since the job's newest plan: rows of this
-        job may be gone."""
+        job may be gone. Plans of missing rows do not count: a policy may hold some of these."""
         if self._ledger.opened is None or self._table.snapshot is None:
             return None
-        newest = self._ledger.opened.newest_of(self._job.job)
+        plans = self._ledger.opened.plans_of(self._job.job)
+        newest = next((e for e in plans if _plan_of(e).kind is not PlanKind.HOLES), None)
         if newest is None or newest.table_version is None:
             return None
         planned_at = newest.table_version

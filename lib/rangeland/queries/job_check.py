@@ -10,7 +10,7 @@ from typing import Any
 
 from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
 from rangeland.dialects.dialect import dialect_names
-from rangeland.errors import Conflict, RangelandError
+from rangeland.errors import Conflict, RangelandError, public_name
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.job.payload_formats import row_format_of
@@ -57,7 +57,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
         job.job,
         tuple(findings),
         0 if first is None else first.exit_code,
-        None if first is None else type(first).__name__,
+        None if first is None else public_name(first),
     )
 
 

@@ -1,7 +1,7 @@
 """One round of requests to one broker, about some of its partitions: their records, or offsets.
 
 A dialect describes requests and responses as values; here they are sent. All of it raises
-ConnectionLost.
+ConnectionLost, apart from ``request_sizes``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TypeVar
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.fetch_values import FetchOptions, FetchResult, PartitionFetch
+from rangeland.errors import RangelandError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 T = TypeVar("T")
@@ -60,3 +61,24 @@ def request_offsets(
     if by_segment:
         questions = [replace(question, max_version=0) for question in questions]
     return brokers.dialect.read_offsets(brokers.call_all(address, questions))
+
+
+def request_sizes(
+    brokers: ConnectionPool,
+    leaders: Mapping[Partition, Leader],
+    start: Mapping[Partition, OffsetResult],
+    end: Mapping[Partition, OffsetResult],
+) -> dict[Partition, int]:
+    """Requests sizes on the leaders' disks, one request for each leader. Unknown ones are left out:
+    they only help to cut slices."""
+    found: dict[Partition, int] = {}
+    for address, group in by_leader(leaders, lambda leader: leader).items():
+        try:
+            logs = {p: (start[p].offset or 0, end[p].offset or 0) for p in group}
+            responses = brokers.call_all(address, brokers.dialect.ask_sizes(logs))
+        except RangelandError:
+            # Old brokers do not know this request, and some clients may not send it.
+            continue
+        sizes = brokers.dialect.read_sizes(responses)
+        found |= {p: size for p, size in sizes.items() if p in group}
+    return found

@@ -29,10 +29,11 @@ from rangeland.model import (
     Partition,
     Survey,
 )
+from rangeland.survey.broker_requests import request_sizes
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends
 from rangeland.survey.retention_lookup import with_retention
-from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
+from rangeland.survey.survey_attempt import RecreatedMeanwhile, SurveyAttempt, UnknownTopic
 from rangeland.survey.survey_confirmation import merge_surveys, suspicions
 from rangeland.survey.survey_request import SurveyRequest
 
@@ -103,6 +104,21 @@ def _survey_once(
     now: Callable[[], float],
     backend: GroupBackend | None,
 ) -> Survey:
+    """Surveys one incarnation of each topic."""
+    while True:
+        try:
+            return _survey_logs(attempt, brokers, wanted, now, backend)
+        except RecreatedMeanwhile as error:
+            attempt.start_over(error)
+
+
+def _survey_logs(
+    attempt: SurveyAttempt,
+    brokers: ConnectionPool,
+    wanted: SurveyRequest,
+    now: Callable[[], float],
+    backend: GroupBackend | None,
+) -> Survey:
     leaders = attempt.leaders()
     isolation = brokers.settings.isolation
     capabilities = brokers.dialect.capabilities
@@ -111,7 +127,7 @@ def _survey_once(
     times = {t: attempt.offsets(leaders, AtTime(t), isolation) for t in wanted.times_ms}
     measured = start.keys() & end.keys() - attempt.unreachable.keys()
     served = [p for p in sorted(leaders) if p in measured]
-    sizes = attempt.sizes({p: leaders[p] for p in served}, start, end)
+    sizes = request_sizes(brokers, {p: leaders[p] for p in served}, start, end)
     logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in served}
     if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}

@@ -57,6 +57,11 @@ class UnknownTopic(JobFileError):
         return JobFileError.of(self, why=f"{self.why}; {who}")
 
 
+class RecreatedMeanwhile(Unreachable):
+    """A topic was deleted and created again during a survey: what it has so far is of another
+    log."""
+
+
 class SurveyAttempt:
     """The state of one survey: its deadline and the last failure."""
 
@@ -277,7 +282,28 @@ class SurveyAttempt:
             if self._are_given_up(left, len(leaders), why):
                 continue
             self._pause("the offsets of some partitions are not available")
-            leaders |= {p: x for p, x in self.leaders().items() if p in leaders}
+            leaders |= self._present_leaders(leaders)
+
+    def _present_leaders(self, leaders: Mapping[Partition, Leader]) -> dict[Partition, Leader]:
+        """Raises RecreatedMeanwhile if one of them leads another incarnation of its topic."""
+        present = {p: leader for p, leader in self.leaders().items() if p in leaders}
+        for partition, leader in present.items():
+            before = leaders[partition].topic_id
+            if before and leader.topic_id and before != leader.topic_id:
+                raise RecreatedMeanwhile(
+                    f"the topic {partition.topic} was deleted and created again while its offsets "
+                    "were asked for",
+                    why=f"its id was {before} and is {leader.topic_id}",
+                    do="run again",
+                )
+        return present
+
+    def start_over(self, why: RecreatedMeanwhile) -> None:
+        """Forgets what was seen, and waits a moment. Raises the error after the deadline."""
+        self.excluded_partitions.clear()
+        self.unreachable.clear()
+        self._failure = why
+        self._pause(why.what)
 
     def epochs(self, logs: Mapping[Partition, LogState]) -> dict[Partition, LogState]:
         """The logs with the epochs of their last batches, where metadata does not have the
@@ -344,26 +370,6 @@ class SurveyAttempt:
             why=f"its leader answered {part.code}",
             do="check the partition's leader, then run again",
         )
-
-    def sizes(
-        self,
-        leaders: Mapping[Partition, Leader],
-        start: Mapping[Partition, OffsetResult],
-        end: Mapping[Partition, OffsetResult],
-    ) -> dict[Partition, int]:
-        """Sizes on the leaders' disks. Unknown ones are left out: they only help to cut slices."""
-        found: dict[Partition, int] = {}
-        for address, group in by_leader(leaders, lambda leader: leader).items():
-            try:
-                logs = {p: (start[p].offset or 0, end[p].offset or 0) for p in group}
-                questions = self._brokers.dialect.ask_sizes(logs)
-                responses = self._brokers.call_all(address, questions)
-            except RangelandError:
-                # Old brokers do not know this request, and some clients may not send it.
-                continue
-            sizes = self._brokers.dialect.read_sizes(responses)
-            found |= {p: size for p, size in sizes.items() if p in group}
-        return found
 
 
 def _check_has_brokers(view: ClusterView) -> None:

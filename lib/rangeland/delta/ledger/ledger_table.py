@@ -156,15 +156,12 @@ class Ledger:
         mine = (k for k in self.events() if (k.event, k.application) == wanted)
         return max((key.sequence for key in mine), default=0)
 
-    def newest_of(self, job: str) -> PlanEvent | None:
-        """The last entered plan of a job's runs and backfills."""
+    def plans_of(self, job: str) -> Iterator[PlanEvent]:
+        """The entered plans of a job's runs and backfills, the newest first."""
         own = f"rangeland/{job}"
-        mine = [
-            key
-            for key in self.events()
-            if key.event == EventKind.PLAN and f"{key.application}/".startswith(f"{own}/")
-        ]
-        return self._at(mine[-1], PlanEvent) if mine else None
+        for key in reversed(self.events()):
+            if key.event == EventKind.PLAN and f"{key.application}/".startswith(f"{own}/"):
+                yield self._at(key, PlanEvent)
 
     def prepared_plans(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans that have an outcome, in the order they were entered, each with its last
