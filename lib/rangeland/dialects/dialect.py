@@ -91,6 +91,13 @@ class Dialect(ABC):
         isolation: Isolation,
     ) -> list[Question]: ...
 
+    def ask_latest_timestamps(
+        self, leaders: Mapping[Partition, Leader], isolation: Isolation
+    ) -> list[Question]:
+        """Asks for the records with the latest timestamps, deleted or not; ``read_offsets`` reads
+        the responses. Empty if brokers find every record that is as late as a time."""
+        return []
+
     @abstractmethod
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 

@@ -63,6 +63,17 @@ def request_offsets(
     return brokers.dialect.read_offsets(brokers.call_all(address, questions))
 
 
+def request_latest_timestamps(
+    brokers: ConnectionPool,
+    address: Address,
+    leaders: Mapping[Partition, Leader],
+    isolation: Isolation,
+) -> dict[Partition, OffsetResult]:
+    """Requests the records with the latest timestamps, deleted or not."""
+    questions = brokers.dialect.ask_latest_timestamps(leaders, isolation)
+    return brokers.dialect.read_offsets(brokers.call_all(address, questions))
+
+
 def request_sizes(
     brokers: ConnectionPool,
     leaders: Mapping[Partition, Leader],

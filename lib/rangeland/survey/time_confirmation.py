@@ -16,12 +16,9 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
-from rangeland.survey.broker_requests import request_offsets
+from rangeland.survey.broker_requests import request_latest_timestamps, request_offsets
 from rangeland.survey.record_times import FirstRecord, first_times
 
-NEWEST = AtTime(-3)
-"""The record with the latest timestamp, deleted or not (KIP-734). Brokers before 3.0 do not know it
-and name the first record, or none if that is in such a segment."""
 CONTRADICTION = "that no record is as late as that, and that the latest one is at offset"
 
 
@@ -37,24 +34,22 @@ def confirm_no_record(
     that is late enough, or else that the broker has to be asked again. All partitions are led by
     the broker at ``address``. One request, if the broker's latest timestamps agree with it."""
 
-    def ask(
-        which: Mapping[Partition, Leader], at: Earliest | Latest | AtTime
-    ) -> dict[Partition, OffsetResult]:
-        results = request_offsets(brokers, address, which, at, isolation) if which else {}
-        return {p: x for p, x in results.items() if p in which and x.meaning is ErrorMeaning.OK}
+    def ends(when: Earliest | Latest) -> dict[Partition, OffsetResult]:
+        results = request_offsets(brokers, address, odd, when, isolation) if odd else {}
+        return _usable(results, odd)
 
     denied = {
         p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
     }
-    if brokers.dialect.capabilities.lacks_timestamp is None:
+    if not denied:
         return {}
-    newest = ask(denied, NEWEST)
+    newest = _usable(request_latest_timestamps(brokers, address, denied, isolation), denied)
     odd = {
         p: denied[p] for p, x in newest.items() if x.time_ms is None or x.time_ms >= when.time_ms
     }
-    starts, ends = ask(odd, Earliest()), ask(odd, Latest())
+    starts, stops = ends(Earliest()), ends(Latest())
     spans = {
-        p: (starts[p].offset or 0, ends[p].offset or 0) for p in odd if p in starts and p in ends
+        p: (starts[p].offset or 0, stops[p].offset or 0) for p in odd if p in starts and p in stops
     }
     firsts = {p: FirstRecord(odd[p], *span) for p, span in spans.items() if span[0] < span[1]}
     late = _late(brokers, firsts, when)
@@ -69,6 +64,12 @@ def confirm_no_record(
         p: OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {latest[p]}", None)
         for p in deleted | _late(brokers, newest_records, when)
     }
+
+
+def _usable(
+    results: Mapping[Partition, OffsetResult], asked: Mapping[Partition, Leader]
+) -> dict[Partition, OffsetResult]:
+    return {p: x for p, x in results.items() if p in asked and x.meaning is ErrorMeaning.OK}
 
 
 def _late(

@@ -32,6 +32,7 @@ class KafkaDialect(Dialect):
     find_leaders = staticmethod(requests.find_leaders)
     ask_offsets = staticmethod(requests.ask_offsets)
     read_offsets = staticmethod(requests.read_offsets)
+    ask_latest_timestamps = staticmethod(requests.ask_latest_timestamps)
     ask_sizes = staticmethod(requests.ask_sizes)
     read_sizes = staticmethod(requests.read_sizes)
     ask_epochs = staticmethod(log_history.ask_epochs)

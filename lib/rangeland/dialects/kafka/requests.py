@@ -141,6 +141,20 @@ def ask_offsets(
             timestamp = m.LATEST_TIMESTAMP
         case AtTime(time_ms):
             timestamp = time_ms
+    return _list_offsets(leaders, timestamp, isolation)
+
+
+def ask_latest_timestamps(
+    leaders: Mapping[Partition, Leader], isolation: Isolation
+) -> list[Question]:
+    """KIP-734. Brokers before 3.0 do not know it and name the first record, or none if that is in a
+    segment without records."""
+    return _list_offsets(leaders, m.MAX_TIMESTAMP, isolation)
+
+
+def _list_offsets(
+    leaders: Mapping[Partition, Leader], timestamp: int, isolation: Isolation
+) -> list[Question]:
     topics = tuple(
         m.ListOffsetsTopic(
             name=topic,
