@@ -310,7 +310,7 @@ def test_one_slice_is_a_fetch_and_more_are_a_multi_fetch() -> None:
         (asked[0].partition, ErrorMeaning.OK),
         (asked[1].partition, ErrorMeaning.OUT_OF_RANGE),
     ]
-    assert all(p.readable_end == -1 for p in read.partitions)
+    assert all(p.readable_end is None for p in read.partitions)
 
 
 def decode(data: bytes, from_offset: int = 0) -> list[tuple[int, int, bytes]]:

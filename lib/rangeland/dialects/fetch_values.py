@@ -58,8 +58,8 @@ class FetchedPartition:
     meaning: ErrorMeaning
     code: str
     records: memoryview
-    readable_end: int = -1
-    """The last stable offset or the high watermark, by isolation; -1 if it is not reported."""
+    readable_end: int | None = None
+    """The last stable offset or the high watermark, by isolation; None if it is not reported."""
     aborted: tuple[tuple[int, int], ...] = ()
     """Aborted transactions, as pairs of producer id and first offset."""
     preferred: int | None = None

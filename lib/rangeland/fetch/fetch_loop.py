@@ -184,25 +184,24 @@ class FetchLoop:
         if not self._asks_leader(want, evidence):
             self._lose(state, LossKind.TRUNCATED, evidence)
 
-    def on_empty(self, want: FetchTarget, high_watermark: int, throttled: bool) -> None:
+    def on_empty(self, want: FetchTarget, readable_end: int | None, throttled: bool) -> None:
         """A response without records and without an error proves nothing: a quota, a slow disk or
         slow remote storage look the same as a log without records. The slice is asked for again."""
         state = self._current(want)
         if not state.server.is_leader:
-            self._doubt(state, f"its log is readable up to {high_watermark}", throttled)
-        elif high_watermark < 0:
-            # Some brokers do not report it: an idle log, one cut short and one that is gone look
-            # the same, so the end of the log is requested.
+            self._doubt(state, "it answered without records", throttled)
+        elif readable_end is None:
+            # An idle log, one cut short and one that is gone look the same: its end is requested.
             self._move(state, SliceEvent.EMPTY_AT_END, "its leader answered without records")
-        elif high_watermark >= state.slice.until_offset:
+        elif readable_end >= state.slice.until_offset:
             state.size.is_alone = True
-            seen = f"without records, though its log is readable up to {high_watermark}"
+            seen = f"without records, though its log is readable up to {readable_end}"
             self._move(state, SliceEvent.EMPTY_BELOW_END, f"its leader answered {seen}")
         else:
             # Newer brokers answer as followers, too: the leader of the plan may lag now.
             confirmed = state.server.is_confirmed
             event = SliceEvent.EMPTY_AT_END if confirmed else SliceEvent.STALE_LEADER
-            self._move(state, event, f"its leader's log is readable up to {high_watermark} only")
+            self._move(state, event, f"its leader's log is readable up to {readable_end} only")
 
     def on_error(
         self, want: FetchTarget, meaning: ErrorMeaning, name: str, hint: Leader | None = None
@@ -386,11 +385,13 @@ class FetchLoop:
             self._move(state, SliceEvent.STALE_LEADER, seen)
         return is_doubtful
 
-    def _lose(self, state: SliceState, kind: LossKind, evidence: str, until: int = 0) -> None:
-        """Loses what is left up to ``until``, or to the slice's end if it is 0. Raises RangeLost
-        unless the policy skips the offsets or holds the partition."""
-        slice_, until = state.slice, until or state.slice.until_offset
-        loss = Loss(slice_.partition, state.next_offset, until, kind, evidence)
+    def _lose(
+        self, state: SliceState, kind: LossKind, evidence: str, until: int | None = None
+    ) -> None:
+        """Loses what is left up to ``until``, or to the slice's end. Raises RangeLost unless the
+        policy skips the offsets or holds the partition."""
+        slice_, first = state.slice, state.next_offset
+        loss = Loss(slice_.partition, first, until or slice_.until_offset, kind, evidence)
         self._record_loss(state, slice_failures.settle_loss(loss, self.policy, slice_))
 
     def _record_loss(self, state: SliceState, loss: Loss) -> None:

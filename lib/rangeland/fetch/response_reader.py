@@ -98,7 +98,7 @@ class ResponseReader:
         leader = AskedLeader(self._brokers, address, want)
         if part is None or (part.meaning is ErrorMeaning.OK and part.is_empty):
             if part is None or not self._moves_on(want, part):
-                end = part.readable_end if part is not None else -1
+                end = part.readable_end if part is not None else None
                 self._loop.on_empty(want, end, throttled)
             return None
         if part.meaning is not ErrorMeaning.OK:
@@ -149,8 +149,8 @@ class ResponseReader:
             return None
         if self._is_left_out(leader, part):
             return None
-        if 0 <= part.readable_end < next_offset:
-            next_offset = self._confirmed_end(leader, part, next_offset)
+        if part.readable_end is not None and part.readable_end < next_offset:
+            next_offset = self._confirmed_end(leader, part, part.readable_end, next_offset)
         elif gap := dialect.unconfirmed_gap(part.records, leader.want.offset, context):
             next_offset = self._confirmed_gap(leader, gap)
         return None if next_offset is None else (next_offset, False)
@@ -219,12 +219,12 @@ class ResponseReader:
         return named is not None and self._loop.on_preferred(want.index, named)
 
     def _confirmed_end(
-        self, leader: AskedLeader, part: FetchedPartition, next_offset: int
+        self, leader: AskedLeader, part: FetchedPartition, end: int, next_offset: int
     ) -> int | None:
         """How far to read if records end after the readable end: a broker determines that end
         before it reads, so the log may have grown; or the offset stored in the last of them is
         damaged. What comes before it is taken."""
-        dialect, end = self._brokers.dialect, part.readable_end
+        dialect = self._brokers.dialect
         context = replace(part.context, floor=self._floor(leader))
         within = dialect.cut_out(part.records, leader.want.offset, leader.want.offset, end, context)
         known = FetchContext(floor=context.floor)
@@ -234,7 +234,7 @@ class ResponseReader:
         try:
             latest = leader.log_edge(Latest(), self._settings.isolation)
         except ConnectionLost:
-            self._loop.on_empty(leader.want, -1, throttled=False)
+            self._loop.on_empty(leader.want, None, throttled=False)
             return None
         if next_offset <= latest:
             return next_offset
@@ -255,7 +255,7 @@ class ResponseReader:
             self._report_lost(leader, error)
             return None
         if until is None:
-            self._loop.on_empty(leader.want, -1, throttled=False)
+            self._loop.on_empty(leader.want, None, throttled=False)
         return until
 
     def _report_damage(self, leader: AskedLeader, error: BadRecord) -> None:

@@ -259,13 +259,14 @@ def read_records(
         for part in topic.partitions:
             code = error_code_of(part.error_code)
             stable = isolation is Isolation.READ_COMMITTED and part.last_stable_offset >= 0
+            readable_end = part.last_stable_offset if stable else part.high_watermark
             parts.append(
                 FetchedPartition(
                     partition=Partition(name, part.partition_index),
                     meaning=code.meaning,
                     code=code.name,
                     records=part.records if part.records is not None else memoryview(b""),
-                    readable_end=part.last_stable_offset if stable else part.high_watermark,
+                    readable_end=readable_end if readable_end >= 0 else None,
                     aborted=tuple(
                         (a.producer_id, a.first_offset) for a in part.aborted_transactions or ()
                     ),
