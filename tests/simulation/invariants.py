@@ -158,6 +158,14 @@ class Judge:
                         found.outcomes[key] = row
                 elif row["event"] == "loss":
                     found.losses.append(row)
+        # Of the attempts at an outcome only the last counts.
+        attempts = {key: row["attempt"] or 0 for key, row in found.outcomes.items()}
+        found.losses = [
+            row
+            for row in found.losses
+            if not row["plan"]
+            or (row["attempt"] or 0) == attempts.get((row["application"], row["sequence"]))
+        ]
         return found
 
     # --- invariants ---------------------------------------------------------------------
