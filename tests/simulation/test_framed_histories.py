@@ -168,7 +168,7 @@ class History:
         rows = {(row["topic"], row["offset"], 0): row["value"] for row in self.lake.rows()}
         left = self.lake.alone(
             lambda spark: redrive(self.job("quarantine"), spark, NoProgress(), dry_run=True)
-        ).left
+        ).still_quarantined
         kept = {
             ("orders", offset, 0): one.why
             for one in left
