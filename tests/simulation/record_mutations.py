@@ -58,8 +58,8 @@ TRANSACTIONS = (
         "an emptied log that has grown again is the one that was landed",
         Change(
             "survey.epoch_ends:epoch_ends",
-            "return found | _ends_before_all(brokers, unknown, epochs)",
-            "return found",
+            "return ends | _ends_before_all(brokers, unknown, epochs), unanswered",
+            "return ends, unanswered",
         ),
     ),
     Mutation(

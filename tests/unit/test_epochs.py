@@ -19,7 +19,7 @@ from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.survey import survey_attempt
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
-from rangeland.survey.survey_attempt import SurveyAttempt
+from rangeland.survey.survey_attempt import ChangedMeanwhile, SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
 
 B1 = Address("b1", 9092)
@@ -57,11 +57,10 @@ class Old:
         return from_offset + 1
 
     def ask_epochs(self, leaders: Any, epochs: Any) -> list[Question]:
-        return [Question("epochs")]
+        return [Question(tuple(epochs))]
 
-    def read_epochs(self, responses: list[Any]) -> dict[Partition, int]:
-        assert responses == ["epochs"]
-        return {}
+    def read_epochs(self, responses: list[Any]) -> dict[Partition, int | None]:
+        return dict.fromkeys(responses[0])
 
 
 def test_an_epoch_that_no_metadata_tells_is_the_last_batch_s_and_known_to_be() -> None:
@@ -80,12 +79,12 @@ def test_an_epoch_before_the_first_that_an_old_log_has_ends_where_its_first_batc
 ) -> None:
     """The log's batch at an offset has the epoch of that number; epoch 4 is asked for."""
     logs = with_epochs(cast(ConnectionPool, Old()), {P0: LogState(P0, Leader(B1), start, 9)})
-    assert epoch_ends(cast(ConnectionPool, Old()), logs, {P0: 4}) == ends
+    assert epoch_ends(cast(ConnectionPool, Old()), logs, {P0: 4}) == (ends, [])
 
 
 def test_of_a_log_whose_leader_reports_epochs_nothing_is_concluded_from_its_silence() -> None:
     logs = {P0: LogState(P0, Leader(B1, epoch=8), 5, 9)}
-    assert epoch_ends(cast(ConnectionPool, Old()), logs, {P0: 4}) == {}
+    assert epoch_ends(cast(ConnectionPool, Old()), logs, {P0: 4}) == ({}, [])
 
 
 class Expiring(Old):
@@ -103,7 +102,14 @@ class Expiring(Old):
 
 def test_a_log_that_begins_later_meanwhile_still_shows_where_an_earlier_epoch_ended() -> None:
     old = LogState(P0, Leader(B1, epoch=7), 3, 9, epoch_is_read=True)
-    assert epoch_ends(cast(ConnectionPool, Expiring()), {P0: old}, {P0: 4}) == {P0: 7}
+    assert epoch_ends(cast(ConnectionPool, Expiring()), {P0: old}, {P0: 4}) == ({P0: 7}, [])
+
+
+class Moved(Old):
+    """It no longer leads P0: it does not say where an epoch ended."""
+
+    def read_epochs(self, responses: list[Any]) -> dict[Partition, int | None]:
+        return {p: 7 for p in responses[0] if p != P0}
 
 
 class Lagging(Old):
@@ -147,6 +153,14 @@ def test_the_epoch_of_a_log_is_waited_for_while_its_last_batch_is_not_sent() -> 
 def test_a_log_whose_epoch_remains_unknown_is_not_taken_for_one_without() -> None:
     with pytest.raises(Unreachable, match="the last batch of t/0 could not be read"):
         attempt(1_000_000).epochs(LOGS)
+
+
+def test_a_log_whose_leader_does_not_answer_for_an_earlier_epoch_is_surveyed_again() -> None:
+    logs = {p: LogState(p, Leader(B1, epoch=8), 5, 9) for p in (P0, P1)}
+    brokers = cast(ConnectionPool, Moved())
+    assert epoch_ends(brokers, logs, {P0: 4, P1: 4}) == ({P1: 7}, [P0])
+    with pytest.raises(ChangedMeanwhile, match="t/0 could not be surveyed"):
+        SurveyAttempt(brokers, SurveyRequest(("t",))).epoch_ends(logs, {P0: 4, P1: 4})
 
 
 @pytest.mark.usefixtures("hurried")

@@ -259,15 +259,16 @@ def test_the_checkpoint_keeps_the_epoch_of_what_landed_last() -> None:
 # --- what brokers say of epochs -------------------------------------------------------------
 
 
-def test_epochs_that_a_broker_does_not_tell_are_left_out() -> None:
+def test_epochs_that_a_broker_does_not_know_are_none_and_those_to_ask_again_are_left_out() -> None:
     parts = tuple(
         m.EpochEnd(error_code=code, partition=number, leader_epoch=1, end_offset=end)
-        for number, (code, end) in enumerate([(0, 7), (0, -1), (74, -1), (0, 0)])
+        for number, (code, end) in enumerate([(0, 7), (0, -1), (74, -1), (0, 0), (31, -1)])
     )
     response = m.OffsetForLeaderEpochResponse(
         topics=(m.EpochEndTopic(topic="t", partitions=parts),)
     )
-    assert read_epochs([response]) == {P: 7, Partition("t", 3): 0}
+    unknown = {Partition("t", 1): None, Partition("t", 4): None}
+    assert read_epochs([response]) == {P: 7, Partition("t", 3): 0, **unknown}
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,9 @@ class Dialect(ABC):
         """The end offset of a leader epoch, and of those before it, in the leader's log."""
         return []
 
-    def read_epochs(self, responses: Sequence[Any]) -> dict[Partition, int]:
+    def read_epochs(self, responses: Sequence[Any]) -> dict[Partition, int | None]:
+        """None where the broker cannot or may not say. Without partitions whose leader has to be
+        asked again."""
         return {}
 
     def epoch_of(self, records: memoryview) -> int | None:

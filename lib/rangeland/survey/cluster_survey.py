@@ -31,9 +31,8 @@ from rangeland.model import (
 )
 from rangeland.survey.broker_requests import request_sizes
 from rangeland.survey.entry_lookup import entries_at
-from rangeland.survey.epoch_ends import epoch_ends
 from rangeland.survey.retention_lookup import with_retention
-from rangeland.survey.survey_attempt import RecreatedMeanwhile, SurveyAttempt, UnknownTopic
+from rangeland.survey.survey_attempt import ChangedMeanwhile, SurveyAttempt, UnknownTopic
 from rangeland.survey.survey_confirmation import merge_surveys, suspicions
 from rangeland.survey.survey_request import SurveyRequest
 
@@ -108,7 +107,7 @@ def _survey_once(
     while True:
         try:
             return _survey_logs(attempt, brokers, wanted, now, backend)
-        except RecreatedMeanwhile as error:
+        except ChangedMeanwhile as error:
             attempt.start_over(error)
 
 
@@ -133,8 +132,9 @@ def _survey_logs(
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
     logs = attempt.epochs(logs)
     served = [p for p in served if p in logs]
-    epochs_end = epoch_ends(brokers, logs, _epochs(wanted))
-    logs = {p: replace(log, epoch_end=epochs_end.get(p)) for p, log in logs.items()}
+    epochs_end = attempt.epoch_ends(logs, _epochs(wanted))
+    served = [p for p in served if p not in attempt.unreachable]
+    logs = {p: replace(logs[p], epoch_end=epochs_end.get(p)) for p in served}
     groups = {g: backend.offsets(g, served) for g in wanted.groups} if backend is not None else {}
     named = (*named_offsets(wanted, logs), *_committed_offsets(groups))
     lookups = OffsetLookups(

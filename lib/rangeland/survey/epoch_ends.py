@@ -2,8 +2,9 @@
 
 One request per broker if there is something to compare. Brokers before 2.1 do not report the epoch
 in their metadata; there it is read from the log's last batch, so an unclean election shows only
-once something has been written since. What is unavailable is left out: then a log that was
-truncated and has grown again looks like one that was not.
+once something has been written since. Where a broker does not report the end of an epoch, a log
+that was truncated and has grown again looks like one that was not. A broker that does not answer
+is another matter: the survey is taken again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
+from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangelandError
 from rangeland.model import Earliest, LogState, Partition
 from rangeland.survey.batch_fetch import sample_batches
@@ -63,21 +65,26 @@ def _last_epochs(
 
 def epoch_ends(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
-) -> dict[Partition, int]:
+) -> tuple[dict[Partition, int], list[Partition]]:
     """The offsets at which the records of these epochs end, for partitions whose leader has changed
-    since."""
+    since; and the partitions whose leader has to be asked again."""
     grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}
-    found: dict[Partition, int] = {}
+    found: dict[Partition, int | None] = {}
     for address, group in by_leader(grown, lambda log: log.leader).items():
         leaders = {p: log.leader for p, log in group.items()}
         try:
             questions = brokers.dialect.ask_epochs(leaders, {p: epochs[p] for p in group})
             responses = brokers.call_all(address, questions)
+        except NoCommonVersion:  # the broker is too old for the request
+            found |= dict.fromkeys(group)
+            continue
         except RangelandError:
             continue
         found |= {p: end for p, end in brokers.dialect.read_epochs(responses).items() if p in group}
-    unknown = {p: log for p, log in grown.items() if p not in found and log.epoch_is_read}
-    return found | _ends_before_all(brokers, unknown, epochs)
+    unknown = {p: log for p, log in grown.items() if log.epoch_is_read and found.get(p, 0) is None}
+    ends = {p: end for p, end in found.items() if end is not None}
+    unanswered = [p for p in grown if p not in found]
+    return ends | _ends_before_all(brokers, unknown, epochs), unanswered
 
 
 def _ends_before_all(

@@ -33,8 +33,8 @@ from rangeland.model import (
 )
 from rangeland.patterns import match_topics, matches
 from rangeland.survey.broker_requests import by_leader, request_offsets
-from rangeland.survey.epoch_ends import lacking_epochs, with_epochs
-from rangeland.survey.leaders import ask_leaders
+from rangeland.survey.epoch_ends import epoch_ends, lacking_epochs, with_epochs
+from rangeland.survey.leaders import ask_leaders, check_has_brokers
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.time_confirmation import confirm_no_record
@@ -57,9 +57,9 @@ class UnknownTopic(JobFileError):
         return JobFileError.of(self, why=f"{self.why}; {who}")
 
 
-class RecreatedMeanwhile(Unreachable):
-    """A topic was deleted and created again during a survey: what it has so far is of another
-    log."""
+class ChangedMeanwhile(Unreachable):
+    """A topic was created again or a leader has moved during a survey: what it has so far may be of
+    another log."""
 
 
 class SurveyAttempt:
@@ -186,7 +186,7 @@ class SurveyAttempt:
         for name in names:
             topic = view.topics.get(name)
             if topic is None or topic.meaning is not ErrorMeaning.OK:
-                _check_has_brokers(view)
+                check_has_brokers(view)
                 self._raise_for_topic(name, topic)
             only = self._wanted.partitions.get(name) or ()
             known = {which for p in topic.leaders for which in _written_as(p)} if only else set()
@@ -221,7 +221,7 @@ class SurveyAttempt:
         named = sorted(t.name for t in view.topics.values() if not t.is_internal)
         found = match_topics(pattern, named)
         if not found and not match_topics(pattern, self._wanted.known):
-            _check_has_brokers(view)
+            check_has_brokers(view)
             raise UnknownTopic(
                 f"no topic matches {pattern}",
                 why=f"the cluster has {count_noun(len(view.topics), 'topic')}; "
@@ -285,12 +285,12 @@ class SurveyAttempt:
             leaders |= self._present_leaders(leaders)
 
     def _present_leaders(self, leaders: Mapping[Partition, Leader]) -> dict[Partition, Leader]:
-        """Raises RecreatedMeanwhile if one of them leads another incarnation of its topic."""
+        """Raises ChangedMeanwhile if one of them leads another incarnation of its topic."""
         present = {p: leader for p, leader in self.leaders().items() if p in leaders}
         for partition, leader in present.items():
             before = leaders[partition].topic_id
             if before and leader.topic_id and before != leader.topic_id:
-                raise RecreatedMeanwhile(
+                raise ChangedMeanwhile(
                     f"the topic {partition.topic} was deleted and created again while its offsets "
                     "were asked for",
                     why=f"its id was {before} and is {leader.topic_id}",
@@ -298,12 +298,23 @@ class SurveyAttempt:
                 )
         return present
 
-    def start_over(self, why: RecreatedMeanwhile) -> None:
+    def start_over(self, why: ChangedMeanwhile) -> None:
         """Forgets what was seen, and waits a moment. Raises the error after the deadline."""
         self.excluded_partitions.clear()
         self.unreachable.clear()
         self._failure = why
         self._pause(why.what)
+
+    def epoch_ends(
+        self, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
+    ) -> dict[Partition, int]:
+        """The ends of epochs, as far as leaders report them. Raises ChangedMeanwhile if one has to
+        be asked again: without it a log could not be told from one that was rewritten."""
+        ends, left = epoch_ends(self._brokers, logs, epochs)
+        why = "its leader did not answer where an earlier leader's records end"
+        if left and not self._are_given_up(left, len(logs), why):
+            raise ChangedMeanwhile(f"{left[0]} could not be surveyed", why=why, do="run again")
+        return ends
 
     def epochs(self, logs: Mapping[Partition, LogState]) -> dict[Partition, LogState]:
         """The logs with the epochs of their last batches, where metadata does not have the
@@ -369,15 +380,6 @@ class SurveyAttempt:
             f"the offsets of {partition} are not available",
             why=f"its leader answered {part.code}",
             do="check the partition's leader, then run again",
-        )
-
-
-def _check_has_brokers(view: ClusterView) -> None:
-    if view.has_no_brokers:
-        raise Unreachable(
-            "no broker is registered in the cluster",
-            why="its servers answer, but they forget brokers that are down, with their topics",
-            do="start the brokers; if they are up, check that source.servers names their servers",
         )
 
 

@@ -36,15 +36,21 @@ def ask_epochs(
     return [Question(m.OffsetForLeaderEpochRequest(topics=wanted))]
 
 
-def read_epochs(responses: Sequence[m.OffsetForLeaderEpochResponse]) -> dict[Partition, int]:
-    """The end offsets of the epochs, without those that the broker does not report."""
-    return {
-        Partition(topic.topic, part.partition): part.end_offset
-        for response in responses
-        for topic in response.topics
-        for part in topic.partitions
-        if error_code_of(part.error_code).meaning is ErrorMeaning.OK and part.end_offset >= 0
-    }
+def read_epochs(
+    responses: Sequence[m.OffsetForLeaderEpochResponse],
+) -> dict[Partition, int | None]:
+    """The end offsets of the epochs; None where the broker knows none, or where this client may not
+    ask: before 2.1 that takes the right to ``ClusterAction``."""
+    found: dict[Partition, int | None] = {}
+    for topic in (topic for response in responses for topic in response.topics):
+        for part in topic.partitions:
+            meaning = error_code_of(part.error_code).meaning
+            if meaning is ErrorMeaning.OK or meaning.is_final:
+                is_known = meaning is ErrorMeaning.OK and part.end_offset >= 0
+                found[Partition(topic.topic, part.partition)] = (
+                    part.end_offset if is_known else None
+                )
+    return found
 
 
 def epoch_of(records: memoryview) -> int | None:
