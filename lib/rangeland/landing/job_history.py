@@ -201,11 +201,10 @@ class JobHistory:
 
     def last_removal(self) -> table_commit.Restored | CommitMetadata | None:
         """A RESTORE, or a commit that replaced all rows, since the job's newest plan: rows of this
-        job may be gone. Plans of missing rows do not count: a policy may hold some of these."""
+        job may be gone."""
         if self._ledger.opened is None or self._table.snapshot is None:
             return None
-        plans = self._ledger.opened.plans_of(self._job.job)
-        newest = next((e for e in plans if _plan_of(e).kind is not PlanKind.HOLES), None)
+        newest = next(self._ledger.opened.plans_of(self._job.job), None)
         if newest is None or newest.table_version is None:
             return None
         planned_at = newest.table_version
