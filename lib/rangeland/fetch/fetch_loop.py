@@ -229,7 +229,7 @@ class FetchLoop:
             case ErrorMeaning.CORRUPT:
                 self.on_damaged(want, slice_failures.unreadable_error(state, reason))
             case ErrorMeaning.UNSUPPORTED if self._asks_leader(want, reason):
-                pass  # Versions are agreed on with each broker, and another one may lead by now.
+                pass  # Each broker negotiates its own versions, and another one may lead by now.
             case ErrorMeaning.DENIED | ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
                 raise slice_failures.refused_error(state, meaning, reason)
             case ErrorMeaning.OK | ErrorMeaning.REJOIN:

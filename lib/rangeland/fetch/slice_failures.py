@@ -108,12 +108,12 @@ def damage_loss(
 
 def stuck_loss(state: SliceState, policy: Policy) -> Loss:
     """What the policy does about the rest of a slice that has made no progress for too long."""
-    error, piece = no_progress_error(state), state.slice
+    error, slice_ = no_progress_error(state), state.slice
     evidence = f"{error.what}: {error.why}"
     loss = Loss(
-        piece.partition, state.next_offset, piece.until_offset, LossKind.UNREACHABLE, evidence
+        slice_.partition, state.next_offset, slice_.until_offset, LossKind.UNREACHABLE, evidence
     )
-    return settle_loss(loss, policy, piece, error)
+    return settle_loss(loss, policy, slice_, error)
 
 
 def log_loss(loss: Loss) -> None:
@@ -197,7 +197,7 @@ def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> JobF
 def wrong_code_error(state: SliceState, reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"{state.slice} cannot be read",
-        why=f"{reason}, which is no error of a fetch",
+        why=f"{reason}, which is not a valid response to a fetch",
         do="check the version of the broker",
         **_state_facts(state),
     )

@@ -50,9 +50,9 @@ def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
 
 
 def _from_its_start(log: LogState) -> LogState:
-    """Kafka may report that committed records end before the log's start, at the beginning of an
-    open transaction whose first records were deleted. So there are none yet: it is no evidence that
-    the log lost its end."""
+    """If the first records of an open transaction were deleted, Kafka reports a last stable offset
+    below the log's start. The log then has no committed records yet; this does not show that its
+    end was lost."""
     return log if log.end_offset >= log.start_offset else replace(log, end_offset=log.start_offset)
 
 
