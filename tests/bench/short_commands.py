@@ -72,8 +72,9 @@ def measured(command: Sequence[str], expected: int, environment: Mapping[str, st
 def commands_of(folder: Path, bootstrap: Sequence[str]) -> dict[str, tuple[list[str], int]]:
     """Each command with the exit code it must have."""
     ours = [sys.executable, "-m", "rangeland"]
-    job = str(_job_file(folder / "job.yaml", folder, bootstrap))
-    dead = str(_job_file(folder / "dead.yaml", folder, [f"127.0.0.1:{free_ports(1)[0]}"]))
+    table = folder / "table"
+    job = str(job_file(folder / "job.yaml", table, bootstrap))
+    dead = str(job_file(folder / "dead.yaml", table, [f"127.0.0.1:{free_ports(1)[0]}"]))
     return {
         "bare session": ([sys.executable, "-c", BARE], 0),
         "run, nothing new": ([*ours, "run", job, "--quiet"], 0),
@@ -84,11 +85,11 @@ def commands_of(folder: Path, bootstrap: Sequence[str]) -> dict[str, tuple[list[
     }
 
 
-def _job_file(path: Path, folder: Path, servers: Sequence[str]) -> Path:
+def job_file(path: Path, table: Path, servers: Sequence[str]) -> Path:
     job = {
         "job": "bench-short",
         "source": {"servers": list(servers), "topics": [TOPIC]},
-        "sink": {"table": str(folder / "table")},
+        "sink": {"table": str(table)},
     }
     path.write_text(yaml.safe_dump(job))
     return path

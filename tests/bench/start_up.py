@@ -18,14 +18,12 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-import yaml
-
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.producer import fill
 from tests.bench.measuring import load_average, spread
+from tests.bench.short_commands import TOPIC, job_file
 
-TOPIC = "short"
 ENDS = {
     "Started the JVM of Spark": "Python starts, imports, reads the job",
     "Connected to the JVM of Spark": "the JVM starts; survey meanwhile",
@@ -55,7 +53,9 @@ def main() -> None:
         with KafkaCluster() as kafka:
             fill(kafka.bootstrap, TOPIC, given.records, partitions=2)
             for number in range(given.rounds + 1):
-                job = _job_file(folder, number, kafka.bootstrap)
+                job = job_file(
+                    folder / f"job-{number}.yaml", folder / f"table-{number}", kafka.bootstrap
+                )
                 steps = steps_of(job), steps_of(job)
                 print(f"{load_average():5.2f}  {number}: {steps}", flush=True)
                 if number > 0:  # the first one makes what later ones find
@@ -101,17 +101,6 @@ def show(title: str, rounds: Sequence[Mapping[str, float]]) -> None:
         each = [one.get(step, 0.0) for one in rounds]
         if any(each):
             print(f"  {step:48} {spread(each)}")
-
-
-def _job_file(folder: Path, number: int, servers: Sequence[str]) -> Path:
-    path = folder / f"job-{number}.yaml"
-    job = {
-        "job": f"bench-start-{number}",
-        "source": {"servers": list(servers), "topics": [TOPIC]},
-        "sink": {"table": str(folder / f"table-{number}")},
-    }
-    path.write_text(yaml.safe_dump(job))
-    return path
 
 
 if __name__ == "__main__":
