@@ -1,13 +1,12 @@
 """What opening a ledger costs, by the number of landings in it.
 
 ``python -m tests.bench.ledger_history --landings 10,10000``: makes a ledger for each number, as
-runs leave it (a commit for each plan and each outcome, ``--commits many``) or with all of them in
-one commit (``--commits one``), and then does what a run does with it: opens it, looks at the newest
-plans, enters a plan, prepares its outcome; then again after the ledger was compacted. CPU seconds
-are of this process and its JVM.
+runs leave it: a commit for each plan and each outcome, compacted whenever that is due. Then it
+does what a run does with it: opens it, looks at the newest plans, enters a plan, prepares its
+outcome. CPU seconds are of this process and its JVM.
 
-Rows are written with the library's own codec; the log's JSON is written here, since ten thousand
-real commits would take minutes.
+Rows are written with the library's own codec, compacted by its own ledger; the log's JSON is
+written here, since twenty thousand real commits would take minutes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rangeland.delta.ledger.compaction import MANY
+from rangeland.delta.ledger.compaction import MANY, NEWEST
 from rangeland.delta.ledger.event_rows import SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import (
     EventFile,
@@ -41,7 +40,6 @@ from rangeland.delta.ledger.ledger_files import OUR_FILES
 from rangeland.delta.ledger.ledger_table import FOLDER, PLANS, Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.log_actions import add_lines
-from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
@@ -101,22 +99,20 @@ class History:
             yield self.outcome(plan), (OUTCOMES, sequence)
 
 
-def fill(kernel: DeltaKernel, table: Path, history: History, *, commits: str) -> None:
-    """The ledger of this table. ``commits``: ``one`` for all events, or ``many``, one for each."""
-    folder = table / FOLDER
+def fill(kernel: DeltaKernel, table: Path, history: History) -> None:
+    """The ledger of this table."""
     ledger = Ledger(kernel, str(table)).open_or_create()
     kernel.wait_for_maintenance()
-    files = []
-    for number, (entry, transaction) in enumerate(history.events(), start=1):
-        file = _written(folder, entry)
-        files.append(file)
-        if commits == "many":
-            _commit(folder, number, file, transaction, entry.written_at_ms)
-    if commits == "one":
-        made = kernel.as_sole_writer().commit(
-            ledger.path, CommitRequest(PLANS, history.landings, files)
-        )
-        assert made.version == 1, made
+    version, since_compaction = 0, 0
+    for event, transaction in history.events():
+        version, since_compaction = version + 1, since_compaction + 1
+        file = _written(table / FOLDER, event)
+        _commit(table / FOLDER, version, file, transaction, event.written_at_ms)
+        if since_compaction == MANY:
+            _checkpoint(kernel, ledger.path)
+            assert Ledger(kernel, str(table)).compact()
+            kernel.wait_for_maintenance()
+            version, since_compaction = version + 1, NEWEST
     _checkpoint(kernel, ledger.path)
 
 
@@ -171,8 +167,7 @@ class CpuClock:
         found.setdefault(name, []).append((later[0] - wall, later[1] - cpu))
 
 
-def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> History:
-    """Returns the history with the landings that were added."""
+def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> None:
     found: dict[str, list[tuple[float, float]]] = {}
     clock, many = CpuClock(), history.landings
     for entered in range(many, many + rounds):
@@ -207,22 +202,11 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
         walls, cpus = zip(*taken, strict=True)
         first = f"first {walls[0]:6.3f} s, cpu {cpus[0]:5.2f}"
         print(f"  {name:16} {median(walls):6.3f} s, cpu {median(cpus):5.2f}; {first}", flush=True)
-    return replace(history, landings=many + rounds)
-
-
-def compact(kernel: DeltaKernel, table: Path) -> None:
-    found: dict[str, list[tuple[float, float]]] = {}
-    with CpuClock().measured(found, "compact"):
-        is_done = Ledger(kernel, str(table)).compact()
-        kernel.wait_for_maintenance()
-    ((wall, cpu),) = found["compact"]
-    print(f"  compacted: {is_done}, {wall:.3f} s, cpu {cpu:.2f}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m tests.bench.ledger_history", description=__doc__)
     parser.add_argument("--landings", default="10,10000", metavar="A,B")
-    parser.add_argument("--commits", choices=("one", "many"), default="many")
     parser.add_argument("--rounds", type=int, default=10)
     given = parser.parse_args(arguments)
     folder = temporary_directory("rangeland-ledger-history-")
@@ -233,11 +217,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for number in [1, *map(int, given.landings.split(","))]:  # the first one warms the JVM up
             history = History(number, time.time_ns() // 1_000_000)
             table = folder / f"table-{number}"
-            fill(kernel, table, history, commits=given.commits)
-            history = measure(kernel, table, history, given.rounds)
-            if number >= MANY:
-                compact(kernel, table)
-                measure(kernel, table, history, given.rounds)
+            fill(kernel, table, history)
+            measure(kernel, table, history, given.rounds)
     finally:
         session.stop()
         remove_directory(folder)
