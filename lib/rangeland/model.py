@@ -110,14 +110,12 @@ class Address:
 
 
 class VersionSupport(StrEnum):
-    """The way a broker takes the request for its API versions, which old ones do not know."""
+    """Whether a broker can be asked for its API versions."""
 
     REPORTED = "reported"
     """It answers with its versions."""
-    CLOSES = "closes"
-    """It closes the connection."""
-    SILENT = "silent"
-    """It does not answer."""
+    TOO_OLD = "too old"
+    """It does not know the request: it closes the connection, or does not answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Cluster:
             1_000,
             logs,
             lookups=OffsetLookups(of_groups=self.group_offsets),
-            version_support={leader.address: VersionSupport.SILENT},
+            version_support={leader.address: VersionSupport.TOO_OLD},
         )
 
     @contextmanager
@@ -150,7 +150,7 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
 ) -> None:
     driver = Grouped(drivers.another())
     driver.run()
-    known = ((Address("b", 1), VersionSupport.SILENT),)
+    known = ((Address("b", 1), VersionSupport.TOO_OLD),)
     assert cluster.known == known
     reading = test_landing_target.reading_of(driver.target)
     (entered,) = driver.landed
@@ -230,7 +230,7 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
     assert (made.plan.isolation, made.plan.tags) == left.read_filter
     assert [(s.isolation, s.tags) for s in read] == [left.read_filter]
     assert [dict(s.cluster.version_support) for s in read] == [
-        {Address("b", 1): VersionSupport.SILENT}
+        {Address("b", 1): VersionSupport.TOO_OLD}
     ]
 
 
@@ -256,4 +256,4 @@ def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
 ) -> None:
     monkeypatch.setattr(reader, "survey_of", cluster.survey)
     _, settings = reader.freeze(drivers.job)
-    assert dict(settings.cluster.version_support) == {Address("b", 1): VersionSupport.SILENT}
+    assert dict(settings.cluster.version_support) == {Address("b", 1): VersionSupport.TOO_OLD}

@@ -45,8 +45,8 @@ class BrokerConnection:
     several threads at once.
 
     Responses are returned in the order of the requests, whatever order they arrive in. After any
-    error it is closed for good. ``known`` is the broker's last known version support: one that
-    ``CLOSES`` is not tested again, and one that ``REPORTED`` and does not answer now is busy.
+    error it is closed for good. ``known`` is the broker's last known version support: one
+    that ``REPORTED`` and does not answer now is busy.
     ``was_served``: these settings have worked before, so a closed connection is not a refusal.
     ``answers_plainly``: this address has answered without TLS before and is not tried with TLS."""
 
@@ -117,11 +117,8 @@ class BrokerConnection:
 
     def _open_with(self, known: VersionSupport | None) -> None:
         try:
-            if known is VersionSupport.SILENT:
+            if known is VersionSupport.TOO_OLD:
                 self._probe_versions()
-            elif known is VersionSupport.CLOSES:
-                self._open_with_oldest(self._session.skip_opening())
-                self._ask_again()
             elif known is VersionSupport.REPORTED:
                 self._negotiate()
             else:
@@ -129,7 +126,7 @@ class BrokerConnection:
         except ConnectionClosed as closed:
             if self._may_want_tls and speaks_tls(self.address):
                 raise diagnosis.tls_port_error(self.address) from closed
-            self._open_as_old(closed)
+            self._open_after_closing(closed)
 
     def _negotiate(self, wait_ms: int | None = None) -> None:
         question: bytes | None = self._session.open()
@@ -153,53 +150,36 @@ class BrokerConnection:
             self._probe_versions(time.monotonic() + left_ms / 1000)
 
     def _probe_versions(self, deadline: float | None = None) -> None:
-        """Finds out whether a broker knows the negotiation, without sending it: where it gets no
-        response, other requests are lost with it. Instead a request is sent that brokers without
-        the negotiation answer differently. Only brokers from 4.0 on close the connection at the
-        oldest request."""
+        """Finds out whether a broker knows the negotiation, without sending it: some that do not
+        know it leave all later requests on the connection unanswered. Instead a request is sent
+        that brokers without the negotiation answer differently. Only brokers from 4.0 on close the
+        connection at the oldest request."""
         self.version_support = VersionSupport.REPORTED
         try:
             self._open_with_oldest(self._session.skip_opening(), deadline)
             self._stream.take_large_frames()
             self._stream.send(self._session.version_probe())
             response = self._stream.receive(self._settings.request_ms, deadline)
-            self.version_support = (
-                VersionSupport.SILENT
-                if self._session.is_too_old(response)
-                else VersionSupport.REPORTED
-            )
+            if self._session.is_too_old(response):
+                self.version_support = VersionSupport.TOO_OLD
         except ConnectionClosed:
             self._connect_again()
         if self.version_support is VersionSupport.REPORTED:
             self._session = self._dialect.open_session(self._settings.client_id)
             self._negotiate()
 
-    def _open_as_old(self, closed: ConnectionClosed) -> None:
-        """A broker that closes may be too old for the negotiation, busy, or shutting down. It is
-        old if it answers the oldest request and then, on the same connection, closes at the
-        negotiation. With a new broker taken for an old one, headers and times would be lost."""
+    def _open_after_closing(self, closed: ConnectionClosed) -> None:
+        """A broker that closes may be too old for the negotiation, busy, or shutting down. However
+        often it closes, it is old only if it answers as the old ones do: with a new broker taken
+        for an old one, headers and times would be lost."""
         self.version_support = VersionSupport.REPORTED
-        oldest = self._session.skip_opening()
-        if not oldest or self._settings.sasl is not None:
+        if not self._session.skip_opening() or self._settings.sasl is not None:
             raise ConnectionClosed.of(closed, do=diagnosis.SILENT_CLOSE)
         self._connect_again()
         try:
-            self._open_with_oldest(oldest)
+            self._probe_versions()
         except ConnectionClosed as again:
             raise ConnectionClosed.of(again, do=diagnosis.SILENT_CLOSE) from closed
-        self._ask_again()
-
-    def _ask_again(self) -> None:
-        """Negotiates on a connection on which the oldest request was answered: a broker that
-        closes it now is old, and one that does not has been upgraded."""
-        session, self.version_support = self._session, VersionSupport.REPORTED
-        self._session = self._dialect.open_session(self._settings.client_id)
-        try:
-            self._negotiate()
-        except ConnectionClosed:
-            self._session = session
-            self._is_known, self.version_support = True, VersionSupport.CLOSES
-            self._connect_again()
 
     def _open_with_oldest(self, oldest: bytes, deadline: float | None = None) -> None:
         self._stream.send(oldest)

@@ -40,7 +40,7 @@ class ConnectionPool:
     @property
     def version_support(self) -> dict[Address, VersionSupport]:
         """The known version support of the brokers. What a survey has learned is passed on to the
-        group and the tasks, so that a broker that is silent at ApiVersions is not asked again."""
+        group and the tasks, so that a broker without ApiVersions is not sent the request again."""
         return dict(self._version_support)
 
     @property
