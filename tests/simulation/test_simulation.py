@@ -27,6 +27,8 @@ from tests.simulation.transactions import TRANSACTION_ACTS
 
 SEEDS = 20_000
 AT_ONCE = 2_500
+FAILED_ONCE = (52_014_884,)
+"""Seeds beyond ``SEEDS`` that have shown a defect."""
 AT_LEAST = 1
 """How often each operation, change and kind of fault occurs in ``AT_ONCE`` histories."""
 
@@ -73,6 +75,13 @@ def _missing(counts: Counts) -> dict[str, list[str]]:
         for name, (seen, kinds) in wanted.items()
     }
     return {name: rare for name, rare in found.items() if rare}
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_a_history_that_failed_once_passes(stage: Stage, seed: int) -> None:
+    found = failure_of(scenario(seed), stage, Counts())
+    if found is not None:
+        pytest.fail(explain(scenario(seed), found, stage))
 
 
 def test_a_seed_replays_exactly(stage: Stage) -> None:

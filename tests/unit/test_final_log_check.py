@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import ConnectionLost
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import ClusterView, LeaderQuery, OffsetResult, TopicView
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
+from rangeland.landing import final_log_check
 from rangeland.landing.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.shared_reader import PlanToRead, SharedReader
 from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.loss import Action, Loss, LossKind
-from rangeland.model import Counts, Partition
+from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.slice_receipt import Receipt
@@ -190,3 +199,81 @@ def test_a_driver_of_a_group_ends_where_the_policy_does_not_go_on(drivers: Drive
     reading.shared_reader = cast(SharedReader, Sharing())
     with pytest.raises(RangeLost):
         finisher_of(reading).finish_new(PLAN)
+
+
+# --- brokers with partitions of their own -------------------------------------------------------
+
+NEAR, FAR = Partition("orders", 0, "near"), Partition("orders", 0, "far")
+TWO = {p: Address(p.broker, 9) for p in (NEAR, FAR)}
+
+
+class TwoBrokers:
+    """Connections to two brokers with a log each, which ends at 60. Those of ``away`` do not
+    answer, and ``silent`` brokers list nothing."""
+
+    def __init__(
+        self, *away: Partition, listed: Sequence[Partition] = (NEAR, FAR), silent: str = ""
+    ) -> None:
+        self.away, self.listed, self.silent = [TWO[p] for p in away], listed, silent
+        members = tuple((p.broker, address) for p, address in TWO.items())
+        self.settings = ClusterSettings("kafka", (), survey_ms=50, members=members)
+        self.capabilities, self.requests = Capabilities(numbered_per_broker=True), 0
+        self.dialect = self
+
+    def __enter__(self) -> TwoBrokers:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def find_leaders(self, *about: Any) -> Any:
+        yield LeaderQuery(tuple(TWO.values()), (Question("topics"),))
+        leaders = {p: Leader(TWO[p]) for p in self.listed}
+        topics = {"orders": TopicView("orders", ErrorMeaning.OK, "", leaders=leaders)}
+        return ClusterView((), topics, {self.silent: "it is down"} if self.silent else {})
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        if address in self.away:
+            raise ConnectionLost(f"{address} does not answer")
+        return [question.request for question in questions]
+
+    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[Question]:
+        return [Question((tuple(leaders), 0 if when == Earliest() else 60))]
+
+    def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
+        ((partitions, offset),) = responses or [((), 0)]
+        return {p: OffsetResult(ErrorMeaning.OK, "", offset) for p in partitions}
+
+    def ask_sizes(self, logs: Any) -> list[Question]:
+        return []
+
+    def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
+        return {}
+
+
+def changes_in(brokers: TwoBrokers, monkeypatch: pytest.MonkeyPatch) -> list[Partition]:
+    """The partitions that have changed since both were read up to 100."""
+    monkeypatch.setattr(final_log_check, "ConnectionPool", lambda cluster: brokers)
+    monkeypatch.setattr(final_log_check, "LAGGING_SECONDS", 0)
+    ranges = tuple(Range(p, 0, 100) for p in TWO)
+    both = replace(plan(), ranges=ranges, checkpoint={p: LogMark(100) for p in TWO})
+    receipts = [Receipt(i, p, 0, 100, Counts(landed=100)) for i, p in enumerate(TWO)]
+    check = FinalLogCheck(job("truncated: fail"), lambda: [])
+    settings = ReadSettings(brokers.settings)
+    return [loss.partition for loss in check.changes(settings, both, receipts, {})]
+
+
+def test_a_broker_that_is_down_keeps_no_other_log_from_being_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert changes_in(TwoBrokers(), monkeypatch) == [FAR, NEAR]
+    assert changes_in(TwoBrokers(FAR), monkeypatch) == [NEAR]
+    assert changes_in(TwoBrokers(FAR, listed=(NEAR,), silent="far"), monkeypatch) == [NEAR]
+    assert changes_in(TwoBrokers(FAR, NEAR), monkeypatch) == []
+
+
+@pytest.mark.parametrize("silent", ["", "another"])
+def test_a_log_that_its_broker_no_longer_has_is_unknown_whoever_else_is_down(
+    silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Unreachable, match="nothing is committed"):
+        changes_in(TwoBrokers(listed=(NEAR,), silent=silent), monkeypatch)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.cluster_values import ClusterView, TopicView
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangeLost
 from rangeland.loss import Action, LossKind
-from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest, Partition, Survey
+from rangeland.model import Address, Bounds, Earliest, FromCheckpoint, Latest, Partition, Survey
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
+from rangeland.survey import survey_attempt
 from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_attempt import ChangedMeanwhile, SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
 from tests.unit.test_connection import peer, settings_of
 from tests.unit.test_old_kafka_brokers import old
@@ -44,6 +50,26 @@ def test_a_topic_that_an_old_broker_may_hide_is_never_skipped() -> None:
     (held,) = resolve(asked(Action.HOLD), survey, JobPosition(CHECKPOINT)).held
     assert held.kind is LossKind.VANISHED
     assert "or this client may not see it any more" in held.evidence
+
+
+def test_a_survey_that_starts_over_believes_the_broker_that_it_asks_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It asks an old broker first, which may hide the topic, then one that would say so."""
+    monkeypatch.setattr(survey_attempt, "PAUSE_MS", 0)
+    gone = TopicView("gone", ErrorMeaning.FIND_LEADER, "UNKNOWN_TOPIC", is_unknown=True)
+    views = [
+        ClusterView((), {"gone": replace(gone, may_be_hidden=hides)}) for hides in (True, False)
+    ]
+    monkeypatch.setattr(survey_attempt, "ask_leaders", lambda *about: views.pop(0))
+    brokers = ConnectionPool(settings_of(Address("b1", 9092)))
+    attempt = SurveyAttempt(brokers, SurveyRequest(("gone",), known=frozenset({"gone"})))
+    seen = []
+    for _ in range(2):
+        assert attempt.leaders() == {}
+        seen.append(set(attempt.unseen_topics))
+        attempt.start_over(ChangedMeanwhile("a leader has moved"))
+    assert seen == [{"gone"}, set()]
 
 
 def test_a_topic_that_a_newer_broker_denies_is_gone_and_may_be_skipped() -> None:

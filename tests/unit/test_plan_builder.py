@@ -36,6 +36,7 @@ from rangeland.planning.plan_builder import (
     PlanTerms,
     draft_exact_ranges,
     draft_new,
+    draft_ranges_in_log,
 )
 from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
@@ -412,6 +413,25 @@ def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
 def test_ranges_of_partitions_that_the_job_leaves_out_are_left_out() -> None:
     seen = Survey(777, {P0: log(P0, 0, 9)}, absent=Absences(frozenset({P1})))
     assert spans(draft_exact_ranges(terms(), seen, position(), [Range(P1, 0, 3, "A")])) == []
+
+
+def test_what_a_log_has_lost_of_one_range_keeps_no_other_of_its_partition_from_the_plan() -> None:
+    wanted = [Range(P0, first, first + 4, "A") for first in (0, 11, 20, 28, 40)]
+    wanted += [Range(P0, 15, 19, "old"), Range(P1, 0, 4, "A")]
+    drafted = draft_ranges_in_log(terms(), survey(log(P0, 13, 30)), position(), wanted)
+    assert spans(drafted) == [(0, 13, 15), (0, 20, 24), (0, 28, 30)]
+    assert drafted.plan.losses == drafted.skipped_losses == drafted.notes == ()
+    assert [(loss.kind, *loss.interval) for loss in drafted.held] == [
+        (LossKind.EXPIRED, 0, 4),
+        (LossKind.EXPIRED, 11, 13),
+        (LossKind.TRUNCATED, 30, 32),
+        (LossKind.TRUNCATED, 40, 44),
+        (LossKind.RECREATED, 15, 19),
+        (LossKind.VANISHED, 0, 4),
+    ]
+    left_out = Survey(777, {P0: log(P0, 13, 30)}, absent=Absences(frozenset({P1})))
+    drafted = draft_ranges_in_log(terms(), left_out, position(), wanted[-1:])
+    assert (spans(drafted), drafted.held) == ([], ())
 
 
 FAR = Partition("t", 0, "2")

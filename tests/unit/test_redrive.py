@@ -27,21 +27,31 @@ from rangeland.landing import redrive
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
+    Address,
+    Bounds,
     Counts,
     DataFile,
+    Earliest,
+    FromCheckpoint,
     Isolation,
+    Latest,
+    Leader,
+    LogState,
     Partition,
     QuarantinedBytes,
     Range,
     Slice,
     Survey,
 )
+from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_builder import PlanDraft, PlanTerms, draft_ranges_in_log
 from rangeland.planning.policy import Policy
+from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slices import Slicing
 from rangeland.progress_events import NoProgress
 from tests.unit.test_ledger_lost_responses import TableInMemory, Version
 
@@ -264,6 +274,28 @@ def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:
     assert (found.plan.ranges, found.held) == ((), ())
     (said,) = found.notes
     assert said == "orders/0 [0, 10) is expired: the log begins at 10; it stays in quarantine"
+
+
+def test_what_has_expired_keeps_nothing_that_the_log_has_in_quarantine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redrive, "read_slices", lambda *about: (x for x in ()))
+    request = RangeRequest(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy())
+    terms = PlanTerms(
+        *("orders", APP, "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing())
+    )
+    survey = Survey(7, {P0: LogState(P0, Leader(Address("b", 1), 3, "id"), 15, 40)})
+
+    def draft_ranges(ranges: list[Range], kind: redrive.ReadFilter) -> PlanDraft:
+        return draft_ranges_in_log(terms, survey, JobPosition({}, Coverage(), 2), ranges)
+
+    found = redrive.draft_from_log(in_quarantine(0, 10, 20, 30), LOG, draft_ranges)
+    assert [r.interval for r in found.plan.ranges] == [(15, 20), (20, 30), (30, 40)]
+    assert (found.plan.losses, found.held) == ((), ())
+    assert found.notes == tuple(
+        f"orders/0 {lost} is expired: the log begins at 15 on b:1; it stays in quarantine"
+        for lost in ("[0, 10)", "[10, 15)")
+    )
 
 
 # --- the files ---------------------------------------------------------------------------------

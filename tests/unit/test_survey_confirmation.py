@@ -29,10 +29,12 @@ from rangeland.model import (
     Bounds,
     Earliest,
     FromCheckpoint,
+    GroupOffset,
     Isolation,
     Latest,
     Leader,
     LogState,
+    OffsetLookups,
     Partition,
     Survey,
 )
@@ -293,6 +295,53 @@ def test_what_only_the_second_look_finds_odd_is_not_a_loss_though_nobody_served_
         assert [(loss.partition, loss.kind) for loss in held.held] == [(P1, LossKind.UNREACHABLE)]
     elif P1 not in second.logs:
         assert resolved(found).losses == ()
+
+
+def test_what_was_looked_up_in_a_log_is_from_the_same_survey_as_the_log() -> None:
+    """The first survey knows the end of one log only; the second has no leader of the other."""
+
+    def lookups(partition: Partition, offset: int) -> OffsetLookups:
+        return OffsetLookups(
+            for_times={(partition, 7): offset},
+            inexact_times=frozenset({(partition, offset)}),
+            of_groups={(partition, "g"): offset},
+            entries={(partition, offset): (offset, offset + 1)},
+            uncommitted_ends={partition: offset},
+        )
+
+    logs = {p: LogState(p, Leader(B1), 5, 20) for p in (P0, P1)}
+    first = Survey(0, {**logs, P0: replace(logs[P0], end_offset=LIED)}, lookups(P1, 12))
+    absent = Absences(unreachable={P1: "it has no leader"})
+    second = Survey(0, {P0: logs[P0]}, lookups(P0, 11), absent)
+    odd = suspicions(first, MARKS, ["t"]), suspicions(second, MARKS, ["t"])
+    assert (list(odd[0]), list(odd[1])) == ([P0], [])
+    found = merge_surveys(first, second, *odd, "both")
+    assert found.logs == logs
+    for name in ("for_times", "inexact_times", "of_groups", "entries", "uncommitted_ends"):
+        parts = [getattr(lookups(p, at), name) for p, at in ((P0, 11), (P1, 12))]
+        assert getattr(found.lookups, name) == parts[0] | parts[1], name
+    swapped = replace(first, lookups=lookups(P0, 9)), replace(second, lookups=lookups(P1, 9))
+    found = merge_surveys(*swapped, *odd, "both")
+    assert found.lookups == OffsetLookups(uncommitted_ends={P0: 9}), "it is not lost in both"
+
+
+def test_the_offset_of_a_group_in_a_log_without_a_leader_since_is_known() -> None:
+    request = RangeRequest(
+        Bounds(GroupOffset("g")), Bounds(Latest()), Earliest(), Policy(), topics=("t",)
+    )
+    logs = {p: LogState(p, Leader(B1), 5, 20) for p in (P0, P1)}
+    of_groups = {(p, "g"): 12 for p in logs}
+    first = Survey(
+        0, {**logs, P0: replace(logs[P0], end_offset=LIED)}, OffsetLookups(of_groups=of_groups)
+    )
+    absent = Absences(unreachable={P1: "it has no leader"})
+    second = Survey(0, {P0: logs[P0]}, OffsetLookups(of_groups={(P0, "g"): 12}), absent)
+    found = merge_surveys(first, second, suspicions(first, MARKS, ["t"]), {}, "both")
+    ranges = resolve(request, found, JobPosition(MARKS)).ranges
+    assert [(r.partition, r.from_offset, r.until_offset) for r in ranges] == [
+        (P0, 12, 20),
+        (P1, 12, 20),
+    ]
 
 
 def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:

@@ -104,7 +104,8 @@ class AskedLeader:
     def log_end(self, leader: Leader, readable_end: int) -> int | None:
         """The end of the log, including what is not readable yet: a leader's high watermark may lag
         for a while, the end of its epoch does not. None if the broker cannot report it; its high
-        watermark is then believed only if there is no other replica."""
+        watermark is then believed only if there is no other replica. Raises ConnectionLost, also
+        for a response without an answer: another broker may lead by now."""
         if not self.brokers.dialect.capabilities.has_epochs:
             return readable_end
         epoch_end = self._epoch_end(leader)
@@ -112,6 +113,8 @@ class AskedLeader:
         return readable_end if epoch_end is None and leader.copies == 1 else epoch_end
 
     def _epoch_end(self, leader: Leader) -> int | None:
+        """None where the broker cannot or may not say. Raises ConnectionLost if it has to be asked
+        again."""
         dialect, partition, epoch = self.brokers.dialect, self.want.partition, self.want.epoch
         if epoch is None:
             return None
@@ -120,7 +123,12 @@ class AskedLeader:
             responses = self.brokers.call_all(self.address, questions)
         except NoCommonVersion:  # the broker is too old for the request
             return None
-        return dialect.read_epochs(responses).get(partition)
+        ends = dialect.read_epochs(responses)
+        if partition not in ends:
+            raise ConnectionLost(
+                f"{self.address} did not answer where epoch {epoch} of {partition} ends"
+            )
+        return ends[partition]
 
     def is_inside_entry(self, offset: int) -> bool:
         """Whether one intact entry of the log begins before this offset and ends after it. False,

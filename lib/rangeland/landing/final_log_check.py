@@ -25,8 +25,8 @@ from rangeland.model import Cluster, Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost_error
+from rangeland.planning.missing_partitions import why_unreachable
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Policy
 from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
@@ -82,8 +82,9 @@ class FinalLogCheck:
             return {}
         with ConnectionPool(settings.cluster) as brokers:
             is_own = brokers.dialect.capabilities.numbered_per_broker
+            tolerates_missing = is_own or settings.policy.tolerates_missing_leaders
             try:
-                return self._changes(brokers, settings.policy, plan, marks, fingerprints)
+                return self._changes(brokers, tolerates_missing, plan, marks, fingerprints)
             except UnknownTopic as error:
                 raise _unknown_log_error(error.what) from error
             except Unreachable as error:
@@ -115,7 +116,8 @@ class FinalLogCheck:
         if plan.cluster is None or not wanted:
             return
         with ConnectionPool(settings.cluster) as brokers:
-            attempt = SurveyAttempt(brokers, _request_for_marks(wanted, settings.policy))
+            tolerates_missing = settings.policy.tolerates_missing_leaders
+            attempt = SurveyAttempt(brokers, _request_for_marks(wanted, tolerates_missing))
             try:
                 leaders = attempt.leaders()
             except UnknownTopic:
@@ -141,21 +143,24 @@ class FinalLogCheck:
     def _changes(
         self,
         brokers: ConnectionPool,
-        policy: Policy,
+        tolerates_missing: bool,
         plan: Plan,
         marks: Mapping[Partition, LogMark],
         fingerprints: Mapping[Partition, int],
     ) -> dict[Loss, int | None]:
-        attempt = SurveyAttempt(brokers, _request_for_marks(marks, policy))
+        is_own = brokers.dialect.capabilities.numbered_per_broker
+        attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         leaders = attempt.leaders()
         self._check_attempt_cluster(plan, attempt, leaders)
-        odd = {p: marks[p] for p in unconfirmed_partitions(marks, leaders)}
+        away = {p for p in marks if is_own and p not in leaders and _is_away(p, attempt)}
+        odd = {p: marks[p] for p in unconfirmed_partitions(marks, leaders) - away}
         if not odd:
             return {}
-        survey = self._survey_until_settled(brokers, policy, odd)
+        survey = self._survey_until_settled(brokers, tolerates_missing, odd)
         missing = [p for p in odd if p not in survey.logs]
-        if missing and not brokers.dialect.capabilities.numbered_per_broker:
-            raise _unknown_log_error(f"{missing[0]} was read and no longer exists")
+        missing = [p for p in missing if not is_own or why_unreachable(p, survey) is None]
+        if missing:
+            raise UnknownTopic(f"{missing[0]} was read and no longer exists")
         if losses := find_changes(odd, survey):
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
@@ -170,13 +175,13 @@ class FinalLogCheck:
         return {}
 
     def _survey_until_settled(
-        self, brokers: ConnectionPool, policy: Policy, marks: Mapping[Partition, LogMark]
+        self, brokers: ConnectionPool, tolerates_missing: bool, marks: Mapping[Partition, LogMark]
     ) -> Survey:
         """A survey of these logs. Waits for the high watermark of a newly elected leader, which
         may lag for a moment."""
         deadline = time.monotonic() + LAGGING_SECONDS
         while True:
-            survey = take_survey(brokers, _request_for_marks(marks, policy))
+            survey = take_survey(brokers, _request_for_marks(marks, tolerates_missing))
             is_behind = any(may_be_behind(marks[p], log) for p, log in survey.logs.items())
             if not is_behind or not find_changes(marks, survey) or time.monotonic() > deadline:
                 return survey
@@ -221,6 +226,11 @@ def _offsets_to_compare(
     return {p: offset for p, offset in ends if p in partitions}
 
 
+def _is_away(partition: Partition, attempt: SurveyAttempt) -> bool:
+    """Whether the one broker that has a partition does not answer."""
+    return partition in attempt.unreachable or partition.broker not in attempt.brokers
+
+
 def _unknown_log_error(what: str) -> Unreachable:
     return Unreachable(
         what,
@@ -229,7 +239,9 @@ def _unknown_log_error(what: str) -> Unreachable:
     )
 
 
-def _request_for_marks(marks: Mapping[Partition, LogMark], policy: Policy) -> SurveyRequest:
+def _request_for_marks(
+    marks: Mapping[Partition, LogMark], tolerates_missing: bool
+) -> SurveyRequest:
     topics = tuple(sorted({p.topic for p in marks}))
     only: dict[str, list[int | str]] = {topic: [] for topic in topics}
     for p in marks:
@@ -239,5 +251,5 @@ def _request_for_marks(marks: Mapping[Partition, LogMark], policy: Policy) -> Su
         partitions=only,
         known=frozenset(topics),
         checkpoint=dict(marks),
-        tolerates_missing_leaders=policy.tolerates_missing_leaders,
+        tolerates_missing_leaders=tolerates_missing,
     )

@@ -23,7 +23,6 @@ from rangeland.landing.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.redrive import (
-    HOLD_ALL,
     ReadFilter,
     draft_from_log,
     draft_from_quarantine,
@@ -46,6 +45,7 @@ from rangeland.planning.plan_builder import (
     check_still_there,
     draft_exact_ranges,
     draft_new,
+    draft_ranges_in_log,
 )
 from rangeland.planning.read_options import (
     LandedRead,
@@ -147,13 +147,12 @@ class Planner:
         wanted = in_quarantine(self.job, self.target, self._row_format)
         now_ms = time.time_ns() // 1_000_000
         survey = self.surveys.new(position) if wanted else Survey(now_ms, {})
-        terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
             self._check_landed_options(self._landings_of(ranges), survey.cluster, read_filter)
-            of_then = replace(terms, isolation=isolation, tags=tags)
-            return draft_exact_ranges(of_then, survey, position, ranges)
+            terms = replace(self._terms(), isolation=isolation, tags=tags)
+            return draft_ranges_in_log(terms, survey, position, ranges)
 
         if wanted:
             self.progress.step("reading from the log what is in quarantine")

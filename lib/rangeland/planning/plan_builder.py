@@ -228,6 +228,19 @@ def draft_exact_ranges(
     )
 
 
+def draft_ranges_in_log(
+    terms: PlanTerms, survey: Survey, position: JobPosition, wanted: Iterable[Range]
+) -> PlanDraft:
+    """A plan of what the logs have of these ranges, whatever the policy; the rest is ``held``. The
+    ranges do not depend on each other: a loss in one leaves others of its partition in the plan.
+    """
+    surveyed = [r for r in wanted if r.partition not in survey.absent.excluded]
+    gone = [(r, _find_gone(r, survey)) for r in surveyed]
+    readable = [part for r, losses in gone for part in _leave_out_losses([r], losses)]
+    draft = draft_exact_ranges(terms, survey, position, readable)
+    return replace(draft, held=tuple(loss for _, losses in gone for loss in losses))
+
+
 def _is_in_log(r: Range, log: LogState | None) -> bool:
     """Whether it is a range of this incarnation of its topic."""
     return log is not None and may_be_same(r.topic_id, log.leader.topic_id)

@@ -302,6 +302,7 @@ class SurveyAttempt:
         """Forgets what was seen, and waits a moment. Raises the error after the deadline."""
         self.excluded_partitions.clear()
         self.unreachable.clear()
+        self.unseen_topics.clear()
         self._failure = why
         self._pause(why.what)
 

@@ -9,12 +9,16 @@ believed, and the evidence names the brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import Any, TypeVar
 
-from rangeland.model import LogState, Partition, Survey
+from rangeland.model import LogState, OffsetLookups, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.planning.missing_partitions import why_unreachable
+
+Pair = TypeVar("Pair", bound=tuple[Partition, Any])
+Found = TypeVar("Found")
 
 
 def suspicions(
@@ -81,20 +85,36 @@ def merge_surveys(
     # Unserved in the first survey, suspicious in the second: one survey alone is not believed.
     suspicious_once = [p for p in still_suspicious if p not in suspicious and p not in first.logs]
     unserved = {p: why for p in suspicious_once if (why := why_unreachable(p, first)) is not None}
-    times = {(p, t): offset for (p, t), offset in first.lookups.for_times.items() if p in kept}
     logs = {p: _from_its_start(log) for p, log in second.logs.items() if p not in unserved}
     return replace(
         second,
         logs={**logs, **kept},
-        lookups=replace(
-            second.lookups,
-            for_times={**second.lookups.for_times, **times},
-            uncommitted_ends=first.lookups.uncommitted_ends | second.lookups.uncommitted_ends,
-        ),
+        lookups=_merge_lookups(first.lookups, second.lookups, kept),
         absent=replace(
             second.absent,
             unreachable=gone_now | unserved,
             excluded=second.absent.excluded | (first.absent.excluded & set(suspicious_once)),
         ),
         confirmed_by=dict.fromkeys((p for p in suspicious if p in still_suspicious), who),
+    )
+
+
+def _merge_lookups(
+    first: OffsetLookups, second: OffsetLookups, kept: Collection[Partition]
+) -> OffsetLookups:
+    """What was looked up in each log by the survey that the log is from. ``kept``: by the first."""
+
+    def merge(earlier: Mapping[Pair, Found], later: Mapping[Pair, Found]) -> dict[Pair, Found]:
+        found = {pair: value for pair, value in later.items() if pair[0] not in kept}
+        return found | {pair: value for pair, value in earlier.items() if pair[0] in kept}
+
+    inexact_times = (dict.fromkeys(lookups.inexact_times) for lookups in (first, second))
+    # Offsets that the first has seen are not lost because the second alone lacks them.
+    later_ends = {p: end for p, end in second.uncommitted_ends.items() if p not in kept}
+    return OffsetLookups(
+        for_times=merge(first.for_times, second.for_times),
+        inexact_times=frozenset(merge(*inexact_times)),
+        of_groups=merge(first.of_groups, second.of_groups),
+        entries=merge(first.entries, second.entries),
+        uncommitted_ends=first.uncommitted_ends | later_ends,
     )

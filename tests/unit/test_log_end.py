@@ -1,0 +1,120 @@
+"""Where a leader's log ends, and what its high watermark says about that: an answer that did not
+come is no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import load_dialect
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.protocol_session import NoCommonVersion, Question
+from rangeland.errors import RangelandError, Unreachable
+from rangeland.fetch.broker_questions import AskedLeader
+from rangeland.fetch.fetch_steps import FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.slice_state import FetchTarget
+from rangeland.model import Address, Leader, Partition, Slice
+
+B1 = Address("b1", 1)
+P0 = Partition("t", 0)
+OK, MOVED, DENIED, UNKNOWN_EPOCH = 0, 6, 31, 75
+LATEST = -1
+READABLE_END = 7
+NO_ANSWERS = [
+    MOVED,
+    UNKNOWN_EPOCH,
+    NoResponse("could not receive from b1:1"),
+    ConnectionClosed("b1:1 closed the connection"),
+]
+
+
+class Asked:
+    """Connections to a leader whose log begins at 0, is readable up to 7, and answers the question
+    where an epoch ends with this error code and offset, or in this way not at all."""
+
+    def __init__(self, code: int | RangelandError, end: int = -1) -> None:
+        self.dialect = load_dialect("kafka")
+        self.code, self.end = code, end
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return [self._answer(question.request) for question in questions]
+
+    def _answer(self, request: Any) -> Any:
+        if not isinstance(request, m.OffsetForLeaderEpochRequest):
+            asked = request.topics[0].partitions[0].timestamp
+            end = READABLE_END if asked == LATEST else 0
+            part = m.ListOffsetsPartitionResponse(partition_index=0, error_code=OK, offset=end)
+            topic = m.ListOffsetsTopicResponse(name="t", partitions=(part,))
+            return m.ListOffsetsResponse(topics=(topic,))
+        if isinstance(self.code, RangelandError):
+            raise self.code
+        part = m.EpochEnd(error_code=self.code, partition=0, leader_epoch=3, end_offset=self.end)
+        return m.OffsetForLeaderEpochResponse(
+            topics=(m.EpochEndTopic(topic="t", partitions=(part,)),)
+        )
+
+
+def log_end(brokers: Asked, copies: int, epoch: int | None = 3) -> int | None:
+    want = FetchTarget(0, P0, None, epoch, READABLE_END, 1 << 20)
+    leader = Leader(B1, 3, copies=copies)
+    return AskedLeader(cast(ConnectionPool, brokers), B1, want).log_end(leader, READABLE_END)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_log_ends_where_the_epoch_of_its_leader_does(copies: int) -> None:
+    assert log_end(Asked(OK, 9), copies) == 9
+
+
+@pytest.mark.parametrize("answer", [OK, DENIED, NoCommonVersion("it is too old")])
+def test_where_no_broker_can_say_it_the_high_watermark_of_a_single_replica_is_the_end(
+    answer: int | RangelandError,
+) -> None:
+    assert log_end(Asked(answer), copies=1) == READABLE_END
+    assert log_end(Asked(answer), copies=3) is None
+    assert log_end(Asked(OK, 9), copies=1, epoch=None) == READABLE_END
+    assert log_end(Asked(OK, 9), copies=3, epoch=None) is None
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("answer", NO_ANSWERS)
+def test_an_end_that_was_not_answered_is_not_known(
+    answer: int | RangelandError, copies: int
+) -> None:
+    with pytest.raises(ConnectionLost):
+        log_end(Asked(answer), copies)
+
+
+@pytest.mark.parametrize("answer", NO_ANSWERS)
+def test_a_slice_that_waits_at_an_end_that_was_not_answered_is_unreachable_and_not_lost(
+    answer: int | RangelandError,
+) -> None:
+    settings, limits = ReadSettings(ClusterSettings("kafka", (B1,))), FetchLimits()
+    brokers = cast(ConnectionPool, Asked(answer))
+    fetcher = FetchThread([Slice(0, P0, READABLE_END, 12)], settings, limits, brokers=brokers)
+    with pytest.raises(Unreachable):
+        carry_out(fetcher)
+    (state,) = fetcher._loop.states.values()
+    assert (state.next_offset, fetcher._loop.losses_to_report) == (READABLE_END, [])
+
+
+def carry_out(fetcher: FetchThread) -> None:
+    """The steps of a slice of which the leader has no records."""
+    loop, now_ms = fetcher._loop, 0
+    while True:
+        match loop.next(now_ms):
+            case WaitUntil(at_ms):
+                now_ms = at_ms
+            case FindLeaders():
+                loop.on_leaders({P0: Leader(B1, 3, copies=1)})
+            case SendFetch(wants=(want,)):
+                loop.on_empty(want, None, throttled=False)
+            case SendLogRange(leader, want):
+                fetcher._measure(leader, want)
