@@ -56,7 +56,8 @@ class PlanKind(StrEnum):
     @staticmethod
     def of_application(job: str, application: str) -> PlanKind:
         """The inverse, for ledger entries that do not record the kind: plans of version 0.1.0,
-        and losses. Everything else reads ``Plan.kind``."""
+        and losses; and where the plan itself need not be read. Everything else reads
+        ``Plan.kind``."""
         for kind in PlanKind:
             if application.startswith(f"rangeland/{job}/{kind.value}/"):
                 return kind
