@@ -144,7 +144,7 @@ TABLE = (
         "a repair counts as whole whatever it leaves missing",
         Change(
             "landing.job_history:JobHistory._last_planned_at",
-            "if not _is_repair(event):",
+            "if not _is_repair(event) or self._has_repaired_all(ledger, event):",
             "if True:",
         ),
     ),

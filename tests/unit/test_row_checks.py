@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, TableRefused
 from rangeland.landing import row_checks
-from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.model import Partition, Range
+from rangeland.loss import Action, Loss, LossKind
+from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
@@ -57,11 +61,29 @@ class Table:
         versions.append(Version(newest.path, removal.version, newest.added, newest.transactions))
         self._removal, self.missing = removal, missing
 
-    def enter(self, kind: PlanKind, sequence: int = 1) -> None:
-        found = plan(sequence, application=kind.application("orders", "0123"), kind=kind)
+    def enter(self, kind: PlanKind, sequence: int = 1, **more: Any) -> Plan:
+        application = kind.application("orders", "0123")
+        made = plan(sequence, 0, 30, application=application, kind=kind)
+        found = replace(made, **more)
         target = self._drivers.another()
-        unfinished: list[EnteredPlan] = target.history.unfinished_plans()
-        assert target.enter(found, unfinished)
+        assert target.enter(found, target.history.unfinished_plans())
+        return found
+
+    def prepare(self, repair: Plan, *, until: int = 30) -> None:
+        """Up to an offset at which a policy holds the partition, if that is not the end."""
+        held = Loss(P0, until, 30, LossKind.CORRUPT, "its checksum is wrong", Action.HOLD)
+        losses = (held,) if until < 30 else ()
+        read = {0: Receipt(0, P0, 0, until, Counts(landed=until), losses=losses)}
+        receipts = read if repair.slices else {}
+        self._target = self._drivers.another()
+        self._outcome, _ = self._target.prepare(repair, prove(repair, receipts), (), receipts)
+
+    def commit(self) -> None:
+        self._target.land(self._outcome, None)
+
+    def expect_refusal(self) -> None:
+        with pytest.raises(Conflict, match="was restored"):
+            self.check()
 
     def check(self) -> None:
         target = self._drivers.another()
@@ -128,6 +150,44 @@ def test_a_repair_that_leaves_rows_missing_changes_nothing(
     table.check()
 
 
+def test_a_repair_of_all_that_was_missing_settles_a_removal_once_it_has_landed(
+    table: Table,
+) -> None:
+    """Rows that somebody deletes later are not missed, as those of any other landing."""
+    table.land(plan())
+    table.remove(RESTORE, [GONE])
+    repair = table.enter(PlanKind.HOLES, repairs_all=True)
+    table.expect_refusal()
+    table.prepare(repair)
+    table.expect_refusal()
+    table.commit()
+    table.check()
+    assert table.looked == 2
+
+
+def test_a_repair_with_recorded_losses_settles_a_removal(table: Table) -> None:
+    table.land(plan())
+    table.remove(RESTORE, [GONE])
+    lost = Loss(P0, 0, 30, LossKind.EXPIRED, "the log begins at 30")
+    repair = table.enter(PlanKind.HOLES, repairs_all=True, slices=(), losses=(lost,))
+    table.prepare(repair)
+    table.commit()
+    table.check()
+    assert table.looked == 0
+
+
+@pytest.mark.parametrize(("repairs_all", "until"), [(True, 20), (False, 30)])
+def test_a_repair_that_a_policy_cuts_short_settles_nothing(
+    table: Table, repairs_all: bool, until: int
+) -> None:
+    """While it is read, or when it is made."""
+    table.land(plan())
+    table.remove(RESTORE, [GONE])
+    table.prepare(table.enter(PlanKind.HOLES, repairs_all=repairs_all), until=until)
+    table.commit()
+    table.expect_refusal()
+
+
 @pytest.mark.parametrize("kind", [kind for kind in PlanKind if kind is not PlanKind.HOLES])
 def test_after_any_other_plan_rows_are_no_longer_looked_for(table: Table, kind: PlanKind) -> None:
     """It is entered where none are missing. The decision to adopt the table is a run's."""
@@ -142,5 +202,4 @@ def test_rows_are_looked_for_where_all_plans_of_a_job_are_repairs(table: Table) 
     """As of one that goes on under another name."""
     table.land(plan(application=PlanKind.HOLES.application("orders", "4567"), kind=PlanKind.HOLES))
     table.remove(RESTORE, [GONE])
-    with pytest.raises(Conflict, match="was restored"):
-        table.check()
+    table.expect_refusal()

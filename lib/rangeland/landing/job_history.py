@@ -202,8 +202,8 @@ class JobHistory:
         return EnteredPlan(plan, None, outcome)
 
     def last_removal(self) -> table_commit.Restored | CommitMetadata | None:
-        """A RESTORE, or a commit that replaced all rows, since the job's newest plan other than a
-        repair: rows of this job may be gone."""
+        """A RESTORE, or a commit that replaced all rows, since the job entered a plan other than a
+        repair, or one that has landed all that was missing: rows of this job may be gone."""
         if self._ledger.opened is None or self._table.snapshot is None:
             return None
         planned_at = self._last_planned_at(self._ledger.opened)
@@ -216,15 +216,25 @@ class JobHistory:
         return restored or table_commit.last_replacement(commits)
 
     def _last_planned_at(self, ledger: Ledger) -> int | None:
-        """The table's version when the job's newest plan other than a repair was made, which is
-        entered only where no rows are missing, or to adopt the table; 0 if all plans are repairs. A
-        repair may leave rows missing, and only the table shows whether it has."""
+        """The table's version for which the job's newest plan was made, without repairs that have
+        left rows missing; 0 if there is no other. A plan that is no repair is entered only where no
+        rows are missing, or to adopt the table."""
         planned_at = None
         for event in ledger.plans_of(self._job.job):
-            if not _is_repair(event):
+            if not _is_repair(event) or self._has_repaired_all(ledger, event):
                 return event.table_version
             planned_at = 0
         return planned_at
+
+    def _has_repaired_all(self, ledger: Ledger, event: PlanEvent) -> bool:
+        """Whether each row that was missing is back, or its loss recorded, by the table and the
+        ledger. A policy may have held some of them, before or while the plan was read."""
+        outcome = ledger.outcome(event.application, event.sequence)
+        landed = self._table.transaction_version(event.application)
+        if outcome is None or landed < event.sequence or not _plan_of(event).repairs_all:
+            return False
+        planned = [one.range for one in event.ranges]
+        return not leave_out(planned, coverage_of(one.range for one in outcome.ranges))
 
     def removal_error(self, removal: table_commit.Restored | CommitMetadata) -> Conflict:
         """The error for the rows that it removed."""
