@@ -23,6 +23,7 @@ CAUGHT_AT: Mapping[str, int] = {
     "an overwritten table is landed in": 10,
     "files that are gone stay in the table": 22,
     "a table that was restored is landed in": 210,
+    "a repair counts as whole whatever it leaves missing": 110,
     "what may have landed has landed": 0,
     "what a backfill has landed is not compared with its log": 45,
     "a held partition moves on": 96,

@@ -359,10 +359,7 @@ class History:
         is_harmed, is_short = self.judge.is_harmed(), self.scenario.is_short
         if is_harmed:
             self._repeat("missing")
-            if self.judge.undone():  # it is not known of which incarnation of the topic
-                (found,) = self._carry_out([(Process("person"), "adopt")], self._job())
-                if isinstance(found, RangelandError):
-                    raise found
+            self._adopt_if_advised()
         if self.judge.has_ledger() and (not is_short or self.judge.has_quarantine()):
             self._repeat("reread")
         if is_short and not is_harmed and self.scenario.seed % VERIFIED_EVERY:
@@ -377,6 +374,18 @@ class History:
         logs = self.cluster.topics[TOPIC].logs
         if is_known and (left := self.judge.not_repaired(found, logs)):
             raise Violation("ends", f"not repaired: {left}")
+
+    def _adopt_if_advised(self) -> None:
+        """What cannot be landed again is given up by a person who looks at what a run would do and
+        reads why it is refused."""
+        (found,) = self._carry_out([(Process("person"), "plan")], self._job(SKIP_ALL))
+        if not (isinstance(found, Conflict) and "`rangeland adopt " in found.do):
+            if left := self.judge.undone():
+                raise Violation("undone", f"plan ended with {found}, {left} is missing")
+            return
+        (found,) = self._carry_out([(Process("person"), "adopt")], self._job())
+        if isinstance(found, RangelandError):
+            raise found
 
     def _repeat(self, command: str) -> None:
         for _ in range(MOST_RUNS):

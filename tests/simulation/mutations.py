@@ -141,6 +141,14 @@ TABLE = (
         ),
     ),
     Mutation(
+        "a repair counts as whole whatever it leaves missing",
+        Change(
+            "landing.job_history:JobHistory._last_planned_at",
+            "if not _is_repair(event) or self._has_repaired_all(ledger, event):",
+            "if True:",
+        ),
+    ),
+    Mutation(
         "what may have landed has landed",
         Change(
             "landing.identity_check:IdentityCheck._without_transaction",

@@ -56,6 +56,19 @@ def test_rows_that_others_remove_are_landed_again(stage: Stage, harm: str) -> No
     assert counts.ends["VerifyResult"] == 3
 
 
+def test_rows_that_a_repair_leaves_missing_are_not_called_landed(stage: Stage) -> None:
+    """An unclean election has cut one log, and a policy holds it. The other's rows come back."""
+    policy = (("truncated", "hold"),)
+    setup = replace(long_scenario(0).setup, age="1.1", partitions=2, policy=policy)
+    setup = replace(setup, max_records=None, transactions=False, slice_bytes=100_000)
+    landed = (Happening("produce", 3136753108), driver("run"))
+    removed = (Happening("truncate", 3875798814), Happening("restore", 1446442227))
+    counts = Counts()
+    again = (driver("missing"), driver("backfill"), driver("run"))
+    play(Scenario(0, setup, (*landed, *removed, *again)), stage, counts)
+    assert counts.ends["Conflict"] == 2
+
+
 def test_rows_of_two_incarnations_that_are_gone_are_lost_and_landed_again(stage: Stage) -> None:
     landed = [PRODUCE, driver("run"), Happening("recreate", 7), driver("run")]
     counts = played_on_newest(stage, *landed, Happening("overwrite", 3), driver("missing"))

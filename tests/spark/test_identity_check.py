@@ -197,7 +197,7 @@ def test_rows_that_were_overwritten_are_noticed_and_rows_that_were_deleted_are_n
     sql(f"INSERT OVERWRITE delta.`{lake.table}` SELECT * FROM delta.`{lake.table}` LIMIT 3")
     lake.refused("were replaced at version")
     (warning,) = job_status.status(lake.job(), lake.spark, NoProgress()).warnings
-    assert "removed or replaced rows after the last landing" in warning
+    assert "removed or replaced rows that were landed" in warning
     lake.adopt()
     lake.produce(1)
     assert lake.land()[0] == "landed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from rangeland.model import Partition, Range
@@ -47,6 +49,15 @@ def test_where_two_incarnations_have_landed_a_hole_is_theirs_only_if_both_lack_t
 
 def test_a_hole_outside_of_all_landings_is_nobody_s() -> None:
     assert locate_holes(PIECES, [Range(P1, 10, 12), Range(P0, 20, 21)], {}) == LocatedHoles(())
+
+
+def test_holes_are_all_in_a_plan_that_leaves_none_of_them_missing() -> None:
+    found = LocatedHoles((Range(P0, 10, 12), Range(P1, 0, 5)))
+    assert found.are_all_in([Range(P0, 0, 20), Range(P1, 0, 3), Range(P1, 3, 5)])
+    assert not found.are_all_in([Range(P0, 10, 12)]), "a partition is held"
+    assert not found.are_all_in([Range(P0, 10, 12), Range(P1, 0, 4)]), "an end may still come"
+    assert not replace(found, leaves_more=True).are_all_in(found.ranges)
+    assert not replace(found, shared=(Range(P0, 30, 31),)).are_all_in(found.ranges)
 
 
 def test_an_end_inside_a_piece_cuts_it_and_one_at_its_edge_does_not() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import Bug, Conflict
@@ -26,6 +27,7 @@ from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.read_options import LandedRead, ReadOptions
 
+_AHEAD = "the checkpoint is ahead of the data, and landing on top would leave a hole"
 MakeReadOptions = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptions]
 
 
@@ -200,42 +202,62 @@ class JobHistory:
         return EnteredPlan(plan, None, outcome)
 
     def last_removal(self) -> table_commit.Restored | CommitMetadata | None:
-        """A RESTORE, or a commit that replaced all rows, since the job's newest plan: rows of this
-        job may be gone."""
+        """A RESTORE, or a commit that replaced all rows, since the job entered a plan other than a
+        repair, or one that has landed all that was missing: rows of this job may be gone."""
         if self._ledger.opened is None or self._table.snapshot is None:
             return None
-        newest = next(self._ledger.opened.plans_of(self._job.job), None)
-        if newest is None or newest.table_version is None:
+        planned_at = self._last_planned_at(self._ledger.opened)
+        if planned_at is None:
             return None
-        planned_at = newest.table_version
         commits = self._table.delta.commits(self._table.uri, planned_at + 1)
         restored = table_commit.last_restore(
             self._table.delta, self._table.snapshot, planned_at, commits
         )
         return restored or table_commit.last_replacement(commits)
 
+    def _last_planned_at(self, ledger: Ledger) -> int | None:
+        """The table's version for which the job's newest plan was made, without repairs that have
+        left rows missing; 0 if there is no other. A plan that is no repair is entered only where no
+        rows are missing, or to adopt the table."""
+        planned_at = None
+        for event in ledger.plans_of(self._job.job):
+            if not _is_repair(event) or self._has_repaired_all(ledger, event):
+                return event.table_version
+            planned_at = 0
+        return planned_at
+
+    def _has_repaired_all(self, ledger: Ledger, event: PlanEvent) -> bool:
+        """Whether each row that was missing is back, or its loss recorded, by the table and the
+        ledger. A policy may have held some of them, before or while the plan was read."""
+        outcome = ledger.outcome(event.application, event.sequence)
+        landed = self._table.transaction_version(event.application)
+        if outcome is None or landed < event.sequence or not _plan_of(event).repairs_all:
+            return False
+        planned = [one.range for one in event.ranges]
+        return not leave_out(planned, coverage_of(one.range for one in outcome.ranges))
+
     def removal_error(self, removal: table_commit.Restored | CommitMetadata) -> Conflict:
         """The error for the rows that it removed."""
+        name, version = self._table.name, removal.version
+        do = (
+            f"restore the table to version {version - 1}; or land them again with `rangeland "
+            "backfill JOB.yaml --missing`; or, if what is still missing is not wanted or cannot be "
+            "landed again, run `rangeland adopt JOB.yaml`"
+        )
         if isinstance(removal, CommitMetadata):
             return Conflict(
-                f"all rows of the table {self._table.name} were replaced at version "
-                f"{removal.version}",
-                why=f"{removal.operation} removed rows that were landed; the checkpoint is ahead "
-                "of the data, and landing on top would leave a hole",
-                do=f"restore the table to version {removal.version - 1}; or land them again with "
-                "`rangeland backfill JOB.yaml --missing`; or, if they are no longer wanted, "
-                "run `rangeland adopt JOB.yaml`",
-                at_version=removal.version,
+                f"all rows of the table {name} were replaced at version {version}",
+                why=f"{removal.operation} removed rows that were landed; {_AHEAD}",
+                do=do,
+                at_version=version,
             )
         lost = ", ".join(f"{application} {sequence}" for application, sequence in removal.lost)
         return Conflict(
-            f"the table {self._table.name} was restored to version {removal.restored_to}",
-            why=f"rows of these landings are gone: {lost}; the checkpoint is ahead of the data, "
-            "and landing on top would leave a hole",
-            do=f"restore the table to version {removal.version - 1}, or land them again with "
-            "`rangeland backfill JOB.yaml --missing`",
+            f"the table {name} was restored to version {removal.restored_to}",
+            why=f"rows of these landings are gone: {lost}; {_AHEAD}",
+            do=do,
             restored_to=removal.restored_to,
-            at_version=removal.version,
+            at_version=version,
         )
 
     @property
@@ -306,3 +328,7 @@ class JobHistory:
 
 def _plan_of(event: PlanEvent) -> Plan:
     return Plan.parse(event.document)
+
+
+def _is_repair(event: PlanEvent) -> bool:
+    return PlanKind.of_application(event.job, event.application) is PlanKind.HOLES

@@ -136,7 +136,8 @@ class Planner:
         self._check_landed_options(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
         draft = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
-        return replace(draft, leaves_more=holes.leaves_more)
+        plan = replace(draft.plan, repairs_all=holes.are_all_in(draft.plan.ranges))
+        return replace(draft, plan=plan, leaves_more=holes.leaves_more)
 
     def _draft_from_quarantine(self, position: JobPosition) -> PlanDraft:
         now_ms = time.time_ns() // 1_000_000

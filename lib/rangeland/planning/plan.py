@@ -56,7 +56,8 @@ class PlanKind(StrEnum):
     @staticmethod
     def of_application(job: str, application: str) -> PlanKind:
         """The inverse, for ledger entries that do not record the kind: plans of version 0.1.0,
-        and losses. Everything else reads ``Plan.kind``."""
+        and losses; and where the plan itself need not be read. Everything else reads
+        ``Plan.kind``."""
         for kind in PlanKind:
             if application.startswith(f"rangeland/{job}/{kind.value}/"):
                 return kind
@@ -88,6 +89,8 @@ class Plan:
     by the commit."""
     cluster: Cluster | None = None
     """The cluster of these offsets; None where no broker was asked, or in old plans."""
+    repairs_all: bool = False
+    """Whether it lands all rows of the job's topics that the table lacked when it was made."""
 
     @property
     def replaces(self) -> bool:
@@ -186,7 +189,7 @@ def _number(name: str, low: int, high: int) -> ColumnType:
 
 _TEXT = ColumnType(str, str, lambda value: check_type(value, str, "id"))
 _ADDRESS = ColumnType(str, str, lambda value: parse_address(check_type(value, str, "leader")))
-_MODE = "kind? replaces? tags? cluster? columns? format"
+_MODE = "kind? replaces? repairs_all? tags? cluster? columns? format"
 _HEAD = "job application sequence dialect isolation made_at_ms"
 PLAN_JSON = RecordCodec(
     views={

@@ -19,6 +19,7 @@ from operator import add
 import numpy as np
 
 from rangeland.model import Partition, Range
+from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.grouping import group_by
 from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
@@ -220,6 +221,11 @@ class LocatedHoles:
     ranges: tuple[Range, ...]
     shared: tuple[Range, ...] = ()
     leaves_more: bool = False
+
+    def are_all_in(self, planned: Iterable[Range]) -> bool:
+        """Whether nothing stays missing once these ranges have landed."""
+        is_alone = not (self.shared or self.leaves_more)
+        return is_alone and not leave_out(self.ranges, coverage_of(planned))
 
 
 def locate_holes(

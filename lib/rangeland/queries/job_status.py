@@ -92,7 +92,7 @@ def _disagreements(target: LandingTarget, disagreement: Conflict | None) -> list
         return []
     what = removal.operation if isinstance(removal, CommitMetadata) else "RESTORE"
     return [
-        f"{what} at version {removal.version} removed or replaced rows after the last landing: "
+        f"{what} at version {removal.version} removed or replaced rows that were landed: "
         "`rangeland verify JOB.yaml` shows whether any are missing; if so, runs end with 73"
     ]
 

@@ -249,8 +249,8 @@ def last_restore(
     """The last RESTORE after table version ``since`` that removed landings, if any. The
     ``commits`` after that version may be given.
 
-    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass the
-    version at which the newest plan was made: earlier ones were handled then."""
+    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass a
+    version at which it is known that no rows were missing: earlier ones no longer matter then."""
     path = table if isinstance(table, str) else table.path
     seen_until: int | None = None
     for commit in reversed(delta.commits(path, since + 1) if commits is None else commits):

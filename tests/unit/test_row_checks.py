@@ -1,0 +1,205 @@
+"""Which rows a run looks for after somebody has removed some, and until when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.errors import Conflict, TableRefused
+from rangeland.landing import row_checks
+from rangeland.landing.landing_target import LandingTarget
+from rangeland.loss import Action, Loss, LossKind
+from rangeland.model import Counts, Partition, Range
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import Receipt
+from rangeland.progress_events import NoProgress
+from tests.unit import test_landing_target
+from tests.unit.test_landing_target import (
+    P0,
+    Drivers,
+    LakeInMemory,
+    columns_are_there,
+    land_until_30,
+    plan,
+)
+from tests.unit.test_ledger_lost_responses import Version
+
+drivers, lake = test_landing_target.drivers, test_landing_target.lake
+RESTORE = CommitMetadata(2, 0, "RESTORE", {}, 0, {}, True)
+OVERWRITE = CommitMetadata(2, 0, "WRITE", {}, None, {"mode": "Overwrite"})
+REMOVALS = [(RESTORE, "was restored to version 0"), (OVERWRITE, "were replaced at version 2")]
+
+
+class Table:
+    """A job's table in which 30 rows were landed at version 1. ``missing`` are the offsets that
+    lack their rows, None if the table cannot be read."""
+
+    def __init__(
+        self, lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._lake, self._drivers = lake, drivers
+        self._removal: CommitMetadata | None = None
+        self.missing: list[Range] | None = []
+        self.looked = 0
+        columns_are_there(monkeypatch)
+        monkeypatch.setattr(row_checks, "examine", self._examine)
+        monkeypatch.setattr(lake, "commits", self._commits)
+
+    def land(self, first: Plan) -> None:
+        target = self._drivers.another()
+        assert target.enter(first, [])
+        land_until_30(target, first)
+
+    def remove(self, removal: CommitMetadata, missing: list[Range] | None) -> None:
+        versions = self._lake.tables[self._drivers.path].versions
+        newest = versions[-1]
+        versions.append(Version(newest.path, removal.version, newest.added, newest.transactions))
+        self._removal, self.missing = removal, missing
+
+    def enter(self, kind: PlanKind, sequence: int = 1, **more: Any) -> Plan:
+        application = kind.application("orders", "0123")
+        made = plan(sequence, 0, 30, application=application, kind=kind)
+        found = replace(made, **more)
+        target = self._drivers.another()
+        assert target.enter(found, target.history.unfinished_plans())
+        return found
+
+    def prepare(self, repair: Plan, *, until: int = 30) -> None:
+        """Up to an offset at which a policy holds the partition, if that is not the end."""
+        held = Loss(P0, until, 30, LossKind.CORRUPT, "its checksum is wrong", Action.HOLD)
+        losses = (held,) if until < 30 else ()
+        read = {0: Receipt(0, P0, 0, until, Counts(landed=until), losses=losses)}
+        receipts = read if repair.slices else {}
+        self._target = self._drivers.another()
+        self._outcome, _ = self._target.prepare(repair, prove(repair, receipts), (), receipts)
+
+    def commit(self) -> None:
+        self._target.land(self._outcome, None)
+
+    def expect_refusal(self) -> None:
+        with pytest.raises(Conflict, match="was restored"):
+            self.check()
+
+    def check(self) -> None:
+        target = self._drivers.another()
+        row_checks.check_rows_remain(None, target, self._drivers.job, NoProgress())
+
+    def _examine(self, spark: object, target: LandingTarget) -> SimpleNamespace:
+        self.looked += 1
+        if self.missing is None:
+            raise TableRefused("a file is gone")
+        return SimpleNamespace(audit=SimpleNamespace(holes=tuple(self.missing)))
+
+    def _commits(self, path: str, since: int) -> list[CommitMetadata]:
+        landing = CommitMetadata(1, 0, "WRITE", {"rangeland/orders": 1}, None, {"mode": "Append"})
+        found = [landing, *([self._removal] if self._removal else [])]
+        return [commit for commit in found if commit.version >= since]
+
+
+@pytest.fixture
+def table(lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> Table:
+    return Table(lake, drivers, monkeypatch)
+
+
+GONE = Range(P0, 0, 30)
+
+
+def test_rows_are_not_looked_for_where_nothing_was_removed(table: Table) -> None:
+    table.check()
+    table.land(plan())
+    table.check()
+    assert table.looked == 0
+
+
+@pytest.mark.parametrize(("removal", "what"), REMOVALS)
+@pytest.mark.parametrize("missing", [[GONE], None])
+def test_a_table_without_its_rows_is_refused_and_the_ways_out_are_named(
+    table: Table, removal: CommitMetadata, what: str, missing: list[Range] | None
+) -> None:
+    """If it cannot be read, too."""
+    table.land(plan())
+    table.remove(removal, missing)
+    with pytest.raises(Conflict, match=what) as caught:
+        table.check()
+    for way in ("version 1", "backfill JOB.yaml --missing", "rangeland adopt JOB.yaml"):
+        assert way in caught.value.do
+
+
+def test_rows_of_topics_that_the_job_does_not_read_are_not_missed(table: Table) -> None:
+    table.land(plan())
+    table.remove(RESTORE, [Range(Partition("others", 0), 0, 30)])
+    table.check()
+
+
+@pytest.mark.parametrize(("removal", "what"), REMOVALS)
+def test_a_repair_that_leaves_rows_missing_changes_nothing(
+    table: Table, removal: CommitMetadata, what: str
+) -> None:
+    table.land(plan())
+    table.remove(removal, [GONE])
+    table.enter(PlanKind.HOLES)
+    table.missing = [Range(P0, 20, 30)]
+    with pytest.raises(Conflict, match=what):
+        table.check()
+    table.missing = []
+    table.check()
+
+
+def test_a_repair_of_all_that_was_missing_settles_a_removal_once_it_has_landed(
+    table: Table,
+) -> None:
+    """Rows that somebody deletes later are not missed, as those of any other landing."""
+    table.land(plan())
+    table.remove(RESTORE, [GONE])
+    repair = table.enter(PlanKind.HOLES, repairs_all=True)
+    table.expect_refusal()
+    table.prepare(repair)
+    table.expect_refusal()
+    table.commit()
+    table.check()
+    assert table.looked == 2
+
+
+def test_a_repair_with_recorded_losses_settles_a_removal(table: Table) -> None:
+    table.land(plan())
+    table.remove(RESTORE, [GONE])
+    lost = Loss(P0, 0, 30, LossKind.EXPIRED, "the log begins at 30")
+    repair = table.enter(PlanKind.HOLES, repairs_all=True, slices=(), losses=(lost,))
+    table.prepare(repair)
+    table.commit()
+    table.check()
+    assert table.looked == 0
+
+
+@pytest.mark.parametrize(("repairs_all", "until"), [(True, 20), (False, 30)])
+def test_a_repair_that_a_policy_cuts_short_settles_nothing(
+    table: Table, repairs_all: bool, until: int
+) -> None:
+    """While it is read, or when it is made."""
+    table.land(plan())
+    table.remove(RESTORE, [GONE])
+    table.prepare(table.enter(PlanKind.HOLES, repairs_all=repairs_all), until=until)
+    table.commit()
+    table.expect_refusal()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PlanKind if kind is not PlanKind.HOLES])
+def test_after_any_other_plan_rows_are_no_longer_looked_for(table: Table, kind: PlanKind) -> None:
+    """It is entered where none are missing. The decision to adopt the table is a run's."""
+    table.land(plan())
+    table.remove(RESTORE, [GONE])
+    table.enter(kind, sequence=2 if kind is PlanKind.RUN else 1)
+    table.check()
+    assert table.looked == 0
+
+
+def test_rows_are_looked_for_where_all_plans_of_a_job_are_repairs(table: Table) -> None:
+    """As of one that goes on under another name."""
+    table.land(plan(application=PlanKind.HOLES.application("orders", "4567"), kind=PlanKind.HOLES))
+    table.remove(RESTORE, [GONE])
+    table.expect_refusal()
