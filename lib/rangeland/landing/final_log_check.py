@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
@@ -31,8 +32,9 @@ from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
 from rangeland.survey.cluster_survey import take_survey
-from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
+from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
+from rangeland.survey.wanted_partitions import UnknownTopic
 
 RESURVEY_POLL_SECONDS = 0.5
 LAGGING_SECONDS = 10
@@ -116,17 +118,12 @@ class FinalLogCheck:
             return
         with ConnectionPool(settings.cluster) as brokers:
             attempt = SurveyAttempt(brokers, _request_for_marks(wanted, settings.policy))
-            try:
-                leaders = attempt.leaders()
-            except UnknownTopic:
-                leaders = {}
-            self._check_attempt_cluster(plan, attempt, leaders)
+            with suppress(UnknownTopic):
+                attempt.find_leaders()
+            self._check_planned_cluster(plan, attempt.cluster())
 
-    def _check_attempt_cluster(
-        self, plan: Plan, attempt: SurveyAttempt, leaders: Mapping[Partition, Leader]
-    ) -> None:
-        cluster = self._job.source.name_cluster(attempt.cluster(leaders.values()))
-        planned_for = plan.cluster
+    def _check_planned_cluster(self, plan: Plan, asked: Cluster) -> None:
+        cluster, planned_for = self._job.source.name_cluster(asked), plan.cluster
         if cluster is None or planned_for is None or not cluster.is_other(planned_for):
             return
         if not with_known_addresses(cluster, [*self._known(), planned_for]).is_other(planned_for):
@@ -147,9 +144,9 @@ class FinalLogCheck:
         fingerprints: Mapping[Partition, int],
     ) -> dict[Loss, int | None]:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, policy))
-        leaders = attempt.leaders()
-        self._check_attempt_cluster(plan, attempt, leaders)
-        odd = {p: marks[p] for p in unconfirmed_partitions(marks, leaders)}
+        attempt.find_leaders()
+        self._check_planned_cluster(plan, attempt.cluster())
+        odd = {p: marks[p] for p in unconfirmed_partitions(marks, attempt.found.reachable)}
         if not odd:
             return {}
         survey = self._survey_until_settled(brokers, policy, odd)
