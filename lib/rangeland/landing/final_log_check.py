@@ -12,18 +12,19 @@ the leader epoch of what was landed in its place: the next checkpoint has that e
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
+from rangeland.deadline import Deadline
 from rangeland.errors import Conflict, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Cluster, Leader, Partition, Survey
-from rangeland.planning.incarnation import LogMark, may_be_behind
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.lagging_ends import LAGGING_SECONDS, RESURVEY_POLL_SECONDS, may_lag
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
@@ -35,10 +36,6 @@ from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.wanted_partitions import UnknownTopic
-
-RESURVEY_POLL_SECONDS = 0.5
-LAGGING_SECONDS = 10
-"""How long a new leader's high watermark may lag before its log counts as too short."""
 
 
 class FinalLogCheck:
@@ -157,13 +154,7 @@ class FinalLogCheck:
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
         checksums = batch_checksums(brokers, led, _offsets_to_compare(brokers, plan, fingerprints))
-        for p, crc in checksums.items():
-            if p in marks and crc != fingerprints[p]:
-                raise LogChange(
-                    f"the log of {p} has changed while it was read",
-                    why="the topic was created again, or its log was cut off or compacted: topics "
-                    "of these brokers have no ids that would show which",
-                )
+        check_same_bytes(fingerprints, checksums)
         return {}
 
     def _survey_until_settled(
@@ -171,13 +162,12 @@ class FinalLogCheck:
     ) -> Survey:
         """A survey of these logs. Waits for the high watermark of a newly elected leader, which
         may lag for a moment."""
-        deadline = time.monotonic() + LAGGING_SECONDS
+        deadline = Deadline(LAGGING_SECONDS)
         while True:
             survey = take_survey(brokers, _request_for_marks(marks, policy))
-            is_behind = any(may_be_behind(marks[p], log) for p, log in survey.logs.items())
-            if not is_behind or not find_changes(marks, survey) or time.monotonic() > deadline:
+            may_pass = may_lag(find_changes(marks, survey), marks, survey)
+            if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
                 return survey
-            time.sleep(RESURVEY_POLL_SECONDS)
 
 
 class LogChange(Unreachable):
@@ -204,6 +194,17 @@ class LogChange(Unreachable):
             if loss.kind is LossKind.TRUNCATED and loss.is_sure and epoch is not None
             if ends.get(loss.partition, 0) > loss.from_offset
         }
+
+
+def check_same_bytes(before: Mapping[Partition, int], now: Mapping[Partition, int]) -> None:
+    """Raises LogChange if a log has another checksum now. ``before``: also of other logs."""
+    for partition, checksum in now.items():
+        if checksum != before[partition]:
+            raise LogChange(
+                f"the log of {partition} has changed while it was read",
+                why="the topic was created again, or its log was cut off or compacted: topics "
+                "of these brokers have no ids that would show which",
+            )
 
 
 def _offsets_to_compare(
