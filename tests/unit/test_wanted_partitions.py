@@ -43,7 +43,15 @@ UNKNOWN = topic(meaning=ErrorMeaning.FIND_LEADER, code="UNKNOWN_TOPIC", is_unkno
 
 def test_without_a_restriction_all_partitions_of_a_topic_are_wanted() -> None:
     found = wanted_partitions(cluster(topic(P0, P1), topic(name="other")), ASKED)
-    assert found == WantedPartitions({P0: Leader(B1), P1: Leader(B1)}, frozenset({"t"}), Absences())
+    assert found == WantedPartitions(
+        {P0: Leader(B1), P1: Leader(B1)}, (), frozenset({"t"}), Absences()
+    )
+
+
+def test_a_partition_without_a_leader_is_wanted_and_leaderless() -> None:
+    view = cluster(replace(topic(), leaders={P0: Leader(B1), P1: Leader(None)}))
+    found = wanted_partitions(view, ASKED)
+    assert (found.leaders, found.leaderless) == ({P0: Leader(B1)}, (P1,))
 
 
 @pytest.mark.parametrize(
@@ -175,8 +183,8 @@ def test_a_silent_broker_counts_if_it_may_have_wanted_partitions(
 
 
 def found(**absent: Any) -> WantedPartitions:
-    leaders = {P0: Leader(B1, topic_id="A"), P1: Leader(B1, topic_id="A"), P2: Leader(None)}
-    return WantedPartitions(leaders, frozenset({"t"}), Absences(**absent))
+    leaders = {P0: Leader(B1, topic_id="A"), P1: Leader(B1, topic_id="A")}
+    return WantedPartitions(leaders, (P2,), frozenset({"t"}), Absences(**absent))
 
 
 def test_what_is_missing_is_named() -> None:
@@ -197,7 +205,6 @@ def test_partitions_are_given_up_if_a_policy_holds_them_and_others_are_left(
 
 
 def test_what_is_given_up_is_unreachable_with_its_reason() -> None:
-    assert found().leaderless == [P2]
     given_up = found().give_up([P2], "it has no leader").give_up([P1], "it is silent")
     assert given_up.reachable.keys() == {P0}
     assert given_up.absent.unreachable == {P2: "it has no leader", P1: "it is silent"}
@@ -206,15 +213,17 @@ def test_what_is_given_up_is_unreachable_with_its_reason() -> None:
 def test_a_later_view_moves_leaders_and_brings_nothing_back() -> None:
     before = found(unreachable={P1: "it is silent", P2: "it has no leader"})
     leaders = {p: Leader(B2, topic_id="A") for p in (P1, P2, Partition("t", 3))}
-    later = WantedPartitions(leaders, frozenset({"t"}), Absences(unseen_topics=frozenset({"u"})))
+    later = WantedPartitions(
+        leaders, (), frozenset({"t"}), Absences(unseen_topics=frozenset({"u"}))
+    )
     moved = before.move_to(later)
-    assert moved.led == {P0: Leader(B1, topic_id="A"), P1: Leader(B2, topic_id="A")}
+    assert moved.leaders == {P0: Leader(B1, topic_id="A"), P1: Leader(B2, topic_id="A")}
     assert moved.reachable.keys() == {P0}
     assert moved.absent == replace(later.absent, unreachable=before.absent.unreachable)
 
 
 def test_a_leader_of_another_incarnation_is_not_moved_to() -> None:
-    later = WantedPartitions({P0: Leader(B1, topic_id="B")}, frozenset({"t"}), Absences())
+    later = WantedPartitions({P0: Leader(B1, topic_id="B")}, (), frozenset({"t"}), Absences())
     with pytest.raises(ChangedMeanwhile, match="its id was A and is B"):
         found().move_to(later)
     nameless = replace(later, leaders={P0: Leader(B2)})

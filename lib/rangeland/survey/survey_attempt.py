@@ -58,7 +58,7 @@ FIRST_RESPONSE_MS = 10_000
 MANY_ADDRESSES = 32
 """How many addresses of a cluster are kept to identify it."""
 When = Earliest | Latest | AtTime
-NOTHING_FOUND = WantedPartitions({}, frozenset(), Absences())
+NOTHING_FOUND = WantedPartitions({}, (), frozenset(), Absences())
 
 
 class SurveyAttempt:
@@ -111,13 +111,16 @@ class SurveyAttempt:
             do="check the cluster, then run again",
         )
 
+    def _may_go_on_without(self, left: Sequence[Partition], total: int) -> bool:
+        return may_be_given_up(left, total, self.wanted) and self._deadline.has_passed
+
     def _give_up(self, left: Sequence[Partition], total: int, why: str) -> bool:
-        """Gives partitions up if the deadline has passed and the survey may go on without them.
-        Returns whether it did."""
-        is_over = may_be_given_up(left, total, self.wanted) and self._deadline.has_passed
-        if is_over:
+        """Gives these of so many partitions up, if the survey may go on without them now. Returns
+        whether it did."""
+        may_go_on = self._may_go_on_without(left, total)
+        if may_go_on:
             self.found = self.found.give_up(left, why)
-        return is_over
+        return may_go_on
 
     # --- leaders --------------------------------------------------------------------------
 
@@ -147,8 +150,8 @@ class SurveyAttempt:
                 view = self._view()
                 found = self._select(view)
                 what = why_incomplete(found.leaderless, silent_brokers(view, self.wanted))
-                may_go_on = may_be_given_up(found.leaderless, len(found.leaders), self.wanted)
-                if not what or (may_go_on and self._deadline.has_passed):
+                total = len(found.leaders) + len(found.leaderless)
+                if not what or self._may_go_on_without(found.leaderless, total):
                     self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
                     return found.give_up(found.leaderless, "it has no leader")
                 self._failure = None
@@ -179,7 +182,7 @@ class SurveyAttempt:
     def cluster(self) -> Cluster:
         """The cluster that was asked. The servers named by the job come first."""
         own = self.pool.settings.seeds
-        leading = [leader.address for leader in self.found.led.values() if leader.address]
+        leading = [leader.address for leader in self.found.leaders.values() if leader.address]
         others = sorted({*self._seeds, *leading} - set(own))
         return Cluster(self._cluster_id, tuple(map(str, [*own, *others][:MANY_ADDRESSES])))
 
@@ -190,7 +193,7 @@ class SurveyAttempt:
     ) -> dict[Partition, OffsetResult]:
         """Asks the leaders of all partitions, or of ``only`` these. Where another broker leads
         meanwhile, that one is asked; what is given up has no result."""
-        asked = self.found.led.keys() if only is None else only
+        asked = self.found.leaders.keys() if only is None else only
         results: dict[Partition, OffsetResult] = {}
         while missing := self._reachable_of(asked - results.keys()):
             results |= self._ask_each_leader(missing, when, isolation)

@@ -35,22 +35,16 @@ class WantedPartitions:
     """The partitions that a survey wants, with their leaders, and what it has to do without."""
 
     leaders: Mapping[Partition, Leader]
+    leaderless: tuple[Partition, ...]
     topics: frozenset[str]
     """The topics to survey, those included that were landed before and are gone."""
     absent: Absences
 
     @property
-    def led(self) -> dict[Partition, Leader]:
-        return {p: leader for p, leader in self.leaders.items() if leader.address is not None}
-
-    @property
-    def leaderless(self) -> list[Partition]:
-        return [p for p, leader in self.leaders.items() if leader.address is None]
-
-    @property
     def reachable(self) -> dict[Partition, Leader]:
         """The partitions that have a leader and were not given up."""
-        return {p: leader for p, leader in self.led.items() if p not in self.absent.unreachable}
+        unreachable = self.absent.unreachable
+        return {p: leader for p, leader in self.leaders.items() if p not in unreachable}
 
     def give_up(self, partitions: Iterable[Partition], why: str) -> WantedPartitions:
         """The same, with these partitions unreachable."""
@@ -61,7 +55,7 @@ class WantedPartitions:
         """The same partitions with the leaders that they have in a later view. What was given
         up stays so. Raises ChangedMeanwhile if one of them leads another incarnation of its
         topic."""
-        moved = {p: leader for p, leader in later.led.items() if p in self.led}
+        moved = {p: leader for p, leader in later.leaders.items() if p in self.leaders}
         for partition, leader in moved.items():
             before = self.leaders[partition].topic_id
             if before and leader.topic_id and before != leader.topic_id:
@@ -91,7 +85,7 @@ def wanted_partitions(
     names = _topic_names(view, request)
     topics = frozenset((*names, *(name for name in request.known if _is_meant(name, request))))
     present = [name for name in names if not _is_gone(view.topics.get(name), name, request)]
-    leaders: dict[Partition, Leader] = {}
+    wanted: dict[Partition, Leader] = {}
     excluded: set[Partition] = set()
     for name in present:
         topic = _readable_topic(view, name)
@@ -100,14 +94,14 @@ def wanted_partitions(
             _check_partitions_exist(topic, only)
         for partition, leader in topic.leaders.items():
             if not only or not set(only).isdisjoint(_written_as(partition)):
-                leaders[partition] = leader
+                wanted[partition] = leader
             else:
                 excluded.add(partition)
-    topics_with_partitions = {p.topic for p in (*leaders, *excluded)}
+    topics_with_partitions = {p.topic for p in (*wanted, *excluded)}
     empty = [name for name in present if name not in topics_with_partitions]
     if empty and not numbered_per_broker:
         raise Unreachable(f"the topics {', '.join(empty)} have no partitions yet")
-    if present and not leaders:
+    if present and not wanted:
         raise Unreachable(f"the topics {', '.join(present)} have no partitions yet")
     unseen = (name for name in names if name in view.topics and view.topics[name].may_be_hidden)
     absent = Absences(
@@ -116,7 +110,9 @@ def wanted_partitions(
         answered_brokers=_answered_brokers(view, members),
         unanswered_brokers=dict(view.unreachable),
     )
-    return WantedPartitions(leaders, topics, absent)
+    leaders = {p: leader for p, leader in wanted.items() if leader.address is not None}
+    leaderless = tuple(p for p in wanted if p not in leaders)
+    return WantedPartitions(leaders, leaderless, topics, absent)
 
 
 def _topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:
