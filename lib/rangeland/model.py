@@ -250,6 +250,16 @@ class Absences:
     unanswered_brokers: dict[str, str] = field(default_factory=dict)
     """The brokers that did not answer, and why, where brokers have names."""
 
+    def why_unreachable(self, partition: Partition) -> str | None:
+        """The reason why a partition has no leader now, or why the only broker that knows it does
+        not answer. None if it is served or gone."""
+        if partition in self.unreachable:
+            return self.unreachable[partition]
+        if partition.broker == "" or partition.broker in self.answered_brokers:
+            return None
+        why = self.unanswered_brokers.get(partition.broker, "no broker of that name is registered")
+        return f"broker {partition.broker}: {why}"
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:

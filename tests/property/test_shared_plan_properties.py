@@ -96,6 +96,14 @@ def test_a_plan_that_cannot_be_split_has_one_reader(data: st.DataObject) -> None
 
 
 @QUICK
+@given(plans, st.booleans())
+def test_a_driver_that_waits_for_nobody_reads_all(plan: list[Slice], whole: bool) -> None:
+    alone = SliceOwners.alone("b", [s.partition for s in plan])
+    step = next_step(plan, (), alone, whole=whole)
+    assert step == (ReadSlices(tuple(plan)) if plan else PlanComplete())
+
+
+@QUICK
 @given(st.data())
 def test_nobody_reads_what_may_have_an_owner_in_a_moment(data: st.DataObject) -> None:
     plan = data.draw(plans)

@@ -41,8 +41,8 @@ TRANSACTIONS = (
         "the high watermark is where committed records end",
         Change(
             "survey.survey_attempt:SurveyAttempt._ask_leader",
-            "found = request_offsets(brokers, address, group, when, isolation)",
-            "found = request_offsets(brokers, address, group, when, "
+            "results = request_offsets(pool, address, group, when, isolation)",
+            "results = request_offsets(pool, address, group, when, "
             "type(isolation).READ_UNCOMMITTED)",
         ),
     ),

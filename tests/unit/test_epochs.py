@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from rangeland import deadline
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.capabilities import Capabilities
@@ -17,10 +18,10 @@ from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, Parti
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition
-from rangeland.survey import survey_attempt
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
-from rangeland.survey.survey_attempt import ChangedMeanwhile, SurveyAttempt
+from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
+from rangeland.survey.wanted_partitions import ChangedMeanwhile
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -139,20 +140,20 @@ def attempt(times: int, **wanted: Any) -> SurveyAttempt:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes by sleeping, at once."""
     clock = [0.0]
-    monkeypatch.setattr(survey_attempt.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(survey_attempt.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(deadline.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
 
 
 @pytest.mark.usefixtures("hurried")
 def test_the_epoch_of_a_log_is_waited_for_while_its_last_batch_is_not_sent() -> None:
-    found = attempt(3).epochs(LOGS)
+    found = attempt(3).with_epochs(LOGS)
     assert [(log.leader.epoch, log.epoch_is_read) for log in found.values()] == [(7, True)] * 2
 
 
 @pytest.mark.usefixtures("hurried")
 def test_a_log_whose_epoch_remains_unknown_is_not_taken_for_one_without() -> None:
     with pytest.raises(Unreachable, match="the last batch of t/0 could not be read"):
-        attempt(1_000_000).epochs(LOGS)
+        attempt(1_000_000).with_epochs(LOGS)
 
 
 def test_a_log_whose_leader_does_not_answer_for_an_earlier_epoch_is_surveyed_again() -> None:
@@ -160,11 +161,11 @@ def test_a_log_whose_leader_does_not_answer_for_an_earlier_epoch_is_surveyed_aga
     brokers = cast(ConnectionPool, Moved())
     assert epoch_ends(brokers, logs, {P0: 4, P1: 4}) == ({P1: 7}, [P0])
     with pytest.raises(ChangedMeanwhile, match="t/0 could not be surveyed"):
-        SurveyAttempt(brokers, SurveyRequest(("t",))).epoch_ends(logs, {P0: 4, P1: 4})
+        SurveyAttempt(brokers, SurveyRequest(("t",))).with_epoch_ends(logs, {P0: 4, P1: 4})
 
 
 @pytest.mark.usefixtures("hurried")
 def test_others_go_on_without_a_log_whose_epoch_remains_unknown_where_a_policy_holds_it() -> None:
     surveyed = attempt(1_000_000, tolerates_missing_leaders=True)
-    assert list(surveyed.epochs(LOGS)) == [P1]
-    assert surveyed.unreachable == {P0: "its last batch could not be read"}
+    assert list(surveyed.with_epochs(LOGS)) == [P1]
+    assert surveyed.found.absent.unreachable == {P0: "its last batch could not be read"}

@@ -18,7 +18,7 @@ from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.landing import final_log_check
-from rangeland.landing.final_log_check import FinalLogCheck, LogChange
+from rangeland.landing.final_log_check import FinalLogCheck, LogChange, check_same_bytes
 from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.shared_reader import PlanToRead, SharedReader
@@ -121,6 +121,13 @@ def test_a_log_that_changes_at_each_reading_is_read_by_a_later_run() -> None:
 def test_a_loss_that_reading_once_more_does_not_change_ends_the_plan() -> None:
     with pytest.raises(RangeLost):
         Reading("truncated: skip", [{loss(): None}, {loss(): None}]).read(PLAN, is_new=True)
+
+
+def test_a_log_whose_bytes_differ_has_changed_while_it_was_read() -> None:
+    other = Partition("orders", 1)
+    check_same_bytes({P: 7, other: 8}, {P: 7})
+    with pytest.raises(LogChange, match="the log of orders/0 has changed while it was read"):
+        check_same_bytes({P: 7, other: 8}, {other: 8, P: 9})
 
 
 # --- what is recorded of it ---------------------------------------------------------------------

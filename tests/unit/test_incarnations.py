@@ -9,7 +9,6 @@ import pytest
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.log_history import epoch_of, read_epochs
 from rangeland.errors import RangeLost
-from rangeland.landing import planner
 from rangeland.landing.loss_records import losses_in
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
@@ -36,7 +35,7 @@ from rangeland.planning.incarnation import (
     may_be_behind,
 )
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.loss_errors import range_lost_error
+from rangeland.planning.lagging_ends import is_beyond_end, may_lag
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.policy import Policy
@@ -166,13 +165,30 @@ def test_a_longer_log_of_a_lower_epoch_is_another_one_where_the_mark_was_at_the_
     assert may_be_behind(mark, replace(seen, end_offset=90)), "its last batch is not seen yet"
 
 
-@pytest.mark.parametrize("kind", [LossKind.RECREATED, LossKind.TRUNCATED])
-def test_a_run_looks_again_at_a_log_that_may_only_be_behind(kind: LossKind) -> None:
-    error = range_lost_error([Loss(P, 100, 100, kind, "x")])
-    marks = JobPosition({P: LogMark(100, None, 6)}, coverage_of([]), 2)
-    for end, again in ((90, True), (100, False)):
-        survey = Survey(0, {P: log(0, end, 6)})
-        assert planner._may_lag(losses_in(error), marks, survey) is again
+@pytest.mark.parametrize(
+    ("kind", "end", "again"),
+    [
+        (LossKind.RECREATED, 90, True),
+        (LossKind.TRUNCATED, 90, True),
+        (LossKind.RECREATED, 100, False),
+        (LossKind.TRUNCATED, 100, False),
+        (LossKind.EXPIRED, 90, False),
+    ],
+)
+def test_a_run_looks_again_at_a_log_that_may_only_be_behind(
+    kind: LossKind, end: int, again: bool
+) -> None:
+    survey = Survey(0, {P: log(0, end, 6)})
+    lost = [Loss(P, 100, 100, kind, "x")]
+    assert may_lag(lost, {P: LogMark(100, None, 6)}, survey) is again
+    assert not may_lag(lost, {P: LogMark(100, "A", 6)}, Survey(0, {P: log(0, end, 6, "B")}))
+    assert not may_lag([], {P: LogMark(100, None, 6)}, survey)
+
+
+def test_a_log_that_was_not_surveyed_ends_nowhere() -> None:
+    lost = Loss(P, 100, 200, LossKind.TRUNCATED, "x")
+    assert not is_beyond_end(lost, Survey(0, {}))
+    assert not may_lag([lost], {P: LogMark(200)}, Survey(0, {}))
 
 
 @pytest.mark.parametrize(("copies", "again"), [(3, True), (1, False), (0, False)])
@@ -186,8 +202,7 @@ def test_a_run_looks_again_for_an_offset_that_was_asked_for_if_there_are_replica
     survey = Survey(0, {P: replace(log(0, 90), leader=Leader(B1, copies=copies))})
     with pytest.raises(RangeLost) as error:
         resolve(asked, survey, JobPosition())
-    position = JobPosition()
-    assert planner._may_lag(losses_in(error.value), position, survey) is again
+    assert may_lag(losses_in(error.value), {}, survey) is again
 
 
 @pytest.mark.parametrize(("limit", "is_later"), [(None, False), (100, True)])

@@ -16,7 +16,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka import topic_settings
 from rangeland.dialects.protocol_session import Question, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.fetch import offset_gaps, simple_consumer
+from rangeland.fetch import broker_questions, offset_gaps, simple_consumer
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.response_reader import FetchedPiece
@@ -75,7 +75,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
     monkeypatch.setattr(simple_consumer, "FetchThread", Source)
     monkeypatch.setattr(Source, "again", 0)
     monkeypatch.setattr(Source, "log_again", HOLED)
-    monkeypatch.setattr(offset_gaps, "ConnectionPool", lambda settings: Asked(settings, found))
+    monkeypatch.setattr(broker_questions, "ConnectionPool", lambda settings: Asked(settings, found))
     return found
 
 

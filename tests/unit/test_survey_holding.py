@@ -160,20 +160,3 @@ def test_a_survey_is_of_one_incarnation_of_a_topic() -> None:
 def test_a_topic_that_is_recreated_again_and_again_cannot_be_surveyed_now() -> None:
     with pytest.raises(Unreachable):
         take_survey(cast(ConnectionPool, Recreated(100)), SurveyRequest(("t",)))
-
-
-class WithoutBrokers(Cluster):
-    """Its servers answer, and know no broker."""
-
-    def find_leaders(self, *asked: object) -> Any:
-        meaning = ErrorMeaning.FIND_LEADER
-        view = TopicView("t", meaning, "NO", is_internal=False, leaders={}, is_unknown=True)
-        yield from ()
-        return ClusterView((), {"t": view}, has_no_brokers=True)
-
-
-@pytest.mark.parametrize("wanted", [{"topics": ("t",)}, {"topic_pattern": "t.*"}])
-def test_a_topic_may_exist_while_no_broker_is_registered(wanted: Any) -> None:
-    fake = WithoutBrokers(lambda partition, question: False)
-    with pytest.raises(Unreachable, match="no broker is registered"):
-        take_survey(cast(ConnectionPool, fake), SurveyRequest(**wanted))

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import ClusterView
+from rangeland.dialects.cluster_values import CleanupPolicy, ClusterView, NoReply
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
     FetchContext,
@@ -73,6 +74,26 @@ def _is_unknown(view: ClusterView, partition: Partition) -> bool:
     """Whether the cluster reports that the topic, or the partition in it, does not exist."""
     topic = view.topics.get(partition.topic)
     return topic is None or topic.meaning is ErrorMeaning.OK or topic.is_unknown
+
+
+def ask_cleanup_policy(
+    cluster: ClusterSettings, topic: str, first: Sequence[Address]
+) -> CleanupPolicy | NoReply:
+    """The cleanup policy of a topic, from any broker: each knows every topic's configuration. The
+    connections are its own, since those of a fetch belong to the thread of the fetch."""
+    silent: dict[Address, str] = {}
+    with ConnectionPool(cluster) as brokers:
+        questions = brokers.dialect.ask_cleanup(topic)
+        if not questions:
+            return brokers.dialect.read_cleanup([])
+        for address in dict.fromkeys((*first, *cluster.seeds)):
+            try:
+                return brokers.dialect.read_cleanup(brokers.call_all(address, questions))
+            except ConnectionLost as error:
+                silent[address] = error.why or error.what
+            except NoCommonVersion:
+                return CleanupPolicy(None, f"{address} is too old to report its cleanup.policy")
+    return NoReply(silent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,9 @@ each stand for themselves, so compaction between them needs the same evidence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from rangeland.connection.failures import ConnectionLost
-from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import CleanupPolicy
-from rangeland.dialects.protocol_session import NoCommonVersion
+from rangeland.dialects.cluster_values import CleanupPolicy, NoReply
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_failures import log_loss, settle_loss
@@ -32,13 +29,16 @@ from rangeland.planning.loss_errors import range_lost_error
 
 MAX_LOSSES = 10_000
 """Gaps of one slice that are recorded as lost, at most."""
+AskCleanup = Callable[[str, Sequence[Address]], CleanupPolicy | NoReply]
 
 
 class GapExplainer:
-    """Explains gaps in the logs of one task. Not for several threads at once."""
+    """Explains gaps in the logs of one task. Not for several threads at once. ``ask`` asks brokers
+    for the cleanup policy of a topic, those given first."""
 
-    def __init__(self, settings: ReadSettings) -> None:
+    def __init__(self, settings: ReadSettings, ask: AskCleanup) -> None:
         self._settings = settings
+        self._ask = ask
         self._known: dict[str, CleanupPolicy] = {}
         self._lost: dict[int, int] = {}
 
@@ -84,6 +84,9 @@ class GapExplainer:
             if topic == pattern or matches(pattern, topic):
                 return CleanupPolicy(True, f"source.compacted names {pattern}")
         reported = self._ask(topic, asked)
+        if isinstance(reported, NoReply):
+            why = "; ".join(f"{address}: {why}" for address, why in reported.tried.items())
+            raise self._unanswered_error(topic, why)
         if reported.compacts is not None or not settings.asks_zookeeper:
             return reported
         if settings.zookeeper_cleanup is None:
@@ -92,26 +95,6 @@ class GapExplainer:
         why = f"{reported.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
         # If it is not set, the brokers' own default applies, which ZooKeeper does not have.
         return CleanupPolicy("compact" in registered.split(",") if registered else None, why)
-
-    def _ask(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:
-        """Any broker knows every topic's configuration."""
-        silent: dict[str, str] = {}
-        with ConnectionPool(self._settings.cluster) as brokers:
-            questions = brokers.dialect.ask_cleanup(topic)
-            if not questions:
-                return brokers.dialect.read_cleanup([])
-            for address in dict.fromkeys((*asked, *self._settings.cluster.seeds)):
-                try:
-                    responses = brokers.call_all(address, questions)
-                except ConnectionLost as error:
-                    silent[str(address)] = error.why or error.what
-                    continue
-                except NoCommonVersion:
-                    why = f"{address} is too old to report its cleanup.policy"
-                    return CleanupPolicy(None, why)
-                return brokers.dialect.read_cleanup(responses)
-        why = "; ".join(f"{address}: {why}" for address, why in silent.items())
-        raise self._unanswered_error(topic, why)
 
     def _unanswered_error(self, topic: str, why: str) -> Unreachable:
         return Unreachable(

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 from rangeland.decode.columns import with_partition
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.fetch_values import Gap
 from rangeland.errors import BadRecord, Bug, Damage
+from rangeland.fetch.broker_questions import ask_cleanup_policy
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.fetch.pacing import FetchLimits
@@ -69,7 +71,7 @@ class _PieceDecoder:
         self._dialect = dialect
         self._settings = settings
         self._in_bytes = dialect.capabilities.offsets_are_bytes
-        self._gaps = GapExplainer(settings)
+        self._gaps = GapExplainer(settings, partial(ask_cleanup_policy, settings.cluster))
 
     def read(self, pieces: Iterator[FetchedPiece], slices: Sequence[Slice]) -> Iterator[SliceChunk]:
         by_index = {s.index: s for s in slices}

@@ -9,12 +9,12 @@ run, before a plan is entered.
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.deadline import Deadline
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, GroupState, GroupView, JoinRequest
 from rangeland.groups.backend_choice import open_backend
@@ -102,7 +102,7 @@ class GroupLease:
         ``partitions``."""
         me = self.member_id
         if self._heartbeat is None or not self.is_member:
-            return SliceOwners(me, frozenset(partitions), {}, (me,))
+            return SliceOwners.alone(me, partitions)
         try:
             view = self._heartbeat.exclusively(lambda: self.backend.view(self.group))
         except RangelandError:
@@ -188,15 +188,14 @@ class GroupLease:
             return
         count = count_noun(len(others), "partition")
         self._step(f"waiting until other drivers have mirrored {count}")
-        deadline = time.monotonic() + self._patience_s
+        deadline = Deadline(self._patience_s)
         while others:
-            if time.monotonic() > deadline:
+            if not deadline.wait(POLL_SECONDS):
                 self._warn(
                     f"the checkpoint of {others[0]} is not mirrored: another driver owns it. The "
                     "next run repairs that"
                 )
                 return
-            time.sleep(POLL_SECONDS)
             checkpoint = mirror_again(checkpoint)
             others = self._not_mirrored(checkpoint)
 

@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from rangeland.deadline import Deadline
 from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.groups.lease import GroupLease
 from rangeland.landing.shared_reader import FinishedTasks, PlanToRead, SharedOutcome
@@ -71,7 +72,7 @@ class SharedRead:
         self._partitions = frozenset(s.partition for s in work.plan.slices)
         self._waits_for = ""
         self._seen = 0
-        self._since = time.monotonic()
+        self._stalled_at = Deadline(STALLED_SECONDS)
 
     def outcome(self) -> OutcomeEvent:
         """The outcome of the plan, prepared here or by another driver."""
@@ -90,14 +91,12 @@ class SharedRead:
         done = _receipts(parts)
         self._lease.join_rebalance()
         if self._lease.must_stop:  # a rebalance is due and the backend did not answer; try again
-            time.sleep(POLL_SECONDS)
+            self._wait()
             return None
         with self._lease.hold_assignment():
             slice_owners = self._lease.slice_owners(self._partitions)
             if self._is_stalled(len(parts)):
-                slice_owners = SliceOwners(
-                    slice_owners.me, self._partitions, {}, (slice_owners.me,)
-                )
+                slice_owners = SliceOwners.alone(slice_owners.me, self._partitions)
             self._note_others(slice_owners)
             step = next_step(self._plan.slices, done, slice_owners, whole=self._work.whole)
             if isinstance(step, ReadSlices):
@@ -105,7 +104,7 @@ class SharedRead:
         if isinstance(step, PlanComplete):
             return self._prepare(parts, [])
         if isinstance(step, WaitForOthers):
-            self._wait(step, slice_owners)
+            self._wait(step.describe(slice_owners))
             return None
         results, error = found
         if self._work.whole and results:
@@ -117,8 +116,8 @@ class SharedRead:
 
     def _is_stalled(self, parts: int) -> bool:
         if parts != self._seen:
-            self._seen, self._since = parts, time.monotonic()
-        return time.monotonic() - self._since > STALLED_SECONDS
+            self._seen, self._stalled_at = parts, Deadline(STALLED_SECONDS)
+        return self._stalled_at.has_passed
 
     def _note_others(self, slice_owners: SliceOwners) -> None:
         others = {owner for owner in slice_owners.owners.values() if owner != slice_owners.me}
@@ -128,7 +127,7 @@ class SharedRead:
         self._waits_for = ""
         before = {index: r.until_offset - r.from_offset for index, r in done.items()}
         found = self._work.read(step.slices, self._must_stop, before)
-        self._since = time.monotonic()  # the wait for other drivers starts now
+        self._stalled_at = Deadline(STALLED_SECONDS)  # the wait for other drivers starts now
         return found
 
     def _must_stop(self) -> bool:
@@ -142,10 +141,10 @@ class SharedRead:
         slice_owners = self._lease.slice_owners(self._partitions)
         return not slice_owners.reads(self._plan.slices[0].partition)
 
-    def _wait(self, step: WaitForOthers, slice_owners: SliceOwners) -> None:
-        if (text := step.describe(slice_owners)) != self._waits_for:
-            self._waits_for = text
-            self._progress.step(text)
+    def _wait(self, what: str = "") -> None:
+        if what and what != self._waits_for:
+            self._waits_for = what
+            self._progress.step(what)
         time.sleep(POLL_SECONDS)
 
     # --- parts and the outcome ------------------------------------------------------------

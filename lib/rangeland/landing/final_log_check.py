@@ -12,31 +12,29 @@ the leader epoch of what was landed in its place: the next checkpoint has that e
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
+from rangeland.deadline import Deadline
 from rangeland.errors import Conflict, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Cluster, Leader, Partition, Survey
-from rangeland.planning.incarnation import LogMark, may_be_behind
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.lagging_ends import LAGGING_SECONDS, RESURVEY_POLL_SECONDS, may_lag
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost_error
-from rangeland.planning.missing_partitions import why_unreachable
 from rangeland.planning.plan import Plan
 from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
 from rangeland.survey.cluster_survey import take_survey
-from rangeland.survey.survey_attempt import SurveyAttempt, UnknownTopic
+from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
-
-RESURVEY_POLL_SECONDS = 0.5
-LAGGING_SECONDS = 10
-"""How long a new leader's high watermark may lag before its log counts as too short."""
+from rangeland.survey.wanted_partitions import UnknownTopic
 
 
 class FinalLogCheck:
@@ -118,17 +116,12 @@ class FinalLogCheck:
         with ConnectionPool(settings.cluster) as brokers:
             tolerates_missing = settings.policy.tolerates_missing_leaders
             attempt = SurveyAttempt(brokers, _request_for_marks(wanted, tolerates_missing))
-            try:
-                leaders = attempt.leaders()
-            except UnknownTopic:
-                leaders = {}
-            self._check_attempt_cluster(plan, attempt, leaders)
+            with suppress(UnknownTopic):
+                attempt.find_leaders()
+            self._check_planned_cluster(plan, attempt.cluster())
 
-    def _check_attempt_cluster(
-        self, plan: Plan, attempt: SurveyAttempt, leaders: Mapping[Partition, Leader]
-    ) -> None:
-        cluster = self._job.source.name_cluster(attempt.cluster(leaders.values()))
-        planned_for = plan.cluster
+    def _check_planned_cluster(self, plan: Plan, asked: Cluster) -> None:
+        cluster, planned_for = self._job.source.name_cluster(asked), plan.cluster
         if cluster is None or planned_for is None or not cluster.is_other(planned_for):
             return
         if not with_known_addresses(cluster, [*self._known(), planned_for]).is_other(planned_for):
@@ -150,28 +143,23 @@ class FinalLogCheck:
     ) -> dict[Loss, int | None]:
         is_own = brokers.dialect.capabilities.numbered_per_broker
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
-        leaders = attempt.leaders()
-        self._check_attempt_cluster(plan, attempt, leaders)
-        away = {p for p in marks if is_own and p not in leaders and _is_away(p, attempt)}
-        odd = {p: marks[p] for p in unconfirmed_partitions(marks, leaders) - away}
+        attempt.find_leaders()
+        self._check_planned_cluster(plan, attempt.cluster())
+        found = attempt.found
+        away = {p for p in marks if is_own and found.absent.why_unreachable(p) is not None}
+        odd = {p: marks[p] for p in unconfirmed_partitions(marks, found.reachable) - away}
         if not odd:
             return {}
         survey = self._survey_until_settled(brokers, tolerates_missing, odd)
         missing = [p for p in odd if p not in survey.logs]
-        missing = [p for p in missing if not is_own or why_unreachable(p, survey) is None]
+        missing = [p for p in missing if not is_own or survey.absent.why_unreachable(p) is None]
         if missing:
             raise UnknownTopic(f"{missing[0]} was read and no longer exists")
         if losses := find_changes(odd, survey):
             return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
         checksums = batch_checksums(brokers, led, _offsets_to_compare(brokers, plan, fingerprints))
-        for p, crc in checksums.items():
-            if p in marks and crc != fingerprints[p]:
-                raise LogChange(
-                    f"the log of {p} has changed while it was read",
-                    why="the topic was created again, or its log was cut off or compacted: topics "
-                    "of these brokers have no ids that would show which",
-                )
+        check_same_bytes(fingerprints, checksums)
         return {}
 
     def _survey_until_settled(
@@ -179,13 +167,12 @@ class FinalLogCheck:
     ) -> Survey:
         """A survey of these logs. Waits for the high watermark of a newly elected leader, which
         may lag for a moment."""
-        deadline = time.monotonic() + LAGGING_SECONDS
+        deadline = Deadline(LAGGING_SECONDS)
         while True:
             survey = take_survey(brokers, _request_for_marks(marks, tolerates_missing))
-            is_behind = any(may_be_behind(marks[p], log) for p, log in survey.logs.items())
-            if not is_behind or not find_changes(marks, survey) or time.monotonic() > deadline:
+            may_pass = may_lag(find_changes(marks, survey), marks, survey)
+            if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
                 return survey
-            time.sleep(RESURVEY_POLL_SECONDS)
 
 
 class LogChange(Unreachable):
@@ -214,6 +201,17 @@ class LogChange(Unreachable):
         }
 
 
+def check_same_bytes(before: Mapping[Partition, int], now: Mapping[Partition, int]) -> None:
+    """Raises LogChange if a log has another checksum now. ``before``: also of other logs."""
+    for partition, checksum in now.items():
+        if checksum != before[partition]:
+            raise LogChange(
+                f"the log of {partition} has changed while it was read",
+                why="the topic was created again, or its log was cut off or compacted: topics "
+                "of these brokers have no ids that would show which",
+            )
+
+
 def _offsets_to_compare(
     brokers: ConnectionPool, plan: Plan, partitions: Container[Partition]
 ) -> dict[Partition, int]:
@@ -224,11 +222,6 @@ def _offsets_to_compare(
     else:
         ends = sorted((r.partition, r.until_offset - 1) for r in plan.ranges)
     return {p: offset for p, offset in ends if p in partitions}
-
-
-def _is_away(partition: Partition, attempt: SurveyAttempt) -> bool:
-    """Whether the one broker that has a partition does not answer."""
-    return partition in attempt.unreachable or partition.broker not in attempt.brokers
 
 
 def _unknown_log_error(what: str) -> Unreachable:

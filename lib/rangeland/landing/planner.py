@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
+from rangeland.deadline import Deadline
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job.connection_settings import plaintext_secret_warnings
-from rangeland.landing.final_log_check import LAGGING_SECONDS, RESURVEY_POLL_SECONDS
 from rangeland.landing.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.loss_records import losses_in
@@ -31,11 +31,17 @@ from rangeland.landing.redrive import (
 from rangeland.landing.replacement import Replacement, check_whole_slices
 from rangeland.landing.verification import holes_of_job
 from rangeland.logging_setup import partition_fields
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import Loss
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
-from rangeland.planning.incarnation import LogMark, may_be_behind
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
+from rangeland.planning.lagging_ends import (
+    LAGGING_SECONDS,
+    RESURVEY_POLL_SECONDS,
+    is_beyond_end,
+    may_lag,
+)
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
 from rangeland.planning.plan import Plan, PlanKind, renumber_plan
@@ -99,21 +105,22 @@ class Planner:
         """What the job's range has and the table has not. A log that seems to end below the
         checkpoint, or an offset that was asked for, is surveyed again for a while: a new leader's
         high watermark may lag for a moment."""
-        deadline = time.monotonic() + LAGGING_SECONDS
+        deadline = Deadline(LAGGING_SECONDS)
         while True:
             survey = self.surveys.for_plan(position)
             self._check_same_cluster(position, survey)
             self._check_checkpoint_options(position)
             try:
                 draft = self._draft_by(survey, position)
-                losses = [x for x in (*draft.skipped_losses, *draft.held) if _is_beyond(x, survey)]
-                if not _may_lag(losses, position, survey) or time.monotonic() > deadline:
-                    return draft
             except RangeLost as error:
-                is_over = time.monotonic() > deadline
-                if is_over or not _may_lag(losses_in(error), position, survey):
+                may_pass = may_lag(losses_in(error), position.checkpoint, survey)
+                if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
                     raise
-            time.sleep(RESURVEY_POLL_SECONDS)
+                continue
+            losses = [x for x in (*draft.skipped_losses, *draft.held) if is_beyond_end(x, survey)]
+            may_pass = may_lag(losses, position.checkpoint, survey)
+            if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
+                return draft
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
         terms, damaged = self._terms(), self._find_damage(position, survey)
@@ -260,26 +267,6 @@ class Planner:
         if plan.losses:
             raise range_lost_error(list(plan.losses))
         check_whole_slices(self.target, plan.ranges)
-
-
-def _may_lag(losses: Sequence[Loss], position: JobPosition, survey: Survey) -> bool:
-    """A new leader's end may be below the checkpoint, or an offset that was asked for, for a
-    moment; another log's stays there."""
-    if any(loss.kind is LossKind.TRUNCATED and _is_beyond(loss, survey) for loss in losses):
-        return True
-    kinds = {loss.kind for loss in losses}
-    return not kinds.isdisjoint((LossKind.TRUNCATED, LossKind.RECREATED)) and any(
-        may_be_behind(mark, survey.logs[partition])
-        for partition, mark in position.checkpoint.items()
-        if partition in survey.logs
-    )
-
-
-def _is_beyond(loss: Loss, survey: Survey) -> bool:
-    """The log does not reach the end of the loss, and has replicas that decide how far it can be
-    read. Brokers before 2.2 report an end that lags; newer ones none until it has caught up."""
-    log = survey.logs.get(loss.partition)
-    return log is not None and log.leader.copies > 1 and loss.until_offset > log.end_offset
 
 
 def _log_made(plan: Plan) -> None:

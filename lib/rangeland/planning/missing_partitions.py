@@ -45,7 +45,7 @@ def vanished_partitions(
         for kind in ("partition" if partition.topic in topics else "topic",)
         if partition not in survey.logs
         and partition not in survey.absent.excluded
-        and why_unreachable(partition, survey) is None
+        and survey.absent.why_unreachable(partition) is None
         and is_asked(partition.topic)
         and request.from_bounds.of(partition) is not None
         and request.until_bounds.of(partition) is not None
@@ -68,7 +68,7 @@ def unreachable_partitions(
     partitions of its own does not answer."""
     found = {p: why for p, why in survey.absent.unreachable.items() if p not in survey.logs}
     for partition in checkpoint:
-        why = why_unreachable(partition, survey)
+        why = survey.absent.why_unreachable(partition)
         if why is None or partition in survey.logs:
             continue
         if partition.topic in request.topics or matches(request.topic_pattern, partition.topic):
@@ -84,19 +84,6 @@ def unreachable_partitions(
         if request.from_bounds.of(partition) is not None
         and request.until_bounds.of(partition) is not None
     ]
-
-
-def why_unreachable(partition: Partition, survey: Survey) -> str | None:
-    """The reason why a partition has no leader now, or why the only broker that knows it does not
-    answer. None if it is served or gone."""
-    if partition in survey.absent.unreachable:
-        return survey.absent.unreachable[partition]
-    if partition.broker == "" or partition.broker in survey.absent.answered_brokers:
-        return None
-    why = survey.absent.unanswered_brokers.get(
-        partition.broker, "no broker of that name is registered"
-    )
-    return f"broker {partition.broker}: {why}"
 
 
 def matches(pattern: str, topic: str) -> bool:

@@ -27,7 +27,7 @@ from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import range_lost_error
-from rangeland.planning.missing_partitions import as_lagging_replica, why_unreachable
+from rangeland.planning.missing_partitions import as_lagging_replica
 from rangeland.planning.passed_over_ranges import (
     new_beginnings,
     passed_over_warnings,
@@ -275,7 +275,7 @@ def _find_gone(r: Range, survey: Survey) -> list[Loss]:
     """The offsets of a range that its log no longer has, or that have no leader now."""
     log, whole = survey.logs.get(r.partition), (r.partition, r.from_offset, r.until_offset)
     if log is None:
-        silence = why_unreachable(r.partition, survey)
+        silence = survey.absent.why_unreachable(r.partition)
         if silence is not None:
             return [Loss(*whole, LossKind.UNREACHABLE, silence)]
         return [Loss(*whole, LossKind.VANISHED, "the cluster no longer names this partition")]

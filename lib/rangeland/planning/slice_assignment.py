@@ -28,6 +28,11 @@ class SliceOwners:
     members: tuple[str, ...] = ()
     is_settled: bool = True
 
+    @staticmethod
+    def alone(me: str, partitions: Collection[Partition]) -> SliceOwners:
+        """A group without other members, or one that is read without waiting for them."""
+        return SliceOwners(me, frozenset(partitions), {}, (me,))
+
     def reads(self, partition: Partition) -> bool:
         """True if this member has to read the slices of a partition."""
         if partition in self.owned:

@@ -8,13 +8,13 @@ records out, all of them are searched for.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from rangeland.deadline import Deadline
 from rangeland.errors import Bug, TransformFailed
 from rangeland.model import Slice
 from rangeland.spark.spark_jobs import ByKey, watch
@@ -85,7 +85,7 @@ class RecordSearch:
         self._raised = raised
         self._most = most
         self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+        self._deadline = Deadline(seconds)
         self._passed = 0
         self.found: list[FailingRecord] = []
 
@@ -113,7 +113,7 @@ class RecordSearch:
         return count
 
     def _try(self, part: Slices) -> RaisedByTransform | None:
-        if time.monotonic() > self._deadline:
+        if self._deadline.has_passed:
             raise NotAttributable(f"they were not all found in {self._seconds:.0f} s")
         if len(self.found) > self._most:
             raise NotAttributable(f"it fails on more than {self._most} of them")
@@ -133,14 +133,14 @@ def narrow_slices(
 ) -> list[Slice]:
     """The smallest part that failed, by bisection; empty if not even all of it fails. Any other
     error ends the search."""
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     seen: list[Slice] = []
     maybe = list(slices)
     try:
         if not maybe or not fails(maybe):
             return []
         seen = maybe
-        while (halves := _halves(maybe, can_cut)) and time.monotonic() < deadline:
+        while (halves := _halves(maybe, can_cut)) and not deadline.has_passed:
             if fails(halves[0]):
                 maybe = seen = halves[0]
             else:

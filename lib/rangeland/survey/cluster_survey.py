@@ -17,7 +17,6 @@ from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.groups.backend import GroupBackend
 from rangeland.logging_setup import partition_fields
 from rangeland.model import (
-    Absences,
     AtOffset,
     AtTime,
     Earliest,
@@ -32,9 +31,10 @@ from rangeland.model import (
 from rangeland.survey.broker_requests import request_sizes
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.retention_lookup import with_retention
-from rangeland.survey.survey_attempt import ChangedMeanwhile, SurveyAttempt, UnknownTopic
+from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_confirmation import merge_surveys, suspicions
 from rangeland.survey.survey_request import SurveyRequest
+from rangeland.survey.wanted_partitions import ChangedMeanwhile, UnknownTopic
 
 logger = logging.getLogger(__name__)
 
@@ -53,25 +53,21 @@ def take_survey(
     Unreachable when the deadline of the settings passes."""
     attempt = SurveyAttempt(brokers, wanted)
     try:
-        first = _survey_once(attempt, brokers, wanted, now, backend)
+        first, suspicious = _survey_once(attempt, now, backend)
     except UnknownTopic as error:
-        time.sleep(AGAIN_MS / 1000)
-        again = attempt.again()
+        again = _again(attempt)
         try:
-            return _survey_once(again, brokers, wanted, now, backend)
+            return _survey_once(again, now, backend)[0]
         except UnknownTopic:
             raise error.confirmed_error(_both(attempt, again)) from None
-    suspicious = suspicions(first, wanted.checkpoint, attempt.asked)
     if not suspicious:
         return first
     for partition, why in suspicious.items():
         mark = wanted.checkpoint.get(partition)
         fields = partition_fields(partition, mark.until_offset if mark else None)
         logger.info("Repeating the survey: %s: %s", partition, why, extra=fields)
-    time.sleep(AGAIN_MS / 1000)
-    again = attempt.again()
-    second = _survey_once(again, brokers, wanted, now, backend)
-    still_suspicious = suspicions(second, wanted.checkpoint, again.asked)
+    again = _again(attempt)
+    second, still_suspicious = _survey_once(again, now, backend)
     return merge_surveys(first, second, suspicious, still_suspicious, _both(attempt, again))
 
 
@@ -83,12 +79,16 @@ def check_brokers(brokers: ConnectionPool, wanted: SurveyRequest, *, check_topic
     try:
         attempt.first_response(check_topics=check_topics)
     except UnknownTopic as error:
-        time.sleep(AGAIN_MS / 1000)
-        again = attempt.again()
+        again = _again(attempt)
         try:
             again.first_response(check_topics=True)
         except UnknownTopic:
             raise error.confirmed_error(_both(attempt, again)) from None
+
+
+def _again(attempt: SurveyAttempt) -> SurveyAttempt:
+    time.sleep(AGAIN_MS / 1000)
+    return attempt.again()
 
 
 def _both(first: SurveyAttempt, second: SurveyAttempt) -> str:
@@ -97,54 +97,45 @@ def _both(first: SurveyAttempt, second: SurveyAttempt) -> str:
 
 
 def _survey_once(
-    attempt: SurveyAttempt,
-    brokers: ConnectionPool,
-    wanted: SurveyRequest,
-    now: Callable[[], float],
-    backend: GroupBackend | None,
-) -> Survey:
-    """Surveys one incarnation of each topic."""
+    attempt: SurveyAttempt, now: Callable[[], float], backend: GroupBackend | None
+) -> tuple[Survey, dict[Partition, str]]:
+    """A survey of one incarnation of each topic, and what is suspicious in it."""
     while True:
         try:
-            return _survey_logs(attempt, brokers, wanted, now, backend)
+            survey = _survey_logs(attempt, now, backend)
+            return survey, suspicions(survey, attempt.wanted.checkpoint, attempt.found.topics)
         except ChangedMeanwhile as error:
             attempt.start_over(error)
 
 
 def _survey_logs(
-    attempt: SurveyAttempt,
-    brokers: ConnectionPool,
-    wanted: SurveyRequest,
-    now: Callable[[], float],
-    backend: GroupBackend | None,
+    attempt: SurveyAttempt, now: Callable[[], float], backend: GroupBackend | None
 ) -> Survey:
-    leaders = attempt.leaders()
+    brokers, wanted = attempt.pool, attempt.wanted
+    attempt.find_leaders()
     isolation = brokers.settings.isolation
     capabilities = brokers.dialect.capabilities
-    start = attempt.offsets(leaders, Earliest(), isolation)
-    end = attempt.offsets(leaders, Latest(), isolation)
-    times = {t: attempt.offsets(leaders, AtTime(t), isolation) for t in wanted.times_ms}
-    measured = start.keys() & end.keys() - attempt.unreachable.keys()
-    served = [p for p in sorted(leaders) if p in measured]
-    sizes = request_sizes(brokers, {p: leaders[p] for p in served}, start, end)
-    logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in served}
+    start = attempt.offsets(Earliest(), isolation)
+    end = attempt.offsets(Latest(), isolation)
+    times = {t: attempt.offsets(AtTime(t), isolation) for t in wanted.times_ms}
+    leaders = dict(sorted(attempt.found.reachable.items()))
+    sizes = request_sizes(brokers, leaders, start, end)
+    logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in leaders}
     if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
-    logs = attempt.epochs(logs)
-    served = [p for p in served if p in logs]
-    epochs_end = attempt.epoch_ends(logs, _epochs(wanted))
-    served = [p for p in served if p not in attempt.unreachable]
-    logs = {p: replace(logs[p], epoch_end=epochs_end.get(p)) for p in served}
-    groups = {g: backend.offsets(g, served) for g in wanted.groups} if backend is not None else {}
+    logs = attempt.with_epoch_ends(attempt.with_epochs(logs), _epochs(wanted))
+    groups = (
+        {g: backend.offsets(g, list(logs)) for g in wanted.groups} if backend is not None else {}
+    )
     named = (*named_offsets(wanted, logs), *_committed_offsets(groups))
     lookups = OffsetLookups(
         for_times={
-            (p, t): found[p].offset for t, found in times.items() for p in served if p in found
+            (p, t): found[p].offset for t, found in times.items() for p in logs if p in found
         },
         inexact_times=frozenset(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
-        of_groups={(p, g): found.get(p) for g, found in groups.items() for p in served},
+        of_groups={(p, g): found.get(p) for g, found in groups.items() for p in logs},
         entries=entries_at(brokers, logs, named, wanted.marks)
         if capabilities.offsets_are_bytes
         else {},
@@ -152,15 +143,9 @@ def _survey_logs(
         if capabilities.has_transactions
         else {},
     )
-    absent = Absences(
-        excluded=frozenset(attempt.excluded_partitions),
-        unreachable=attempt.unreachable,
-        unseen_topics=frozenset(attempt.unseen_topics),
-        answered_brokers=frozenset(attempt.brokers),
-        unanswered_brokers=attempt.unanswered_brokers,
+    survey = Survey(
+        int(now() * 1000), logs, lookups, attempt.found.absent, cluster=attempt.cluster()
     )
-    cluster = attempt.cluster(leaders.values())
-    survey = Survey(int(now() * 1000), logs, lookups, absent, cluster=cluster)
     if wanted.speed is not None:
         survey = with_retention(brokers, survey, wanted, attempt.answered_by)
     return replace(survey, requests=brokers.requests)
@@ -176,9 +161,9 @@ def _uncommitted_ends(
     offset."""
     if isolation is Isolation.READ_UNCOMMITTED:
         return {}
-    beyond = {p: logs[p].leader for p, offset in named if offset > logs[p].end_offset}
-    found = attempt.offsets(beyond, Latest(), Isolation.READ_UNCOMMITTED) if beyond else {}
-    ends = {p: result.offset or 0 for p, result in found.items()}
+    beyond = {p for p, offset in named if offset > logs[p].end_offset}
+    results = attempt.offsets(Latest(), Isolation.READ_UNCOMMITTED, beyond)
+    ends = {p: result.offset or 0 for p, result in results.items()}
     return {p: end for p, end in ends.items() if end > logs[p].end_offset}
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from rangeland.connection.failures import ConnectionLost, NotABroker
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import ClusterView, LeaderQuery, NoReply
-from rangeland.errors import Unreachable
 from rangeland.model import Address
 
 
@@ -50,12 +49,3 @@ def _ask_in_turn(
             tried[seed] = error.why
             not_brokers += isinstance(error, NotABroker) and not brokers.was_served
     return NoReply(tried, not_brokers), None
-
-
-def check_has_brokers(view: ClusterView) -> None:
-    if view.has_no_brokers:
-        raise Unreachable(
-            "no broker is registered in the cluster",
-            why="its servers answer, but they forget brokers that are down, with their topics",
-            do="start the brokers; if they are up, check that source.servers names their servers",
-        )

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from rangeland.model import LogState, OffsetLookups, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
-from rangeland.planning.missing_partitions import why_unreachable
 
 Pair = TypeVar("Pair", bound=tuple[Partition, Any])
 Found = TypeVar("Found")
@@ -84,7 +83,9 @@ def merge_surveys(
     gone_now = {p: why for p, why in second.absent.unreachable.items() if p not in kept}
     # Unserved in the first survey, suspicious in the second: one survey alone is not believed.
     suspicious_once = [p for p in still_suspicious if p not in suspicious and p not in first.logs]
-    unserved = {p: why for p in suspicious_once if (why := why_unreachable(p, first)) is not None}
+    unserved = {
+        p: why for p in suspicious_once if (why := first.absent.why_unreachable(p)) is not None
+    }
     logs = {p: _from_its_start(log) for p, log in second.logs.items() if p not in unserved}
     return replace(
         second,

@@ -34,5 +34,4 @@ class SurveyRequest:
     speed: ReadSpeed | None = None
     """The expected speed of reading, to find out what may expire meanwhile."""
     tolerates_missing_leaders: bool = False
-    """At the deadline it goes on without the partitions that have no leader."""
     """Whether partitions without a leader at the deadline are left out."""

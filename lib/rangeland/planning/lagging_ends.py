@@ -1,0 +1,40 @@
+"""Whether a log that seems to end too early may only have a leader that lags.
+
+The high watermark of a new leader may be below the checkpoint, or an offset that was asked for, for
+a moment; another log's end stays there. Pure: whoever takes surveys takes them again for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rangeland.loss import Loss, LossKind
+from rangeland.model import Partition, Survey
+from rangeland.planning.incarnation import LogMark, may_be_behind
+
+LAGGING_SECONDS = 10
+"""How long a new leader's high watermark may lag before its log counts as too short."""
+RESURVEY_POLL_SECONDS = 0.5
+
+
+def may_lag(
+    losses: Iterable[Loss], checkpoint: Mapping[Partition, LogMark], survey: Survey
+) -> bool:
+    """Whether some of these losses may be gone in a later survey."""
+    short = [loss for loss in losses if loss.kind in (LossKind.TRUNCATED, LossKind.RECREATED)]
+    if any(loss.kind is LossKind.TRUNCATED and is_beyond_end(loss, survey) for loss in short):
+        return True
+    return bool(short) and is_any_behind(checkpoint, survey)
+
+
+def is_beyond_end(loss: Loss, survey: Survey) -> bool:
+    """Whether the log does not reach the end of the loss, and has replicas that decide how far it
+    can be read. Brokers before 2.2 report an end that lags; newer ones none until it has caught
+    up."""
+    log = survey.logs.get(loss.partition)
+    return log is not None and log.leader.copies > 1 and loss.until_offset > log.end_offset
+
+
+def is_any_behind(marks: Mapping[Partition, LogMark], survey: Survey) -> bool:
+    """Whether one of the surveyed logs may only lag behind its mark."""
+    return any(may_be_behind(marks[p], log) for p, log in survey.logs.items() if p in marks)

@@ -1,0 +1,217 @@
+"""What a view of the cluster shows of the partitions that a survey wants.
+
+Pure: a view and a request in, a frozen value or an error out. Whoever takes the view decides
+whether to ask again for what is missing, and when to go on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rangeland.dialects.cluster_values import ClusterView, TopicView
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.errors import JobFileError, Unreachable
+from rangeland.model import Absences, Leader, Partition
+from rangeland.patterns import match_topics, matches
+from rangeland.survey.survey_request import SurveyRequest
+from rangeland.wording import count_noun
+
+
+class UnknownTopic(JobFileError):
+    """One broker reports that there is no such topic or partition."""
+
+    def confirmed_error(self, who: str) -> JobFileError:
+        return JobFileError.of(self, why=f"{self.why}; {who}")
+
+
+class ChangedMeanwhile(Unreachable):
+    """A topic was created again or a leader has moved during a survey: what it has so far may be of
+    another log."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPartitions:
+    """The partitions that a survey wants, with their leaders, and what it has to do without."""
+
+    leaders: Mapping[Partition, Leader]
+    leaderless: tuple[Partition, ...]
+    topics: frozenset[str]
+    """The topics to survey, those included that were landed before and are gone."""
+    absent: Absences
+
+    @property
+    def reachable(self) -> dict[Partition, Leader]:
+        """The partitions that have a leader and were not given up."""
+        unreachable = self.absent.unreachable
+        return {p: leader for p, leader in self.leaders.items() if p not in unreachable}
+
+    def give_up(self, partitions: Iterable[Partition], why: str) -> WantedPartitions:
+        """The same, with these partitions unreachable."""
+        unreachable = self.absent.unreachable | dict.fromkeys(partitions, why)
+        return replace(self, absent=replace(self.absent, unreachable=unreachable))
+
+    def move_to(self, later: WantedPartitions) -> WantedPartitions:
+        """The same partitions with the leaders that they have in a later view. What was given
+        up stays so. Raises ChangedMeanwhile if one of them leads another incarnation of its
+        topic."""
+        moved = {p: leader for p, leader in later.leaders.items() if p in self.leaders}
+        for partition, leader in moved.items():
+            before = self.leaders[partition].topic_id
+            if before and leader.topic_id and before != leader.topic_id:
+                raise ChangedMeanwhile(
+                    f"the topic {partition.topic} was deleted and created again while its offsets "
+                    "were asked for",
+                    why=f"its id was {before} and is {leader.topic_id}",
+                    do="run again",
+                )
+        unreachable = self.absent.unreachable | later.absent.unreachable
+        absent = replace(later.absent, unreachable=unreachable)
+        return replace(later, leaders={**self.leaders, **moved}, absent=absent)
+
+
+def wanted_partitions(
+    view: ClusterView,
+    request: SurveyRequest,
+    members: Collection[str] = (),
+    *,
+    numbered_per_broker: bool = False,
+) -> WantedPartitions:
+    """The wanted partitions in a view. ``members``: the brokers by name, where the cluster does not
+    list them itself.
+
+    Raises UnknownTopic for a topic or partition that the view shows not to exist, Unreachable for
+    one that may exist in a moment, and JobFileError for a topic that this client may not read."""
+    names = _topic_names(view, request)
+    topics = frozenset((*names, *(name for name in request.known if _is_meant(name, request))))
+    present = [name for name in names if not _is_gone(view.topics.get(name), name, request)]
+    wanted: dict[Partition, Leader] = {}
+    excluded: set[Partition] = set()
+    for name in present:
+        topic = _readable_topic(view, name)
+        only = request.partitions.get(name) or ()
+        if not view.unreachable:
+            _check_partitions_exist(topic, only)
+        for partition, leader in topic.leaders.items():
+            if not only or not set(only).isdisjoint(_written_as(partition)):
+                wanted[partition] = leader
+            else:
+                excluded.add(partition)
+    topics_with_partitions = {p.topic for p in (*wanted, *excluded)}
+    empty = [name for name in present if name not in topics_with_partitions]
+    if empty and not numbered_per_broker:
+        raise Unreachable(f"the topics {', '.join(empty)} have no partitions yet")
+    if present and not wanted:
+        raise Unreachable(f"the topics {', '.join(present)} have no partitions yet")
+    unseen = (name for name in names if name in view.topics and view.topics[name].may_be_hidden)
+    absent = Absences(
+        excluded=frozenset(excluded),
+        unseen_topics=frozenset(unseen),
+        answered_brokers=_answered_brokers(view, members),
+        unanswered_brokers=dict(view.unreachable),
+    )
+    leaders = {p: leader for p, leader in wanted.items() if leader.address is not None}
+    leaderless = tuple(p for p in wanted if p not in leaders)
+    return WantedPartitions(leaders, leaderless, topics, absent)
+
+
+def _topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:
+    pattern = request.topic_pattern
+    if pattern is None:
+        return list(request.topics)
+    visible = sorted(topic.name for topic in view.topics.values() if not topic.is_internal)
+    names = match_topics(pattern, visible)
+    if not names and not match_topics(pattern, request.known):
+        _check_has_brokers(view)
+        raise UnknownTopic(
+            f"no topic matches {pattern}",
+            why=f"the cluster has {count_noun(len(view.topics), 'topic')}; the pattern is anchored",
+            do="correct source.topic_pattern or create the topic",
+        )
+    return names
+
+
+def _is_meant(topic: str, request: SurveyRequest) -> bool:
+    """A topic that was landed before may no longer be part of the job."""
+    return request.topic_pattern is not None and matches(request.topic_pattern, topic)
+
+
+def _is_gone(topic: TopicView | None, name: str, request: SurveyRequest) -> bool:
+    return (topic is None or topic.is_unknown) and name in request.known
+
+
+def _check_has_brokers(view: ClusterView) -> None:
+    if view.has_no_brokers:
+        raise Unreachable(
+            "no broker is registered in the cluster",
+            why="its servers answer, but they forget brokers that are down, with their topics",
+            do="start the brokers; if they are up, check that source.servers names their servers",
+        )
+
+
+def _readable_topic(view: ClusterView, name: str) -> TopicView:
+    topic = view.topics.get(name)
+    if topic is not None and topic.meaning is ErrorMeaning.OK:
+        return topic
+    _check_has_brokers(view)
+    code = topic.code if topic else "nothing"
+    if topic is not None and topic.meaning.is_final:
+        raise topic.meaning.refusal_error(
+            f"this client may not read the topic {name}",
+            why=code,
+            do="give the user of source.security the right to describe and read it, or correct "
+            "source.topics",
+        )
+    if topic is not None and not topic.is_unknown:
+        raise Unreachable(f"the topic {name} is not ready", why=code)
+    raise UnknownTopic(
+        f"there is no topic {name}",
+        why=f"the cluster answered {code}",
+        do="correct source.topics or create the topic; nothing is created here",
+        topic=name,
+    )
+
+
+def _check_partitions_exist(topic: TopicView, only: Sequence[int | str]) -> None:
+    existing = {written for p in topic.leaders for written in _written_as(p)}
+    for partition in only:
+        if partition not in existing:
+            numbers = ", ".join(str(p).rpartition("/")[2] for p in sorted(topic.leaders))
+            raise UnknownTopic(
+                f"topic {topic.name} has no partition {partition}",
+                why=f"it has {numbers}",
+                do="correct source.partitions",
+            )
+
+
+def _written_as(partition: Partition) -> tuple[int, str]:
+    """How a job file may name a partition: its number, or ``broker-number``."""
+    return partition.number, f"{partition.broker}-{partition.number}"
+
+
+def _answered_brokers(view: ClusterView, members: Iterable[str]) -> frozenset[str]:
+    leading = {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
+    return frozenset(set(members) - view.unreachable.keys() | leading | view.registered)
+
+
+def silent_brokers(view: ClusterView, request: SurveyRequest) -> Mapping[str, str]:
+    """The brokers that do not answer, except those whose partitions are not wanted."""
+    listed = [request.partitions.get(topic) for topic in request.topics]
+    if not listed or not all(only and all(isinstance(w, str) for w in only) for only in listed):
+        return view.unreachable
+    brokers = {str(which).rpartition("-")[0] for only in listed for which in only or ()}
+    return {name: why for name, why in view.unreachable.items() if name in brokers}
+
+
+def why_incomplete(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
+    """What leaders are missing, in words; empty if none are."""
+    if leaderless:
+        named = ", ".join(str(p) for p in leaderless[:5])
+        return f"no leader for {count_noun(len(leaderless), 'partition')}: {named}"
+    return "; ".join(f"broker {name} cannot be asked: {why}" for name, why in silent.items())
+
+
+def may_be_given_up(left: Collection[Partition], total: int, request: SurveyRequest) -> bool:
+    """Whether a survey may go on without these of so many partitions once its time is up: if the
+    policy holds partitions, and there are others."""
+    return request.tolerates_missing_leaders and len(left) < total
