@@ -149,7 +149,6 @@ class UsageError(RangelandError):
     """The command line was not understood."""
 
     exit_code = 64
-    data = "nothing was read or written"
     acts = "the person who ran the command"
 
 
@@ -160,7 +159,6 @@ class JobFileError(RangelandError):
     login, so it is certain only if it happens twice."""
 
     exit_code = 78
-    data = "nothing was read or written"
     acts = JOB_AUTHOR
 
     def __init__(

@@ -21,6 +21,7 @@ from rangeland.errors import (
     RangelandError,
     StorageFailed,
     Unreachable,
+    UsageError,
 )
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.final_log_check import LogChange
@@ -116,6 +117,13 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
     with pytest.raises(JobFileError) as caught:
         committer.finish_new(cast(Any, None))
     assert caught.value.data == PLAN_STAYS
+
+
+@pytest.mark.parametrize("error", [JobFileError, UsageError])
+def test_no_error_that_may_be_found_while_reading_says_that_nothing_was_read(
+    error: type[RangelandError],
+) -> None:
+    assert error.data == RangelandError.data
 
 
 def test_a_log_that_keeps_changing_ends_in_an_error_that_the_runbook_has(

@@ -185,13 +185,13 @@ def unreadable_error(state: SliceState, reason: str) -> BadRecord:
 
 
 def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> JobFileError:
-    """For what would be refused again. Other slices may have been read."""
+    """For what would be refused again."""
     what, do = f"{state.slice} cannot be read", "check the broker's version and settings"
     if meaning is ErrorMeaning.DENIED:
         what = f"{state.slice} may not be read"
         do = "give the user of source.security the right to read the topic"
     error = JobFileError(what, why=reason, do=do, **_state_facts(state))
-    return error.with_answers(data=RangelandError.data, acts=BROKER_OPERATOR)
+    return error.with_answers(acts=BROKER_OPERATOR)
 
 
 def wrong_code_error(state: SliceState, reason: str) -> RemoteProtocolError:
