@@ -28,8 +28,7 @@ ALL_OR_NOTHING = (
 """What is known of the data after errors that may have come between the commit and its
 confirmation."""
 PLAN_STAYS = "nothing of this run was landed; its plan is in the ledger for the next run to finish"
-"""The same after errors that are usually found before anything is written, and were found while
-reading."""
+"""The same after one of ``FOUND_BEFORE_PLANS`` that was found while reading."""
 WITH_ROOM = "yes, once there is room again"
 CLUSTER_OPERATOR = "the operator of the Spark cluster"
 BROKER_OPERATOR = "the brokers' operator"
@@ -149,19 +148,26 @@ class UsageError(RangelandError):
     """The command line was not understood."""
 
     exit_code = 64
-    data = "nothing was read or written"
     acts = "the person who ran the command"
 
 
 class JobFileError(RangelandError):
-    """A job file asks for something impossible: a typo, a bad time, a topic that does not exist.
+    """A job file asks for something impossible: a typo, a bad time, a topic that does not exist."""
 
+    exit_code = 78
+    acts = JOB_AUTHOR
+
+
+class AccessDenied(RangelandError):
+    """A broker, ZooKeeper or another server refuses this client: its login, a right, or TLS.
+
+    Its ``operator`` acts, and the job's author before that where the ``login_is_in_doubt``.
     ``closed_at``: the only evidence is that the peer closed the connection at this step of a
     login, so it is certain only if it happens twice."""
 
     exit_code = 78
-    data = "nothing was read or written"
-    acts = JOB_AUTHOR
+    retry = "not before the login is corrected or access is given"
+    acts = "whoever manages access there"
 
     def __init__(
         self,
@@ -169,11 +175,28 @@ class JobFileError(RangelandError):
         *,
         why: str = "",
         do: str = "",
+        operator: str = "",
+        login_is_in_doubt: bool = False,
         closed_at: int | None = None,
         **facts: Any,
     ) -> None:
         super().__init__(what, why=why, do=do, **_drop_none(closed_at=closed_at), **facts)
+        self.acts = operator or self.acts
+        if login_is_in_doubt:
+            self.acts = f"{JOB_AUTHOR}, or {self.acts}"
         self.closed_at = closed_at
+
+
+class MissingRequirement(RangelandError):
+    """A host, a Python, Spark or a broker lacks what the job needs."""
+
+    exit_code = 78
+    retry = "not before it has what is missing"
+    acts = CLUSTER_OPERATOR
+
+
+FOUND_BEFORE_PLANS = (UsageError, JobFileError, AccessDenied, MissingRequirement)
+"""Errors that are usually found before a plan is entered."""
 
 
 class Unreachable(RangelandError):

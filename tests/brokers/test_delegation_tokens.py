@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
-from rangeland.errors import JobFileError
+from rangeland.errors import AccessDenied
 from rangeland.job import Job
 from rangeland.model import Counts
 from rangeland.testing.client_library import TIMEOUT_S
@@ -126,7 +126,7 @@ def test_a_token_that_is_not_one_is_refused(
     monkeypatch.setenv("TOKEN_HMAC", token.hmac[:-8] + "AAAAAAA=")
     forged = cluster_settings(job_of(cluster, token, "SCRAM-SHA-256"))
     for settings in (plain, forged):
-        with pytest.raises(JobFileError, match=f"refused user {re.escape(token.id)}") as caught:
+        with pytest.raises(AccessDenied, match=f"refused user {re.escape(token.id)}") as caught:
             look(settings, topics=("t",))
         assert caught.value.exit_code == 78
         assert token.hmac not in str(caught.value)
@@ -142,6 +142,6 @@ def test_a_token_that_has_expired_is_refused(
     ask_for_tokens(cluster, tmp_path, *ended)
 
     until = time.monotonic() + PATIENCE_S
-    with pytest.raises(JobFileError, match=f"refused user {re.escape(token.id)}"):  # noqa: PT012
+    with pytest.raises(AccessDenied, match=f"refused user {re.escape(token.id)}"):  # noqa: PT012
         while time.monotonic() < until:
             look(settings, topics=("t",))

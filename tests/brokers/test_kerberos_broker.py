@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.connection.cluster_settings import KerberosSettings, SaslSettings
-from rangeland.errors import JobFileError
+from rangeland.errors import AccessDenied, JobFileError
 from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.brokers.reading import look, read, settings_of, slices_of
 from tests.servers.kerberos import KerberosCluster, KeyCenter, gssapi_library
@@ -58,7 +58,7 @@ def test_a_broker_of_another_service_name_is_not_logged_in_to(
     """The center has a principal of that name, but the broker has not its key."""
     center.keytab("other/127.0.0.1")
     settings = settings_of([cluster.guarded], sasl=login(center.keytab(USER), service="other"))
-    with pytest.raises(JobFileError) as caught:
+    with pytest.raises(AccessDenied) as caught:
         look(settings, topics=("orders",))
     assert caught.value.exit_code == 78
 

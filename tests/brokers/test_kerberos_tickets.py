@@ -17,7 +17,7 @@ from rangeland.connection.kerberos_login import KerberosLogin
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_mechanisms import login
 from rangeland.dialects.protocol_session import Credentials
-from rangeland.errors import JobFileError
+from rangeland.errors import AccessDenied
 from tests.servers.kerberos import REALM, KeyCenter, gssapi_library
 from tests.unit.test_sasl_mechanisms import SHAKEN, converse, said
 
@@ -98,19 +98,19 @@ def test_two_principals_of_one_process_keep_their_own_tickets(
 
 
 def test_without_tickets_it_is_said_what_to_do(log_in: LogIn) -> None:
-    with pytest.raises(JobFileError, match="got no ticket") as caught:
+    with pytest.raises(AccessDenied, match="got no ticket") as caught:
         log_in(KerberosSettings(SERVICE))
     assert "run kinit" in caught.value.do
 
 
 def test_a_keytab_that_is_not_there_is_named(log_in: LogIn) -> None:
-    with pytest.raises(JobFileError) as caught:
+    with pytest.raises(AccessDenied) as caught:
         log_in(KerberosSettings(SERVICE, USER, "/no/such.keytab"))
     assert "/no/such.keytab" in caught.value.do
 
 
 def test_a_service_that_the_center_does_not_know_is_named(log_in: LogIn, keytab: Path) -> None:
-    with pytest.raises(JobFileError, match=r"http@127\.0\.0\.1") as caught:
+    with pytest.raises(AccessDenied, match=r"http@127\.0\.0\.1") as caught:
         log_in(KerberosSettings("http", USER, str(keytab)))
     assert "not found in Kerberos database" in caught.value.why
 

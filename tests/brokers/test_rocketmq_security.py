@@ -12,7 +12,7 @@ import pytest
 from rangeland.connection.cluster_settings import SaslSettings, TlsSettings
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.errors import JobFileError
+from rangeland.errors import AccessDenied, JobFileError
 from rangeland.model import Address, Counts, Partition
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient
@@ -86,15 +86,15 @@ def test_a_body_is_signed_with_the_rest(guarded: RocketmqCluster) -> None:
 
 
 @pytest.mark.parametrize("who", [("admin", "wrong"), ("nobody", SECRET)])
-def test_a_wrong_key_is_the_jobs_mistake(guarded: RocketmqCluster, who: tuple[str, str]) -> None:
+def test_a_wrong_key_is_refused(guarded: RocketmqCluster, who: tuple[str, str]) -> None:
     settings = settings_of(guarded, sasl=SaslSettings("ACL", *who))
-    with pytest.raises(JobFileError, match=who[0]) as caught:
+    with pytest.raises(AccessDenied, match=who[0]) as caught:
         look(settings, topics=("t",))
     assert SECRET not in str(caught.value)
 
 
 def test_who_has_no_key_may_not_ask(guarded: RocketmqCluster) -> None:
-    with pytest.raises(JobFileError, match="NO_PERMISSION"):
+    with pytest.raises(AccessDenied, match="NO_PERMISSION"):
         look(settings_of(guarded), topics=("t",))
 
 

@@ -30,7 +30,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     TopicField,
     UnusableSchema,
 )
-from rangeland.errors import JobFileError, Unreachable
+from rangeland.errors import AccessDenied, JobFileError, Unreachable
 from rangeland.model import Partition
 from rangeland.schema_registry import executor_schemas
 from rangeland.schema_registry.catalogue_maker import make_catalogue
@@ -208,7 +208,7 @@ def test_logins(registry: ApicurioRegistry, topic: str, kind: str) -> None:
     with guarded(registry.url, f"{kind} {sent}") as url:
         assert client(url, **login).schema(number) is not None
         for bad in (wrong, {}):
-            with pytest.raises(JobFileError, match="it answered 401") as raised:
+            with pytest.raises(AccessDenied, match="it answered 401") as raised:
                 client(url, **bad).schema(number)
             assert raised.value.exit_code == 78
 

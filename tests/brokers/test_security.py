@@ -26,7 +26,7 @@ from rangeland.connection.cluster_settings import (
     TokenSource,
 )
 from rangeland.dialects.kafka import messages as m
-from rangeland.errors import JobFileError, RangelandError
+from rangeland.errors import AccessDenied, JobFileError, RangelandError
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import Address, Counts
 from rangeland.testing.processes import PATIENCE_S
@@ -243,6 +243,13 @@ MISTAKES = {
     ),
 }
 
+DENIED = {
+    *("a wrong password, PLAIN", "a wrong password, SCRAM", "a user who is not there"),
+    *("an expired token", "an expired certificate", "a client certificate of a stranger"),
+    "no right to the topic",
+}
+"""The other mistakes can be corrected in the job file alone."""
+
 
 def settings_for(guarded: Guarded, mistake: Mistake) -> ClusterSettings:
     """With the deadlines of a job file, so that a mistake that is waited for shows."""
@@ -267,7 +274,7 @@ def test_a_mistake_is_reported_at_once_with_its_remedy(guarded: Guarded, name: s
     with pytest.raises(RangelandError) as caught:
         look(settings_for(guarded, mistake), topics=("t",))
     error = caught.value
-    assert isinstance(error, JobFileError), repr(error)
+    assert type(error) is (AccessDenied if name in DENIED else JobFileError), repr(error)
     assert error.exit_code == 78
     assert mistake.says in str(error)
     assert mistake.do in error.do
@@ -282,7 +289,7 @@ def test_a_login_that_was_refused_once_is_tried_again_with_another_token(
     sasl = SaslSettings("OAUTHBEARER", token=TokenSource(file=str(path)))
     settings = guarded.cluster.settings("SASL", sasl=sasl)
     path.write_text(unsecured_token(lifetime_s=-9))
-    with pytest.raises(JobFileError, match="refused the token"):
+    with pytest.raises(AccessDenied, match="refused the token"):
         look(settings, topics=("t",))
     path.write_text(unsecured_token())
     assert look(settings, topics=("t",)).logs
@@ -293,7 +300,7 @@ def test_who_may_describe_a_topic_and_not_read_it_is_told_so(guarded: Guarded) -
     settings = guarded.cluster.settings("SASL", sasl=who("PLAIN", "nobody"))
     try:
         found = slices_of(look(settings, topics=("t",)))
-        with pytest.raises(JobFileError, match="TOPIC_AUTHORIZATION_FAILED"):
+        with pytest.raises(AccessDenied, match="TOPIC_AUTHORIZATION_FAILED"):
             read(found, settings)
     finally:
         guarded.cluster.forbid("nobody", "t")
@@ -303,7 +310,7 @@ def test_who_may_not_see_a_group_is_told_so(guarded: Guarded) -> None:
     guarded.cluster.allow("nobody", "t", "READ")
     settings = guarded.cluster.settings("SASL", sasl=who("PLAIN", "nobody"))
     try:
-        with pytest.raises(JobFileError, match="group g"):
+        with pytest.raises(AccessDenied, match="group g"):
             look(settings, topics=("t",), groups=("g",))
     finally:
         guarded.cluster.forbid("nobody", "t")
@@ -411,5 +418,5 @@ def test_a_broker_that_takes_bare_tokens_closes_on_a_wrong_password(
     old: SecuredOldCluster, mechanism: str
 ) -> None:
     settings = settings_of([old.secured], sasl=who(mechanism, password="wrong"))
-    with pytest.raises(JobFileError, match=f"closed the connection while user {USER} logged in"):
+    with pytest.raises(AccessDenied, match=f"closed the connection while user {USER} logged in"):
         look(settings, topics=("t",))

@@ -15,7 +15,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from rangeland.cluster_access.cluster_lookup import broker_registry_of
 from rangeland.connection.cluster_settings import TlsSettings
-from rangeland.errors import JobFileError, Unreachable
+from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from rangeland.groups.backend import JoinRequest
 from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.job import Job
@@ -74,8 +74,9 @@ def fails(
     access: ZooKeeperAccess,
     address: str | None = None,
     connect_ms: int = CONNECT_MS,
-) -> JobFileError:
-    with pytest.raises(JobFileError) as caught:
+    kind: type[RangelandError] = JobFileError,
+) -> RangelandError:
+    with pytest.raises(kind) as caught:
         secured.open(access, address, connect_ms)
     assert caught.value.exit_code == 78
     for form in (str(caught.value), repr(caught.value), str(caught.value.facts)):
@@ -118,7 +119,8 @@ def test_a_client_certificate_is_presented(tmp_path: Path) -> None:
         without = fails(secured, ZooKeeperAccess(secured.trusting))
         assert "wants a client certificate" in str(without)
         assert "source.security.zookeeper.tls.certificate" in without.do
-        refused = fails(secured, ZooKeeperAccess(TlsSettings(ca, str(strange.both))))
+        stranger = ZooKeeperAccess(TlsSettings(ca, str(strange.both)))
+        refused = fails(secured, stranger, kind=AccessDenied)
         assert "refuses this client's certificate" in str(refused)
 
 
@@ -194,7 +196,7 @@ def test_a_group_is_kept_where_access_lists_allow_it(
     backend.close()
 
     stranger = groups(secured, f"/{topic}", None)
-    with pytest.raises(JobFileError, match="may not") as caught:
+    with pytest.raises(AccessDenied, match="may not") as caught:
         stranger.commit("other", dict.fromkeys(ORDERS, 9))
     assert "source.security.zookeeper.login" in caught.value.do
     stranger.close()
@@ -204,7 +206,7 @@ def test_a_wrong_password_of_digest_has_no_rights(secured: Secured, topic: str) 
     with secured.server.visit() as visitor:
         visitor.create(f"/{topic}", acl=[make_digest_acl(USER, PASSWORD, all=True)])
     backend = groups(secured, f"/{topic}", ZooKeeperLogin(USER, WRONG))
-    with pytest.raises(JobFileError, match=f"{USER} may not") as caught:
+    with pytest.raises(AccessDenied, match=f"{USER} may not") as caught:
         backend.commit("g", dict.fromkeys(ORDERS, 9))
     assert "whether the password is right" in caught.value.why
     assert caught.value.acts == "the author of the job file, or ZooKeeper's operator"
@@ -218,7 +220,8 @@ def test_a_wrong_password_of_digest_has_no_rights(secured: Secured, topic: str) 
 @pytest.mark.usefixtures("needs_sasl")
 def test_a_login_that_is_refused_is_named_at_once(secured: Secured, login: ZooKeeperLogin) -> None:
     start = time.monotonic()
-    error = fails(secured, ZooKeeperAccess(secured.trusting, login), connect_ms=PATIENT_MS)
+    access = ZooKeeperAccess(secured.trusting, login)
+    error = fails(secured, access, connect_ms=PATIENT_MS, kind=AccessDenied)
     assert f"rejects the login of {login.username}" in str(error)
     assert "source.security.zookeeper.login" in error.do
     assert time.monotonic() - start < PATIENT_MS / 1000
@@ -238,7 +241,7 @@ def test_a_login_that_is_refused_before_anything_is_asked_is_named(
 
     monkeypatch.setattr(KazooClient, "start_async", ended)
     wrong = ZooKeeperAccess(secured.trusting, ZooKeeperLogin(USER, WRONG, uses_sasl=True))
-    assert "rejects the login" in str(fails(secured, wrong))
+    assert "rejects the login" in str(fails(secured, wrong, kind=AccessDenied))
 
 
 @pytest.mark.slow
@@ -250,8 +253,8 @@ def test_a_server_that_requires_a_login_says_so(tmp_path: Path) -> None:
         secured.open(ZooKeeperAccess(secured.trusting, SASL))
         nobody = fails(secured, ZooKeeperAccess(secured.trusting))
         assert "requires a login, and the job has none" in str(nobody)
-        wrong = ZooKeeperLogin(USER, WRONG, uses_sasl=True)
-        assert "rejects the login" in str(fails(secured, ZooKeeperAccess(secured.trusting, wrong)))
+        wrong = ZooKeeperAccess(secured.trusting, ZooKeeperLogin(USER, WRONG, uses_sasl=True))
+        assert "rejects the login" in str(fails(secured, wrong, kind=AccessDenied))
 
 
 @pytest.mark.slow
@@ -296,6 +299,6 @@ def test_a_job_reads_the_registry_over_tls(
     }
     assert list(broker_registry_of(Job.parse(yaml.safe_dump(text))).brokers) == ["1"]
     monkeypatch.setenv("ZK_PASSWORD", WRONG)
-    with pytest.raises(JobFileError, match="may not") as caught:
+    with pytest.raises(AccessDenied, match="may not") as caught:
         broker_registry_of(Job.parse(yaml.safe_dump(text)))
     assert WRONG not in str(caught.value)

@@ -35,7 +35,7 @@ def test_workers_without_packages_are_named_with_what_they_lack(
     submit: Submit, job: Path, table: Path, naked_python: Path
 ) -> None:
     error = submit(job, python=naked_python).refused()
-    assert (error["error"], error["exit"]) == ("JobFileError", 78)
+    assert (error["error"], error["exit"]) == ("MissingRequirement", 78)
     assert error["facts"]["missing"] == ["numpy", "pyarrow", "cramjam", "crc32c"]
     for word in ("pyarrow", platform.node(), str(naked_python), "--env packed"):
         assert word in error["message"]

@@ -9,11 +9,13 @@ from typing import Any
 
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import (
+    AccessDenied,
     BadRecord,
     Bug,
     Conflict,
     JobFileError,
     LocalProtocolError,
+    MissingRequirement,
     ProofFailed,
     RangelandError,
     RangeLost,
@@ -46,7 +48,10 @@ PER_SEGMENT = 6
 SKEWS_MS = (0, 0, 0, 0, -1_000, 3_000, -86_400_000, 86_400_000)
 VERIFIED_EVERY = 4
 """Of so many short histories one ends with ``verify``, and a run that finds nothing to do."""
-NEVER = (Bug, ProofFailed, LocalProtocolError, JobFileError, Conflict)
+NEVER = (
+    *(Bug, ProofFailed, LocalProtocolError, Conflict),
+    *(JobFileError, AccessDenied, MissingRequirement),
+)
 """Errors that nothing in these histories justifies."""
 SKIP_ALL = tuple((kind, "skip") for kind in POLICIES)
 

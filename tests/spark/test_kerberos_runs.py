@@ -74,4 +74,4 @@ def test_a_run_logs_in_with_a_keytab_wherever_it_connects(tmp_path: Path) -> Non
         kerberos["keytab"] = str(tmp_path / "nowhere.keytab")
         job.write_text(json.dumps(document))
         code, answer, _ = run(job, environment)
-        assert (code, answer["error"]) == (78, "JobFileError")
+        assert (code, answer["error"]) == (78, "AccessDenied")

@@ -24,7 +24,13 @@ from rangeland.connection.tls import tls_context
 from rangeland.dialects.dialect import dialect_names, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question
-from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
+from rangeland.errors import (
+    AccessDenied,
+    JobFileError,
+    RangelandError,
+    RemoteProtocolError,
+    Unreachable,
+)
 from rangeland.model import Address
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
@@ -319,7 +325,7 @@ HERE = m.MetadataBroker(node_id=1, host="127.0.0.1", port=9)
         ((HERE,), 7, Unreachable),
         ((HERE,), 56, Unreachable),
         ((HERE,), 4711, Unreachable),
-        ((HERE,), 29, JobFileError),  # TOPIC_AUTHORIZATION_FAILED
+        ((HERE,), 29, AccessDenied),  # TOPIC_AUTHORIZATION_FAILED
     ],
 )
 def test_a_topic_is_missing_only_where_a_broker_that_knows_its_cluster_says_so(

@@ -6,7 +6,7 @@ import errno
 import re
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,8 @@ from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.delta.table_schema.schema_compatibility import new_table, row_layout
 from rangeland.delta.transaction_log import table_commit
+from rangeland.dialects.cluster_values import TopicView
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_messages import batch_error
 from rangeland.dialects.kafka.requests import CAPABILITIES
@@ -31,8 +33,10 @@ from rangeland.model import Address, Isolation, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import prove
+from rangeland.spark.python_workers import check_workers
 from rangeland.spark.spark_errors import unexpected_error
 from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
 from tests import docs
 from tests import sample_results as made
@@ -50,6 +54,16 @@ def job_file() -> None:
         made.JOB_YAML.replace("  topics: [orders]", "  topics: [orders]\n  topcs: [x]"),
         "orders.yaml",
     )
+
+
+def denied() -> None:
+    topic = TopicView("orders", ErrorMeaning.DENIED, "TOPIC_AUTHORIZATION_FAILED")
+    SurveyAttempt._raise_for_topic(cast(SurveyAttempt, None), "orders", topic)
+
+
+def missing() -> None:
+    failed = {"pyarrow": "ModuleNotFoundError: No module named 'pyarrow'"}
+    check_workers([{"host": "host-1", "python": "/usr/bin/python3", "failed": failed}])
 
 
 def unreachable() -> None:
@@ -137,6 +151,8 @@ def bug() -> None:
 RAISED: dict[str, Callable[..., None]] = {
     "UsageError": usage,
     "JobFileError": job_file,
+    "AccessDenied": denied,
+    "MissingRequirement": missing,
     "Unreachable": unreachable,
     "StorageFailed": storage,
     "EngineFailed": engine,

@@ -8,6 +8,8 @@ from typing import Any, cast
 import pytest
 
 from rangeland import run
+from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import land
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Snapshot
@@ -15,9 +17,12 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import (
     ALL_OR_NOTHING,
     CLUSTER_OPERATOR,
+    FOUND_BEFORE_PLANS,
     PLAN_STAYS,
+    AccessDenied,
     Conflict,
     JobFileError,
+    MissingRequirement,
     RangelandError,
     StorageFailed,
     Unreachable,
@@ -25,10 +30,12 @@ from rangeland.errors import (
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.final_log_check import LogChange
 from rangeland.landing.spark_plan_reader import SparkPlanReader
+from rangeland.model import Address
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.spark.python_workers import check_workers
 from rangeland.spark.spark_errors import worker_error
+from rangeland.zookeeper import access_diagnosis
 from rangeland.zookeeper.access_diagnosis import missing_rights_error
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
 
@@ -75,17 +82,47 @@ def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_throug
 
 
 @pytest.mark.parametrize(
-    ("meaning", "acts"),
+    ("meaning", "kind", "acts"),
     [
-        (ErrorMeaning.DENIED, "the brokers' operator"),
-        (ErrorMeaning.UNSUPPORTED, "the brokers' operator"),
-        (ErrorMeaning.REFUSED, "the author of the job file"),
+        (ErrorMeaning.DENIED, AccessDenied, "the brokers' operator"),
+        (ErrorMeaning.UNSUPPORTED, MissingRequirement, "the brokers' operator"),
+        (ErrorMeaning.REFUSED, JobFileError, "the author of the job file"),
     ],
 )
 def test_rights_and_versions_are_up_to_the_operator_of_the_brokers(
-    meaning: ErrorMeaning, acts: str
+    meaning: ErrorMeaning, kind: type[RangelandError], acts: str
 ) -> None:
-    assert meaning.refusal_error("orders may not be read", why="no right", do="ask").acts == acts
+    error = meaning.refusal_error("orders may not be read", why="no right", do="ask")
+    assert (type(error), error.exit_code, error.acts) == (kind, 78, acts)
+
+
+@pytest.mark.parametrize(
+    ("failed", "kind", "acts"),
+    [
+        (TlsFailure("WRONG_VERSION_NUMBER"), JobFileError, "the author of the job file"),
+        (TlsFailure("", 19, "self-signed"), JobFileError, "the author of the job file"),
+        (TlsFailure("", 10, "has expired"), AccessDenied, "ZooKeeper's operator"),
+        (TlsFailure("NO_SHARED_CIPHER"), AccessDenied, "ZooKeeper's operator"),
+        (
+            TlsFailure("SSLV3_ALERT_HANDSHAKE_FAILURE"),
+            AccessDenied,
+            "the author of the job file, or ZooKeeper's operator",
+        ),
+    ],
+)
+def test_the_author_sets_tls_and_the_operator_mends_what_the_server_presents(
+    failed: TlsFailure, kind: type[RangelandError], acts: str
+) -> None:
+    error = tls_error(Address("zk", 2281), failed, TlsSettings(), access_diagnosis.PEER)
+    assert error is not None
+    assert (type(error), error.acts) == (kind, acts)
+
+
+@pytest.mark.parametrize("error", FOUND_BEFORE_PLANS)
+def test_no_error_that_may_be_found_while_reading_says_that_nothing_was_read(
+    error: type[RangelandError],
+) -> None:
+    assert error.data == RangelandError.data
 
 
 @pytest.mark.parametrize(
@@ -110,10 +147,10 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
     committer.target = cast(Any, SimpleNamespace(table=SimpleNamespace(version=0)))
 
     def refused(*_: object, **__: object) -> Any:
-        raise JobFileError("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
+        raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
 
     monkeypatch.setattr(committer, "_outcome_of", refused)
-    with pytest.raises(JobFileError) as caught:
+    with pytest.raises(AccessDenied) as caught:
         committer.finish_new(cast(Any, None))
     assert caught.value.data == PLAN_STAYS
 

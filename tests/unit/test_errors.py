@@ -21,6 +21,8 @@ EXIT_CODES = {
     "RangelandError": 70,
     "UsageError": 64,
     "JobFileError": 78,
+    "AccessDenied": 78,
+    "MissingRequirement": 78,
     "Unreachable": 75,
     "StorageFailed": 75,
     "EngineFailed": 75,
@@ -71,6 +73,23 @@ def test_an_error_has_answers_of_its_own_where_more_is_known() -> None:
     assert errors.StorageFailed("another").retry == "yes, once the store works again"
 
 
+@pytest.mark.parametrize(
+    ("operator", "in_doubt", "acts"),
+    [
+        ("", False, "whoever manages access there"),
+        ("", True, "the author of the job file, or whoever manages access there"),
+        ("the registry's operator", False, "the registry's operator"),
+        ("the registry's operator", True, "the author of the job file, or the registry's operator"),
+    ],
+)
+def test_the_operator_gives_access_and_the_author_first_looks_at_a_login_in_doubt(
+    operator: str, in_doubt: bool, acts: str
+) -> None:
+    error = errors.AccessDenied("no", operator=operator, login_is_in_doubt=in_doubt)
+    back = pickle.loads(pickle.dumps(error.with_facts(broker="b")))
+    assert (error.acts, back.acts, back.facts) == (acts, acts, {"broker": "b"})
+
+
 def test_an_error_after_landings_says_that_they_are_landed() -> None:
     error = errors.RangeLost("orders/0 [0, 5)")
     assert error.after_landing(0).data == errors.RangeLost.data
@@ -118,7 +137,7 @@ def test_a_refused_table_is_a_conflict_that_is_not_retried() -> None:
         ),
         (errors.BadRecord("b", why="crc"), "damage", None),
         (errors.Unreachable("u", closed=True), "closed", True),
-        (errors.JobFileError("j", closed_at=2), "closed_at", 2),
+        (errors.AccessDenied("a", closed_at=2), "closed_at", 2),
         (
             errors.RemoteProtocolError("r", length=-1, first_bytes="1503"),
             "first_bytes",
@@ -137,7 +156,7 @@ def test_typed_attributes_survive_pickling_and_are_shown_among_the_facts(
 
 def test_facts_that_are_not_known_are_not_shown() -> None:
     assert errors.BadRecord("b", damage=errors.Damage(3)).facts == {"base_offset": 3}
-    assert errors.Unreachable("u").facts == errors.JobFileError("j").facts == {}
+    assert errors.Unreachable("u").facts == errors.AccessDenied("a").facts == {}
 
 
 @pytest.mark.parametrize(

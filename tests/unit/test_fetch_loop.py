@@ -11,9 +11,12 @@ import pytest
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import (
+    AccessDenied,
     BadRecord,
     Bug,
     JobFileError,
+    MissingRequirement,
+    RangelandError,
     RangeLost,
     RemoteProtocolError,
     Unreachable,
@@ -712,25 +715,25 @@ def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progre
 
 
 @pytest.mark.parametrize(
-    ("meaning", "name", "what"),
+    ("meaning", "name", "kind", "what"),
     [
-        (ErrorMeaning.DENIED, "TOPIC_AUTHORIZATION_FAILED", "may not be read"),
-        (ErrorMeaning.REFUSED, "INVALID_FETCH_SIZE", "cannot be read"),
+        (ErrorMeaning.DENIED, "TOPIC_AUTHORIZATION_FAILED", AccessDenied, "may not be read"),
+        (ErrorMeaning.REFUSED, "INVALID_FETCH_SIZE", JobFileError, "cannot be read"),
     ],
 )
 def test_what_would_be_refused_again_is_not_tried_again(
-    meaning: ErrorMeaning, name: str, what: str
+    meaning: ErrorMeaning, name: str, kind: type[RangelandError], what: str
 ) -> None:
     loop = loop_of(slice_(0, P0))
-    with pytest.raises(JobFileError, match=f"{what}.*{name}") as caught:
+    with pytest.raises(kind, match=f"{what}.*{name}") as caught:
         loop.on_error(ask(loop).wants[0], meaning, name)
-    assert caught.value.acts == "the brokers' operator"
+    assert caught.value.acts == meaning.refusal_error("", why="", do="").acts
     assert caught.value.data == "nothing of this run was landed"
 
 
 def test_a_leader_that_does_not_support_a_fetch_ends_the_run_for_good() -> None:
     loop = confirmed(loop_of(slice_(0, P0)))
-    with pytest.raises(JobFileError, match="UNSUPPORTED_VERSION"):
+    with pytest.raises(MissingRequirement, match="UNSUPPORTED_VERSION"):
         loop.on_error(ask(loop).wants[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
 
 

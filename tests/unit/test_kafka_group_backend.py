@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.errors import Conflict, JobFileError, Unreachable
+from rangeland.errors import AccessDenied, Conflict, Unreachable
 from rangeland.groups.backend import GroupBackend, JoinRequest
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.groups.kafka.subscriptions import (
@@ -93,7 +93,7 @@ def test_a_coordinator_that_is_never_ready_is_unreachable_in_time() -> None:
 
 def test_a_missing_right_to_find_a_group_names_what_to_grant() -> None:
     _, backend = a_backend(found(code="GROUP_AUTHORIZATION_FAILED"))
-    with pytest.raises(JobFileError, match="READ on the group g"):
+    with pytest.raises(AccessDenied, match="READ on the group g"):
         backend.offsets("g", ALL)
 
 
@@ -126,7 +126,7 @@ def test_no_partitions_send_no_request() -> None:
 
 def test_a_missing_right_to_read_offsets_is_an_error() -> None:
     _, backend = a_backend(found(), fetched(-1, code="TOPIC_AUTHORIZATION_FAILED"))
-    with pytest.raises(JobFileError, match="READ on the topics"):
+    with pytest.raises(AccessDenied, match="READ on the topics"):
         backend.offsets("g", ALL[:1])
 
 
@@ -151,9 +151,9 @@ def test_a_commit_into_a_group_with_members_names_them(code: str) -> None:
     assert caught.value.facts["members"][0]["partitions"] == ["orders/0", "orders/1"]
 
 
-def test_a_commit_without_the_right_is_an_error_of_the_job_file() -> None:
+def test_a_commit_without_the_right_is_denied() -> None:
     _, backend = a_backend(found(), committed("TOPIC_AUTHORIZATION_FAILED"))
-    with pytest.raises(JobFileError, match="READ on the topics"):
+    with pytest.raises(AccessDenied, match="READ on the topics"):
         backend.commit("g", {ALL[0]: 7})
 
 
@@ -285,9 +285,9 @@ def test_strangers_in_an_endless_rebalance_are_a_conflict() -> None:
     [lambda backend: backend.view("g"), lambda backend: backend.join(JOINING)],
     ids=["view", "join"],
 )
-def test_a_group_that_may_not_be_looked_at_is_an_error_of_the_job_file(
+def test_a_group_that_may_not_be_looked_at_is_denied(
     ask: Callable[[GroupBackend], Any],
 ) -> None:
     _, backend = a_backend(found(), described(code="GROUP_AUTHORIZATION_FAILED"))
-    with pytest.raises(JobFileError, match="READ on the group g"):
+    with pytest.raises(AccessDenied, match="READ on the group g"):
         ask(backend)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.errors import Conflict, JobFileError, Unreachable
+from rangeland.errors import AccessDenied, Conflict, JobFileError, RangelandError, Unreachable
 from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.groups.kafka.subscriptions import (
@@ -161,15 +161,17 @@ def test_a_group_that_takes_no_such_member_is_a_conflict(code: str, remedy: str)
 
 
 @pytest.mark.parametrize(
-    ("code", "remedy"),
+    ("code", "kind", "remedy"),
     [
-        ("GROUP_AUTHORIZATION_FAILED", "Grant the user of source.security READ on the group g"),
-        ("INVALID_SESSION_TIMEOUT", "group.min.session.timeout.ms"),
-        ("INVALID_GROUP_ID", "another group.id"),
+        ("GROUP_AUTHORIZATION_FAILED", AccessDenied, "user of source.security READ on the group g"),
+        ("INVALID_SESSION_TIMEOUT", JobFileError, "group.min.session.timeout.ms"),
+        ("INVALID_GROUP_ID", JobFileError, "another group.id"),
     ],
 )
-def test_what_would_be_refused_again_is_an_error_of_the_job_file(code: str, remedy: str) -> None:
-    with pytest.raises(JobFileError, match=f"{code}.*{remedy}"):
+def test_what_would_be_refused_again_is_denied_or_an_error_of_the_job_file(
+    code: str, kind: type[RangelandError], remedy: str
+) -> None:
+    with pytest.raises(kind, match=f"{code}.*{remedy}"):
         a_join(joined(code))
 
 
@@ -247,10 +249,10 @@ def test_a_heartbeat_that_cannot_be_sent_is_unreachable_within_its_time() -> Non
     assert member.owned == frozenset(ALL[:2])
 
 
-def test_a_heartbeat_without_the_right_is_an_error_of_the_job_file() -> None:
+def test_a_heartbeat_without_the_right_is_denied() -> None:
     io, member = a_member()
     io.then(beaten("GROUP_AUTHORIZATION_FAILED"))
-    with pytest.raises(JobFileError, match="a member sent its heartbeat"):
+    with pytest.raises(AccessDenied, match="a member sent its heartbeat"):
         member.beat()
 
 
@@ -339,7 +341,7 @@ def test_a_commit_during_an_endless_rebalance_is_unreachable() -> None:
 def test_a_lasting_error_wins_over_a_passing_one() -> None:
     io, member = a_member()
     io.then(committed("COORDINATOR_LOAD_IN_PROGRESS", "TOPIC_AUTHORIZATION_FAILED"))
-    with pytest.raises(JobFileError, match="READ on the topics"):
+    with pytest.raises(AccessDenied, match="READ on the topics"):
         member.commit({ALL[0]: 7, ALL[1]: 8})
 
 

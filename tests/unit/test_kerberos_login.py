@@ -11,7 +11,7 @@ from rangeland.connection.kerberos_login import KerberosLogin
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_mechanisms import login
 from rangeland.dialects.protocol_session import Credentials
-from rangeland.errors import JobFileError, RemoteProtocolError
+from rangeland.errors import AccessDenied, MissingRequirement, RemoteProtocolError
 from tests.unit.test_sasl_mechanisms import SHAKEN, converse, said
 
 
@@ -62,7 +62,7 @@ def test_a_broker_that_wants_a_layer_is_refused(layers: bytes) -> None:
 
 def test_a_refused_ticket_names_the_principal_and_what_to_check() -> None:
     talk = login(Credentials("GSSAPI", kerberos=Script()))
-    with pytest.raises(JobFileError, match="principal lander") as caught:
+    with pytest.raises(AccessDenied, match="principal lander") as caught:
         converse(talk, SHAKEN, said(error_code=58, error_message="no key"))
     assert caught.value.why == "no key"
     assert "SERVICE_NAME/HOST" in caught.value.do
@@ -70,7 +70,7 @@ def test_a_refused_ticket_names_the_principal_and_what_to_check() -> None:
 
 def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
-    with pytest.raises(JobFileError) as caught:
+    with pytest.raises(MissingRequirement) as caught:
         KerberosLogin(KerberosSettings(), "broker")
     assert "rangeland[kerberos]" in caught.value.do
 
@@ -84,7 +84,7 @@ def test_a_delegation_token_says_in_scram_that_it_is_one() -> None:
 
     for is_delegated in (False, True):
         credentials = Credentials("SCRAM-SHA-256", "id", "hmac", is_delegated=is_delegated)
-        with pytest.raises(JobFileError):
+        with pytest.raises(AccessDenied):
             converse(login(credentials), SHAKEN, hear)
     plain, delegated = first
     assert b"tokenauth" not in plain

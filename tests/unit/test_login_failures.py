@@ -19,7 +19,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question
-from rangeland.errors import JobFileError
+from rangeland.errors import AccessDenied, JobFileError
 from rangeland.model import Address
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
@@ -81,7 +81,7 @@ def test_an_old_broker_that_closes_a_login_once_is_logged_in_to_again() -> None:
 def test_an_old_broker_that_closes_a_login_twice_has_refused_it() -> None:
     with (
         peer(broker_of(BARE, lambda _: None)) as address,
-        pytest.raises(JobFileError, match=r"closed the connection while user lander"),
+        pytest.raises(AccessDenied, match=r"closed the connection while user lander"),
     ):
         BrokerConnection(address, KAFKA, settings_of(address, sasl=PLAIN))
 

@@ -16,7 +16,7 @@ import pytest
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.http_client import HttpFailed, HttpLimits, http_get
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
-from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from rangeland.schema_registry import registry_client
 from rangeland.schema_registry.registry_client import (
     FIRST_RESPONSE_MS,
@@ -334,13 +334,21 @@ def test_basic_and_bearer() -> None:
     assert logins == ["Basic bWU6cDrDqQ==", "Bearer ab.c", None]
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_login_is_an_error_of_the_job_file(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "acts"),
+    [
+        (401, "the author of the job file, or the registry's operator"),
+        (403, "the registry's operator"),
+    ],
+)
+def test_a_login_may_be_wrong_and_a_right_is_up_to_the_operator_of_the_registry(
+    status: int, acts: str
+) -> None:
     with scripted([error(status, status * 100 + 1, SECRET)]) as server:
         asked = client(server.url, username="me", password=SECRET)
-        raised = failed(lambda: asked.schema(7), JobFileError)
+        raised = failed(lambda: asked.schema(7), AccessDenied)
         assert len(server.paths) == 1
-    assert raised.exit_code == 78
+    assert (raised.exit_code, raised.acts) == (78, acts)
     assert "decode.registry" in raised.do
     assert SECRET not in str(raised) + repr(raised.facts)
 

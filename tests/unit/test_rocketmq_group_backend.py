@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.errors import (
+    AccessDenied,
     Conflict,
     JobFileError,
     RangelandError,
@@ -94,7 +95,7 @@ def test_an_offset_that_is_not_a_number_is_a_protocol_error() -> None:
 
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
-    [(16, JobFileError, "Grant the user of source.security"), (1, Unreachable, "broker-a at a:1")],
+    [(16, AccessDenied, "Grant the user of source.security"), (1, Unreachable, "broker-a at a:1")],
 )
 def test_a_refusal_names_its_remedy(code: int, kind: type[RangelandError], words: str) -> None:
     _, io, backend = a_backend()

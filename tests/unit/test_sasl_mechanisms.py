@@ -13,7 +13,13 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_mechanisms import login
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.dialects.protocol_session import Credentials, Question, UnsupportedRequest
-from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
+from rangeland.errors import (
+    AccessDenied,
+    JobFileError,
+    MissingRequirement,
+    RemoteProtocolError,
+    Unreachable,
+)
 
 USER, PASSWORD, TOKEN = "lander", "hunter2, of=lander", "abc.def.ghi"
 Response = Callable[[bytes], m.SaslAuthenticateResponse]
@@ -109,14 +115,14 @@ def test_a_nonce_that_is_not_ours_is_refused() -> None:
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_a_refusal_is_reported_without_the_password(mechanism: str) -> None:
     no = said(error_code=58, error_message=f"failed with {PASSWORD}")
-    with pytest.raises(JobFileError, match="refused user lander: failed with") as caught:
+    with pytest.raises(AccessDenied, match="refused user lander: failed with") as caught:
         converse(login(Credentials(mechanism, USER, PASSWORD)), SHAKEN, no)
     assert PASSWORD not in repr(caught.value) + str(caught.value.facts)
 
 
 def test_an_old_broker_that_closes_has_refused() -> None:
     closed = Unreachable("closed", closed=True)
-    with pytest.raises(JobFileError, match="closed the connection while user lander"):
+    with pytest.raises(AccessDenied, match="closed the connection while user lander"):
         converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, closed, is_old=True)
 
 
@@ -147,7 +153,7 @@ def test_a_refused_token_is_taken_note_of_and_reported() -> None:
         asked.append(token)
         return end
 
-    with pytest.raises(JobFileError, match="status invalid_token, scope read; no good") as caught:
+    with pytest.raises(AccessDenied, match="status invalid_token, scope read; no good") as caught:
         converse(login(Credentials("OAUTHBEARER", token=TOKEN)), SHAKEN, no, last)
     assert asked == [b"\x01"]
     assert TOKEN not in str(caught.value)
@@ -174,7 +180,9 @@ def test_a_python_without_the_library_for_scram_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "scramp", None)
-    with pytest.raises(JobFileError, match=r"pip install scramp, for the driver's .* and the work"):
+    with pytest.raises(
+        MissingRequirement, match=r"pip install scramp, for the driver's .* and the work"
+    ):
         converse(login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), SHAKEN)
     converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, said())
 

@@ -19,7 +19,13 @@ import pytest
 
 from rangeland.cli import command_line
 from rangeland.decode.native import native_library
-from rangeland.errors import JobFileError, StorageFailed, Unreachable, UsageError
+from rangeland.errors import (
+    JobFileError,
+    MissingRequirement,
+    StorageFailed,
+    Unreachable,
+    UsageError,
+)
 from rangeland.job import Job
 from rangeland.jvm.java import find_java
 from rangeland.spark import python_workers, spark_errors, spark_session
@@ -537,7 +543,7 @@ def test_a_look_tells_of_what_cannot_be_imported_and_of_what_can() -> None:
 def test_all_hosts_that_lack_something_are_named() -> None:
     failed = {"pyarrow": "ModuleNotFoundError: No module named 'pyarrow'", "rangeland.decode": "x"}
     found = [a_worker(), *(a_worker(host=host, failed=failed) for host in ("two", "three", "two"))]
-    with pytest.raises(JobFileError) as caught:
+    with pytest.raises(MissingRequirement) as caught:
         python_workers.check_workers(found)
     assert caught.value.facts["hosts"] == ["three", "two"]
     assert caught.value.facts["missing"] == ["pyarrow"]
@@ -572,14 +578,14 @@ def test_workers_are_looked_at_for_the_packages_of_a_login_too() -> None:
 
 def test_a_package_of_a_login_that_workers_lack_is_named() -> None:
     failed = {"scramp": "ModuleNotFoundError: No module named 'scramp'"}
-    with pytest.raises(JobFileError) as caught:
+    with pytest.raises(MissingRequirement) as caught:
         python_workers.check_workers([a_worker(failed=failed)])
     assert caught.value.facts["missing"] == ["scramp"]
 
 
 @pytest.mark.parametrize("name", ["rangeland", "pyspark"])
 def test_a_worker_with_another_version_is_refused(name: str) -> None:
-    with pytest.raises(JobFileError, match=f"{name} 0.0.9"):
+    with pytest.raises(MissingRequirement, match=f"{name} 0.0.9"):
         python_workers.check_workers([a_worker(**{name: "0.0.9"})])
 
 
@@ -644,7 +650,7 @@ def test_what_spark_says_of_an_unfit_worker_is_put_into_words(
     text: str, words: tuple[str, ...]
 ) -> None:
     error = spark_errors.worker_error(text)
-    assert isinstance(error, JobFileError)
+    assert isinstance(error, MissingRequirement)
     for word in words:
         assert word in str(error)
 

@@ -21,7 +21,7 @@ import pytest
 from rangeland.connection import tokens
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection.tokens import fetch_token, forget_token
-from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from tests.certificates import Authority
 
 TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2VjcmV0LXNpZ25hdHVyZQ"
@@ -232,7 +232,9 @@ def test_an_endpoint_over_tls_must_be_who_it_says(
 @pytest.mark.parametrize(
     ("status", "response", "kind", "says"),
     [
-        (401, {"error": "invalid_client"}, JobFileError, "401, invalid_client"),
+        (401, {"error": "invalid_client"}, AccessDenied, "401, invalid_client"),
+        (400, {"error": "invalid_client"}, AccessDenied, "400, invalid_client"),
+        (403, {}, AccessDenied, "403, no access_token"),
         (400, ["no", "object"], JobFileError, "400, no access_token"),
         (503, {}, Unreachable, "answered 503"),
         (408, {}, Unreachable, "answered 408"),

@@ -97,8 +97,9 @@ def rangeland(
       rangeland run orders.yaml       land it
       rangeland status orders.yaml    how far is the job?
     \b
-    Exit codes: 0 done, or nothing to do. 64 usage, 78 job file, 75 try again later,
-    66 range lost, 65 bad record, 73 conflict, 70 bug in Rangeland.
+    Exit codes: 0 done, or nothing to do. 64 usage, 75 try again later, 66 range lost,
+    65 bad record, 73 conflict, 70 bug in Rangeland,
+    78 job file, access denied, or missing requirement.
     A scheduler should retry only after 75.
     """
     if ctx.invoked_subcommand is None:

@@ -29,7 +29,13 @@ from rangeland.connection.socket_stream import PROBE_MS, Stream, speaks_tls
 from rangeland.dialects.cluster_values import LeaderQuery
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.protocol_session import Question
-from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
+from rangeland.errors import (
+    AccessDenied,
+    JobFileError,
+    RangelandError,
+    RemoteProtocolError,
+    Unreachable,
+)
 from rangeland.model import Address, VersionSupport
 
 __all__ = ["BrokerConnection", "ConnectionLost"]
@@ -194,7 +200,7 @@ class BrokerConnection:
         try:
             self._log_in(authentication)
             return
-        except JobFileError as error:
+        except AccessDenied as error:
             first, closed_at = error, error.closed_at
             if closed_at is None:
                 raise
@@ -207,14 +213,14 @@ class BrokerConnection:
         self._stream.take_large_frames()
         try:
             self._log_in(authentication)
-        except JobFileError as error:
+        except AccessDenied as error:
             again_at = error.closed_at
             if again_at is None or (again_at == closed_at and not self._was_served):
                 raise
             raise ConnectionClosed.of(error) from first
 
     def _log_in(self, authentication: Authentication) -> None:
-        """Raises JobFileError if the login is refused, ConnectionLost if the connection breaks or
+        """Raises AccessDenied if the login is refused, ConnectionLost if the connection breaks or
         no token is available now."""
         exchange = self._dialect.login(authentication.credentials())
         try:

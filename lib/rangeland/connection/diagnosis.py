@@ -1,7 +1,8 @@
 """What a failed connection means: each mistake, with the field of the job file that fixes it.
 
-Pure functions. The owner of the socket reports what it saw; here it becomes a JobFileError (exit
-78), or None if a broker that is down would look the same. A broker's certificate and its TLS alerts
+Pure functions. The owner of the socket reports what it saw; here it becomes a JobFileError or, if
+the other side has to change something, AccessDenied (both exit 78), or None if a broker that is
+down would look the same. A broker's certificate and its TLS alerts
 are certain evidence. A connection that is closed without a response is not: the port may want TLS
 or a login, or the broker may be too old to be asked for its versions, shutting down or busy. So
 callers try once more, in another way, before they ask here.
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.failures import NotABroker
-from rangeland.errors import BROKER_OPERATOR, JobFileError
+from rangeland.errors import BROKER_OPERATOR, AccessDenied, JobFileError
 from rangeland.model import Address
 
 # Verification codes of OpenSSL, from x509_vfy.h.
@@ -61,7 +62,7 @@ class TlsFailure:
 
 def tls_error(
     address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer = BROKER
-) -> JobFileError | None:
+) -> JobFileError | AccessDenied | None:
     """The mistake behind a failure of TLS; None if the cause is not certain."""
     if failed.verify_code:
         return _certificate_error(address, failed, tls, peer)
@@ -74,11 +75,12 @@ def tls_error(
     if says(*_NOT_TLS):
         return plain_port_error(address, peer)
     if says(*_NO_VERSION):
-        return _setting_error(
+        return _denial_error(
             address,
             f"{address} and this client have no TLS version in common",
             f"this client supports TLS 1.2 and 1.3; {address.host} answered {failed.reason}",
             f"ask {peer.operator} to allow TLS 1.2 or 1.3",
+            peer,
         )
     if tls.certificate is None and says(*_WANTS_CERTIFICATE):
         return _setting_error(
@@ -88,33 +90,37 @@ def tls_error(
             f"set {peer.tls}.certificate and key, or use a port that does not want one",
         )
     if tls.certificate is not None and says(*_REFUSES_CERTIFICATE):
-        return _setting_error(
+        return _denial_error(
             address,
             f"{address} refuses this client's certificate",
             f"it answered {failed.reason} to {tls.certificate}",
             f"set {peer.tls}.certificate to one that is valid and signed by an authority that "
             f"{address.host} trusts",
+            peer,
+            login_is_in_doubt=True,
         )
     if says("ALERT"):
-        return _setting_error(
+        return _denial_error(
             address,
             f"{address} aborted the TLS handshake",
             f"it answered {failed.reason}",
             f"check {peer.tls} with {peer.operator}: whether a client certificate is required, and "
             "which TLS versions and ciphers are allowed",
+            peer,
+            login_is_in_doubt=True,
         )
     return None
 
 
 def _certificate_error(
     address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer
-) -> JobFileError:
-    why = failed.verify_message
+) -> JobFileError | AccessDenied:
+    what, why = f"the certificate of {address}", failed.verify_message
     if failed.verify_code in _ANOTHER_NAME:
         others = " (other brokers are named by their advertised.listeners)" * (peer == BROKER)
         return _setting_error(
             address,
-            f"the certificate of {address} is for another host",
+            f"{what} is for another host",
             why,
             f"name it in {peer.servers} as its certificate does{others}, or have the certificate "
             "reissued for this name; "
@@ -128,20 +134,18 @@ def _certificate_error(
         )
         return _setting_error(
             address,
-            f"the certificate of {address} is from an authority that is not trusted",
+            f"{what} is from an authority that is not trusted",
             why,
             given,
         )
     if failed.verify_code == _EXPIRED:
-        what, do = (
-            "has expired",
-            f"ask {peer.operator} to renew it, or correct this host's clock",
-        )
-    elif failed.verify_code == _NOT_YET:
-        what, do = "is not valid yet", "correct the clock of this host, or of the issuer"
-    else:
-        what, do = "is not accepted", f"check {peer.tls}.ca and the certificate"
-    return _setting_error(address, f"the certificate of {address} {what}", why, do)
+        do = f"ask {peer.operator} to renew it, or correct this host's clock"
+        return _denial_error(address, f"{what} has expired", why, do, peer)
+    if failed.verify_code == _NOT_YET:
+        do = "correct the clock of this host, or of the issuer"
+        return _denial_error(address, f"{what} is not valid yet", why, do, peer)
+    do = f"check {peer.tls}.ca and the certificate"
+    return _setting_error(address, f"{what} is not accepted", why, do)
 
 
 def tls_port_error(address: Address, peer: Peer = BROKER) -> JobFileError:
@@ -201,3 +205,16 @@ SILENT_CLOSE = (
 
 def _setting_error(address: Address, what: str, why: str, do: str) -> JobFileError:
     return JobFileError(what, why=why, do=do, broker=str(address))
+
+
+def _denial_error(
+    address: Address, what: str, why: str, do: str, peer: Peer, *, login_is_in_doubt: bool = False
+) -> AccessDenied:
+    return AccessDenied(
+        what,
+        why=why,
+        do=do,
+        operator=peer.operator,
+        login_is_in_doubt=login_is_in_doubt,
+        broker=str(address),
+    )

@@ -11,17 +11,18 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import KerberosSettings
 from rangeland.connection.failures import TokenUnavailable
-from rangeland.errors import JobFileError, RemoteProtocolError
+from rangeland.errors import AccessDenied, MissingRequirement, RemoteProtocolError
 
 FIELD = "source.security.sasl.kerberos"
+OPERATOR = "the key distribution center's operator"
 # From krb5_err.et: the center does not answer, or its address cannot be found just now.
 _MAY_PASS = {-1765328228, -1765328164}
 
 
 class KerberosLogin:
     """One login at one broker. The ticket for it is fetched here, before the broker hears of the
-    login: it could not go on with an earlier one otherwise. Raises TokenUnavailable, JobFileError.
-    """
+    login: it could not go on with an earlier one otherwise. Raises TokenUnavailable; AccessDenied
+    if there is no ticket; MissingRequirement without the package."""
 
     def __init__(self, settings: KerberosSettings, host: str) -> None:
         self._settings = settings
@@ -85,7 +86,7 @@ class KerberosLogin:
             do="check that host and port are those of the broker, then ask its operator",
         )
 
-    def _ticket_error(self, error: Any) -> JobFileError | TokenUnavailable:
+    def _ticket_error(self, error: Any) -> AccessDenied | TokenUnavailable:
         if error.min_code in _MAY_PASS or error.min_code - (1 << 32) in _MAY_PASS:
             return TokenUnavailable(
                 f"{self.who} got no ticket for {self._service}",
@@ -93,13 +94,15 @@ class KerberosLogin:
                 do="check that the key distribution center in krb5.conf is up, then run again",
             )
         keytab = self._settings.keytab
-        return JobFileError(
+        return AccessDenied(
             f"{self.who} got no ticket for {self._service}",
             why=_reason(error),
             do=f"check {FIELD}.principal and {keytab}"
             if keytab
             else "run kinit where the driver "
             f"and the executors run, or name a keytab in {FIELD}.keytab",
+            operator=OPERATOR,
+            login_is_in_doubt=True,
         )
 
 
@@ -112,7 +115,7 @@ def _library() -> Any:
     try:
         import gssapi
     except (ImportError, OSError) as error:
-        raise JobFileError(
+        raise MissingRequirement(
             "GSSAPI needs the package gssapi, which this Python does not have",
             why=str(error),
             do="run pip install 'rangeland[kerberos]', for the driver's Python and the workers'; "

@@ -21,7 +21,7 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import TlsSettings, TokenSource
 from rangeland.connection.tls import tls_context
-from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from rangeland.untrusted import JsonFields, Unreadable
 
 REUSE_S = 10
@@ -32,7 +32,11 @@ TRY_LATER = 75
 BUSY = (408, 425, 429)
 BUSY_ERRORS = ("temporarily_unavailable", "server_error")
 """Status codes and errors (RFC 6749) of an endpoint that may give a token later."""
+REFUSED = (401, 403)
+REFUSAL_ERRORS = ("invalid_client", "unauthorized_client", "invalid_scope")
+"""The same of one that gives this client no token."""
 FIELD = "source.security.sasl.token"
+OPERATOR = "the token endpoint's operator"
 
 # RFC 6750, b64token.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
@@ -45,7 +49,8 @@ _locks: dict[TokenSource, threading.Lock] = {}
 
 def fetch_token(source: TokenSource, wait_ms: int, *, refresh: bool = False) -> str:
     """A token of this source. ``refresh``: a recent one is not reused. Raises JobFileError for a
-    source that does not work, Unreachable for one that may work later."""
+    source that does not work, AccessDenied for an endpoint that refuses this client, Unreachable
+    for a source that may work later."""
     wait_s = wait_ms / 1000
     until = time.monotonic() + wait_s
     with _lock:
@@ -238,14 +243,16 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
     token, said = _read_response(body)
     if status == 200 and token:
         return token
-    may_pass = status >= 500 or status in BUSY or said in BUSY_ERRORS
-    kind = Unreachable if may_pass else JobFileError
-    raise kind(
-        f"the token endpoint {_without_query(url)} gave no token",
-        why=f"it answered {status}, {_mask_secrets(said, source)}",
-        do=f"check endpoint, client_id, client_secret and scope in {FIELD}",
-        status=status,
-    )
+    what = f"the token endpoint {_without_query(url)} gave no token"
+    why = f"it answered {status}, {_mask_secrets(said, source)}"
+    do = f"check endpoint, client_id, client_secret and scope in {FIELD}"
+    if status >= 500 or status in BUSY or said in BUSY_ERRORS:
+        raise Unreachable(what, why=why, do=do, status=status)
+    if status in REFUSED or said in REFUSAL_ERRORS:
+        raise AccessDenied(
+            what, why=why, do=do, operator=OPERATOR, login_is_in_doubt=True, status=status
+        )
+    raise JobFileError(what, why=why, do=do, status=status)
 
 
 def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, bytes]:

@@ -58,9 +58,10 @@ class Dialect(ABC):
     def login(self, credentials: Credentials) -> Generator[Question, Any, int | None]:
         """Yields questions and is sent their responses; an error of a question is thrown in.
         Returns after how many milliseconds the login must be repeated on the same connection;
-        None or 0: never. Raises JobFileError if the login is refused; with ``closed_at`` if the
+        None or 0: never. Raises AccessDenied if the login is refused; with ``closed_at`` if the
         only evidence is that the peer closed the connection (``Unreachable.closed``) at that
-        step, so that it takes a second time to be sure."""
+        step, so that it takes a second time to be sure. Raises JobFileError for a mechanism that
+        does not fit, MissingRequirement for a package that this Python lacks."""
 
     def ask_mechanisms(self) -> list[Question]:
         """Asks which login mechanisms the listener offers to a client that has not logged in. Sends

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rangeland.errors import BROKER_OPERATOR, JobFileError
+from rangeland.errors import (
+    BROKER_OPERATOR,
+    AccessDenied,
+    JobFileError,
+    MissingRequirement,
+    RangelandError,
+)
 
 
 class ErrorMeaning(Enum):
@@ -52,12 +58,17 @@ class ErrorMeaning(Enum):
         """Whether the same request would be refused again."""
         return self in (ErrorMeaning.DENIED, ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED)
 
-    def refusal_error(self, what: str, *, why: str, do: str, **facts: Any) -> JobFileError:
+    def refusal_error(self, what: str, *, why: str, do: str, **facts: Any) -> RangelandError:
         """The error for a request that would be refused again. Rights and versions are up to the
         brokers' operator; names and settings are the job's."""
-        error = JobFileError(what, why=why, do=do, **facts)
-        is_own = self is ErrorMeaning.REFUSED
-        return error if is_own else error.with_answers(acts=BROKER_OPERATOR)
+        match self:
+            case ErrorMeaning.DENIED:
+                return AccessDenied(what, why=why, do=do, operator=BROKER_OPERATOR, **facts)
+            case ErrorMeaning.UNSUPPORTED:
+                lacking = MissingRequirement(what, why=why, do=do, **facts)
+                return lacking.with_answers(acts=BROKER_OPERATOR)
+            case _:
+                return JobFileError(what, why=why, do=do, **facts)
 
 
 @dataclass(frozen=True, slots=True)

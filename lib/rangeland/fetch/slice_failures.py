@@ -14,11 +14,9 @@ from typing import Any
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import (
-    BROKER_OPERATOR,
     BadRecord,
     Damage,
     DamagedLog,
-    JobFileError,
     RangelandError,
     RemoteProtocolError,
     Unreachable,
@@ -184,14 +182,13 @@ def unreadable_error(state: SliceState, reason: str) -> BadRecord:
     )
 
 
-def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> JobFileError:
-    """For what would be refused again. Other slices may have been read."""
-    what, do = f"{state.slice} cannot be read", "check the broker's version and settings"
+def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> RangelandError:
+    """For what would be refused again."""
+    what, do = f"{state.slice} cannot be read", "check source, and the version of the broker"
     if meaning is ErrorMeaning.DENIED:
         what = f"{state.slice} may not be read"
         do = "give the user of source.security the right to read the topic"
-    error = JobFileError(what, why=reason, do=do, **_state_facts(state))
-    return error.with_answers(data=RangelandError.data, acts=BROKER_OPERATOR)
+    return meaning.refusal_error(what, why=reason, do=do, **_state_facts(state))
 
 
 def wrong_code_error(state: SliceState, reason: str) -> RemoteProtocolError:

@@ -244,7 +244,8 @@ def hold_lease(
 ) -> Iterator[GroupLease | None]:
     """The lease of a run in its job's group until the end of the block; None without a group or
     while its backend is unavailable. Raises Conflict where a consumer that is not a driver of
-    this job holds partitions, and JobFileError where the backend refuses the group."""
+    this job holds partitions, and AccessDenied or JobFileError where the backend refuses the
+    group."""
     if job.group is None:
         yield None
         return

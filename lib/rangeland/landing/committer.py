@@ -25,16 +25,15 @@ from rangeland.delta.transaction_log.table_commit import (
     landed_at,
 )
 from rangeland.errors import (
+    FOUND_BEFORE_PLANS,
     PLAN_STAYS,
     BadRecord,
     Conflict,
-    JobFileError,
     RangelandError,
     RangeLost,
     StorageFailed,
     TableRefused,
     TransformFailed,
-    UsageError,
 )
 from rangeland.landing.constraint_check import ConstraintCheck
 from rangeland.landing.final_log_check import LogChange
@@ -118,7 +117,7 @@ class PlanCommitter:
                 outcome, shared = self._outcome_of(plan, is_new=is_new)
             check_same_plan(plan, outcome)
             outcome, landed = self._commit(plan, outcome, entered.table_version)
-        except (JobFileError, UsageError) as error:
+        except FOUND_BEFORE_PLANS as error:
             raise error.with_answers(data=PLAN_STAYS) from error.__cause__
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]

@@ -39,8 +39,8 @@ class ExecutorSchemas:
         return sorted(self.catalogue.schemas)
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
-        """The schema with this id. Raises Unreachable and JobFileError, as ``RegistryClient``
-        does."""
+        """The schema with this id. Raises Unreachable, AccessDenied and JobFileError, as
+        ``RegistryClient`` does."""
         known = self.catalogue.schemas.get(schema_id)
         if known is not None:
             return known

@@ -1,9 +1,9 @@
 """Asks a schema registry, at each of its addresses, until one answers or the time is over.
 
 What a server does that is down, starting, busy or not a registry is retried within
-``no_progress_ms``, then it is ``Unreachable``. A refused login or certificate is an error of the
-job file. That something does not exist is believed if all addresses report it, twice; for ids more
-is needed, in ``unknown_ids``.
+``no_progress_ms``, then it is ``Unreachable``. A refused login and a missing right are
+``AccessDenied``; a certificate that is not trusted is an error of the job file. That something does
+not exist is believed if all addresses report it, twice; for ids more is needed, in ``unknown_ids``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.http_client import HttpFailed, HttpLimits, HttpResponse, http_get
 from rangeland.connection.tls import tls_context
 from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
-from rangeland.errors import JobFileError, Unreachable
+from rangeland.errors import AccessDenied, JobFileError, Unreachable
 from rangeland.schema_registry.registry_responses import (
     MAX_RESPONSE_BYTES,
     UNKNOWN_SCHEMA,
@@ -40,6 +40,7 @@ from rangeland.untrusted import Unreadable
 logger = logging.getLogger(__name__)
 
 FIELD: Final = "decode.registry"
+OPERATOR: Final = "the registry's operator"
 FIRST_RESPONSE_MS: Final = 10_000
 """A driver does not wait longer for a registry that has never answered: its URL may be wrong."""
 FIRST_PAUSE_S: Final = 0.5
@@ -69,9 +70,9 @@ class _Failed:
 
 
 class RegistryClient:
-    """Asks a schema registry. Methods raise Unreachable and JobFileError; None stands for what does
-    not exist. ``first_response_ms``: the time for the first response of all, if less than
-    ``no_progress_ms``."""
+    """Asks a schema registry. Methods raise Unreachable, AccessDenied and JobFileError; None
+    stands for what does not exist. ``first_response_ms``: the time for the first response of all,
+    if less than ``no_progress_ms``."""
 
     def __init__(
         self,
@@ -212,11 +213,16 @@ def _judge(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Fai
     if response.status == 404 and code in absent:
         return _Absent()
     if response.status in (401, 403):
-        raise JobFileError(
+        needs_login = response.status == 401
+        raise AccessDenied(
             f"the schema registry {url} refused this client",
             why=f"it answered {response.status}"
-            + (", a login is needed" if response.status == 401 else ", without permission"),
-            do=f"check {FIELD}: username and password, or token, and what they may read",
+            + (", a login is needed" if needs_login else ", without permission"),
+            do=f"check {FIELD}: username and password, or token"
+            if needs_login
+            else f"have {OPERATOR} let the user of {FIELD} read its schemas",
+            operator=OPERATOR,
+            login_is_in_doubt=needs_login,
             url=url,
             status=response.status,
         )

@@ -19,7 +19,7 @@ from pyspark import InheritableThread
 
 from rangeland.decode import kernel_error
 from rangeland.dialects.dialect import dialect_names
-from rangeland.errors import CLUSTER_OPERATOR, JobFileError, UsageError
+from rangeland.errors import CLUSTER_OPERATOR, MissingRequirement, UsageError
 from rangeland.spark.spark_errors import SHIPPING
 
 # What tasks import, in the order to fix it. Each may fail on its own.
@@ -61,9 +61,9 @@ class PythonWorkers:
 
     def wait(self, translated: Callable[[BaseException], BaseException]) -> None:
         """Waits until workers have been checked. On this machine there is nothing to wait for: they
-        run the driver's own Python. Raises JobFileError if they cannot do the work, UsageError if
-        they have no kernel, and what ``translate_spark_error`` makes of Spark's errors if they
-        could not be asked."""
+        run the driver's own Python. Raises MissingRequirement if they cannot do the work,
+        UsageError if they have no kernel, and what ``translate_spark_error`` makes of Spark's
+        errors if they could not be asked."""
         if self.is_local and (why := kernel_error()):
             raise _cannot_decode_error(why, [platform.node()])
         if self.is_local or self._thread is None:
@@ -131,7 +131,7 @@ def import_probe(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Fou
 
 
 def check_workers(found: Sequence[Found]) -> None:
-    """Raises JobFileError if a worker cannot do the work, UsageError if it has no kernel."""
+    """Raises MissingRequirement if a worker cannot do the work, UsageError if it has no kernel."""
     import pyspark
 
     from rangeland import __version__
@@ -141,13 +141,13 @@ def check_workers(found: Sequence[Found]) -> None:
             raise _cannot_import_error(worker, [w["host"] for w in found if w["failed"]])
         for name, ours in (("rangeland", __version__), ("pyspark", pyspark.__version__)):
             if worker[name] != ours:
-                raise JobFileError(
+                raise MissingRequirement(
                     f"the worker on {worker['host']} has {name} {worker[name]}, "
                     f"and the driver {ours}",
                     why="plans and receipts pass between them and must mean the same",
                     do="ship the driver's own package, and use a cluster of the driver's Spark",
                     host=worker["host"],
-                ).with_answers(acts=CLUSTER_OPERATOR)
+                )
         if worker["kernel"]:
             raise _cannot_decode_error(worker["kernel"], [w["host"] for w in found if w["kernel"]])
 
@@ -163,7 +163,7 @@ def _cannot_decode_error(why: str, hosts: Sequence[str]) -> UsageError:
     ).with_answers(acts=CLUSTER_OPERATOR)
 
 
-def _cannot_import_error(worker: Found, hosts: Sequence[str]) -> JobFileError:
+def _cannot_import_error(worker: Found, hosts: Sequence[str]) -> MissingRequirement:
     failed: dict[str, str] = worker["failed"]
     packages = [name for name in failed if not name.startswith("rangeland")]
     # Without its packages this library fails to import, too: they are the reason.
@@ -175,11 +175,11 @@ def _cannot_import_error(worker: Found, hosts: Sequence[str]) -> JobFileError:
         f"install {' '.join(names)} for that Python on every host, or ship a Python: {SHIPPING}"
     )
     first = next(iter(packages or failed))
-    return JobFileError(
+    return MissingRequirement(
         f"the Python workers on {', '.join(sorted(set(hosts)))} cannot import {', '.join(names)}",
         why=f"{worker['python']} says {failed[first]}",
         do=theirs if packages else ours,
         hosts=sorted(set(hosts)),
         missing=names,
         python=worker["python"],
-    ).with_answers(acts=CLUSTER_OPERATOR)
+    )

@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 
 from rangeland import errors
-from rangeland.errors import CLUSTER_OPERATOR, Bug, EngineFailed, JobFileError, RangelandError
+from rangeland.errors import Bug, EngineFailed, MissingRequirement, RangelandError
 
 LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
 """How Spark reports that an executor or worker failed, and not the task."""
@@ -55,33 +55,33 @@ def translate_spark_error(error: BaseException) -> BaseException:
     )
 
 
-def worker_error(text: str) -> RangelandError | None:
+def worker_error(text: str) -> MissingRequirement | None:
     """The error for a Python worker that lacks something, by Spark's report of its failure."""
     worker = _WORKER.search(text)
     where = f" on {worker[1]} (executor {worker[2]})" if worker else ""
     if absent := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):
-        return JobFileError(
+        return MissingRequirement(
             f"a Python worker{where} cannot import {absent[1]}",
             why=absent[0],
             do=f"install {absent[1].split('.')[0]} for the workers' Python on every host, ship it "
             f"with --py-files, or ship a Python: {SHIPPING}",
             module=absent[1],
-        ).with_answers(acts=CLUSTER_OPERATOR)
+        )
     if other := re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+)", text):
-        return JobFileError(
+        return MissingRequirement(
             f"the Python of the workers{where} is of another version than the driver's",
             why=other[1],
             do="set spark.pyspark.python to a Python of the driver's version, "
             f"or ship one: {SHIPPING}",
-        ).with_answers(acts=CLUSTER_OPERATOR)
+        )
     if program := re.search(r'Cannot run program "([^"]+)"', text):
-        return JobFileError(
+        return MissingRequirement(
             f"the Python of the workers{where} cannot be started",
             why=f"there is no {program[1]} that can be run",
             do="set spark.pyspark.python to the Python that the executors' hosts have, "
             f"or ship one: {SHIPPING}",
             python=program[1],
-        ).with_answers(acts=CLUSTER_OPERATOR)
+        )
     return None
 
 

@@ -49,8 +49,9 @@ def take_survey(
     backend: GroupBackend | None = None,
 ) -> Survey:
     """Surveys a cluster. ``backend``: where the wanted groups are kept. Suspicious responses are
-    checked with another broker. Raises JobFileError for topics or partitions that do not exist, and
-    Unreachable when the deadline of the settings passes."""
+    checked with another broker. Raises JobFileError for topics or partitions that do not exist,
+    AccessDenied for those that this client may not read, and Unreachable when the deadline of the
+    settings passes."""
     attempt = SurveyAttempt(brokers, wanted)
     try:
         first, suspicious = _survey_once(attempt, now, backend)

@@ -10,7 +10,7 @@ from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import Peer, plain_port_error, tls_error, tls_port_error
 from rangeland.connection.socket_stream import speaks_tls
 from rangeland.connection.tls_probe import answers_in_clear, tls_failure
-from rangeland.errors import JOB_AUTHOR, JobFileError, Unreachable
+from rangeland.errors import AccessDenied, JobFileError, Unreachable
 from rangeland.model import Address
 from rangeland.zookeeper.connect_string import ConnectString
 from rangeland.zookeeper.zookeeper_access import SECTION, ZooKeeperAccess
@@ -21,14 +21,18 @@ PEER = Peer(f"{SECTION}.tls", "source.zookeeper", OPERATOR)
 _QUESTION = b"ruok"
 
 
-def ensemble_tls_error(ensemble: ConnectString, tls: TlsSettings | None) -> JobFileError | None:
+def ensemble_tls_error(
+    ensemble: ConnectString, tls: TlsSettings | None
+) -> JobFileError | AccessDenied | None:
     """The mistake about TLS that makes all servers unusable; None if any of them may have another
     cause."""
     found = [_server_tls_error(server, tls) for server in ensemble.servers]
     return found[0] if None not in found else None
 
 
-def _server_tls_error(server: Address, tls: TlsSettings | None) -> JobFileError | None:
+def _server_tls_error(
+    server: Address, tls: TlsSettings | None
+) -> JobFileError | AccessDenied | None:
     if tls is None:
         return tls_port_error(server, PEER) if speaks_tls(server) else None
     failed = tls_failure(server, tls, PEER.tls, _QUESTION)
@@ -38,7 +42,7 @@ def _server_tls_error(server: Address, tls: TlsSettings | None) -> JobFileError 
     return known
 
 
-def login_error(name: str, access: ZooKeeperAccess) -> JobFileError:
+def login_error(name: str, access: ZooKeeperAccess) -> JobFileError | AccessDenied:
     """The server has rejected the login."""
     login = access.login
     if login is None:
@@ -48,11 +52,13 @@ def login_error(name: str, access: ZooKeeperAccess) -> JobFileError:
             do=f"set {SECTION}.login",
         )
     kind = "SASL (DIGEST-MD5)" if login.uses_sasl else "the scheme digest"
-    return JobFileError(
+    return AccessDenied(
         f"{name} rejects the login of {login.username}",
         why=f"it answered that the login with {kind} has failed",
         do=f"check username and what password refers to in {SECTION}.login, and whether this "
         "ZooKeeper accepts that kind of login",
+        operator=OPERATOR,
+        login_is_in_doubt=True,
     )
 
 
@@ -66,7 +72,7 @@ def endless_login_error(name: str) -> Unreachable:
     )
 
 
-def missing_rights_error(what: str, name: str, access: ZooKeeperAccess) -> JobFileError:
+def missing_rights_error(what: str, name: str, access: ZooKeeperAccess) -> AccessDenied:
     login = access.login
     if login is None:
         who, do = "a client without a login", f"set {SECTION}.login, or ask {OPERATOR}"
@@ -75,10 +81,12 @@ def missing_rights_error(what: str, name: str, access: ZooKeeperAccess) -> JobFi
         do = f"ask {OPERATOR}"
     is_known = login is not None and login.uses_sasl
     may_be_password = login is not None and not is_known
-    return JobFileError(
+    return AccessDenied(
         f"{who} may not {what} {name}",
         why="the access list of the node does not allow it"
         + ("; ZooKeeper does not say whether the password is right" if may_be_password else ""),
         do=(f"check {SECTION}.login, or " if may_be_password else "")
         + f"{do} for read and write access there",
-    ).with_answers(acts=OPERATOR if is_known else f"{JOB_AUTHOR}, or {OPERATOR}")
+        operator=OPERATOR,
+        login_is_in_doubt=not is_known,
+    )

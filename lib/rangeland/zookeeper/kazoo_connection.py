@@ -17,7 +17,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 from rangeland.connection.tls import tls_context
 from rangeland.connection.tls_probe import connect_with_tls
-from rangeland.errors import JobFileError
+from rangeland.errors import MissingRequirement
 from rangeland.zookeeper.zookeeper_access import SECTION, ZooKeeperAccess, ZooKeeperLogin
 
 
@@ -66,14 +66,14 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
 
 
 def credentials(login: ZooKeeperLogin | None) -> dict[str, Any]:
-    """The credentials in the form that kazoo takes. Raises JobFileError if SASL lacks its
-    package."""
+    """The credentials in the form that kazoo takes. Raises MissingRequirement if SASL lacks
+    its package."""
     if login is None:
         return {}
     if not login.uses_sasl:
         return {"auth_data": {("digest", f"{login.username}:{login.password}")}}
     if find_spec("puresasl") is None:
-        raise JobFileError(
+        raise MissingRequirement(
             "SASL to a ZooKeeper needs the package pure-sasl, which this Python does not have",
             do="run pip install 'rangeland[zookeeper]' for the driver's Python",
         )

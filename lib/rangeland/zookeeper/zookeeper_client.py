@@ -1,7 +1,7 @@
 """The ZooKeeper client: one session, its requests, and its end.
 
 Only this module and ``kazoo_connection`` import kazoo. Its exceptions become Unreachable or
-JobFileError; what is not an error (no such node, a transaction that was not applied) is returned
+AccessDenied; what is not an error (no such node, a transaction that was not applied) is returned
 as a value; its last log message becomes the *why* of an Unreachable.
 
 Each call has a deadline. If the connection is lost, the call waits for it and is sent again, so
@@ -115,7 +115,7 @@ class ZooKeeper:
 
     def start(self) -> None:
         """Starts the session. Raises Unreachable; JobFileError if the chroot does not exist, or for
-        a mistake about TLS or the login."""
+        a mistake about TLS or the login; AccessDenied if the server refuses either."""
         self._kazoo.start_async()
         try:
             self._ask(
@@ -352,7 +352,8 @@ def connect(
 ) -> ZooKeeper:
     """A session with ``host:port[,host:port...][/chroot]``. ``connect_ms`` is the deadline of
     this and of each later call. ``session_ms`` matters for ephemeral nodes. Raises Unreachable;
-    JobFileError for an invalid text, a missing chroot, or a mistake about TLS or the login."""
+    JobFileError for an invalid text, a missing chroot, or a mistake about TLS or the login;
+    AccessDenied if the server refuses either."""
     client = ZooKeeper(
         read_ensemble(zookeeper),
         access,

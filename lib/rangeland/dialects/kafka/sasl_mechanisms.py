@@ -23,8 +23,11 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import Credentials, NoCommonVersion, Question
 from rangeland.errors import (
+    BROKER_OPERATOR,
+    AccessDenied,
     JobFileError,
     LocalProtocolError,
+    MissingRequirement,
     RemoteProtocolError,
     Unreachable,
 )
@@ -51,8 +54,9 @@ Saying = Generator[Question, Any, m.SaslAuthenticateResponse]
 
 def login(credentials: Credentials) -> Talk:
     """Returns the milliseconds after which it must be repeated; 0 or None: never. Raises
-    JobFileError if the broker refuses the mechanism or the credentials, and RemoteProtocolError if
-    the broker does not prove that it knows the password."""
+    JobFileError if the broker refuses the mechanism, AccessDenied if it refuses the credentials,
+    RemoteProtocolError if it does not prove that it knows the password, and MissingRequirement
+    without the package that SCRAM needs."""
     mechanism = credentials.mechanism
     shaken = yield Question(m.SaslHandshakeRequest(mechanism=mechanism))
     if shaken.error_code:
@@ -108,7 +112,7 @@ class _Exchange:
         except Unreachable as error:
             if not error.closed:
                 raise
-            raise JobFileError(
+            raise _refused_login_error(
                 f"the broker closed the connection while {self.who} logged in",
                 why="brokers before 1.0 do so instead of saying that they refuse",
                 do="check source.security.sasl: the name and where its password comes from",
@@ -163,7 +167,7 @@ def _library() -> Any:
     try:
         import scramp
     except ImportError as error:
-        raise JobFileError(
+        raise MissingRequirement(
             "SCRAM needs the package scramp, which this Python does not have",
             why=str(error),
             do="run pip install scramp, for the driver's Python and the workers'",
@@ -205,7 +209,7 @@ def _bearer(exchange: _Exchange, credentials: Credentials) -> Saying:
     if not response.error_code and response.auth_bytes:
         # A refusal has two steps: the reason as JSON, then the error, after an acknowledgement.
         reason = _text(response.auth_bytes)
-        with suppress(JobFileError):  # a broker before 1.0 closes the connection
+        with suppress(AccessDenied):  # a broker before 1.0 closes the connection
             response = yield from exchange.say(b"\x01")
         raise _token_error(reason, response, credentials)
     if response.error_code:
@@ -236,7 +240,7 @@ def _say_or_refuse(exchange: _Exchange, token: bytes) -> Saying:
     response = yield from exchange.say(token)
     if not response.error_code:
         return response
-    raise JobFileError(
+    raise _refused_login_error(
         f"the broker refused {exchange.who}",
         why=response.error_message or error_code_of(response.error_code).name,
         do="check source.security.sasl.kerberos, and the broker's log: its keytab must have the "
@@ -271,8 +275,8 @@ def _no_mechanism_error(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobF
 
 def _login_error(
     credentials: Credentials, response: m.SaslAuthenticateResponse, said: str = ""
-) -> JobFileError:
-    return JobFileError(
+) -> AccessDenied:
+    return _refused_login_error(
         f"the broker refused user {credentials.username}",
         why=_without_secret(said or response.error_message or "", credentials.password)
         or error_code_of(response.error_code).name,
@@ -284,16 +288,22 @@ def _login_error(
 
 def _token_error(
     reason: str, response: m.SaslAuthenticateResponse, credentials: Credentials
-) -> JobFileError:
+) -> AccessDenied:
     texts = [
         _without_secret(text, credentials.token)
         for text in (_status(reason), response.error_message)
     ]
-    return JobFileError(
+    return _refused_login_error(
         "the broker refused the token",
         why="; ".join(dict.fromkeys(part for part in texts if part)) or error_code_of(FAILED).name,
         do="check source.security.sasl.token: its audience, scope and expiry",
         code=response.error_code or FAILED,
+    )
+
+
+def _refused_login_error(what: str, *, why: str, do: str, **facts: Any) -> AccessDenied:
+    return AccessDenied(
+        what, why=why, do=do, operator=BROKER_OPERATOR, login_is_in_doubt=True, **facts
     )
 
 

@@ -49,7 +49,7 @@ from rangeland.dialects.rocketmq.pull_result import PullResult, messages_from
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, read_brokers, read_route, read_topics
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
-from rangeland.errors import BROKER_OPERATOR, JOB_AUTHOR, JobFileError
+from rangeland.errors import BROKER_OPERATOR, AccessDenied, JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 CAPABILITIES: Final = Capabilities(
@@ -366,7 +366,8 @@ def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = Fa
 
 def login(credentials: Credentials) -> Generator[Question, Any, None]:
     """There is no login: each request is signed. The first request that needs it shows whether the
-    signature is right. Raises JobFileError for another mechanism."""
+    signature is right. Raises JobFileError for another mechanism, AccessDenied if the access key
+    or its signature is refused."""
     if credentials.mechanism != SIGNED:
         raise JobFileError(
             "servers of this dialect only accept access keys",
@@ -376,8 +377,10 @@ def login(credentials: Credentials) -> Generator[Question, Any, None]:
     response = yield Question(m.AclLogin(credentials))
     code = error_code_of(response.code)
     if code.meaning in (ErrorMeaning.DENIED, ErrorMeaning.REFUSED):
-        raise JobFileError(
+        raise AccessDenied(
             f"the access key {credentials.username} was refused",
             why=f"{code.name}: {response.remark}",
-            do="check the access key and where its secret key comes from",
-        ).with_answers(acts=f"{JOB_AUTHOR}, or {BROKER_OPERATOR}")
+            do="check the access key in source.security.acl, and where its secret key comes from",
+            operator=BROKER_OPERATOR,
+            login_is_in_doubt=True,
+        )
