@@ -27,7 +27,10 @@ from tests.simulation.transactions import TRANSACTION_ACTS
 
 SEEDS = 20_000
 AT_ONCE = 2_500
-FAILED_ONCE = (52_014_884,)
+FAILED_ONCE = (
+    *(50_010_570, 50_012_592, 52_014_884, 53_002_592),
+    *(60_010_068, 60_015_548, 70_001_296),
+)
 """Seeds beyond ``SEEDS`` that have shown a defect."""
 AT_LEAST = 1
 """How often each operation, change and kind of fault occurs in ``AT_ONCE`` histories."""

@@ -246,7 +246,7 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
     assert found.notes == ("orders/0 [0, 10) is corrupt: bad; it stays in quarantine",)
 
 
-def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
+def test_no_plan_has_what_the_log_does_not_give(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[int, Policy]] = []
@@ -256,15 +256,21 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
             asked.append((s.from_offset, settings.policy))
             bad = Loss(P0, s.from_offset + 4, s.until_offset, LossKind.CORRUPT, "bad")
             yield SimpleNamespace(loss=bad if s.from_offset == 10 else None)
+            if s.from_offset == 20:
+                hole = Loss(P0, 20, 22, LossKind.MISSING, "a gap")
+                yield SimpleNamespace(loss=hole)
 
     monkeypatch.setattr(redrive, "read_slices", read)
     found = redrive.draft_from_log(in_quarantine(0, 10, 20), LOG, whole)
     assert not found.leaves_more
-    assert found.plan.ranges == (ten(0), ten(20))
-    assert asked == [(first, redrive.HOLD_ALL) for first in (0, 10, 20)]
+    assert [r.interval for r in found.plan.ranges] == [(0, 10), (10, 14), (22, 30)]
+    assert asked == [(first, redrive.FIND_ALL) for first in (0, 10, 20)]
     # Nothing is held: a row of the ledger would say so each time.
     assert (found.held, found.unplanned_losses({})) == ((), ())
-    assert found.notes == ("orders/0 [14, 20) is corrupt: bad; it stays in quarantine",)
+    assert found.notes == (
+        "orders/0 [14, 20) is corrupt: bad; it stays in quarantine",
+        "orders/0 [20, 22) is missing: a gap; it stays in quarantine",
+    )
 
 
 def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:

@@ -224,7 +224,7 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
         read.append(settings)
         return []
 
-    monkeypatch.setattr(redrive, "_still_damaged", whole)
+    monkeypatch.setattr(redrive, "_read_on_trial", whole)
     made = Grouped(drivers.another(), kind=PlanKind.REREAD).draft()
     assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
     assert (made.plan.isolation, made.plan.tags) == left.read_filter

@@ -42,6 +42,8 @@ KEEP = Policy(undecodable=Action.QUARANTINE)
 quarantine."""
 HOLD_ALL = Policy.all(Action.HOLD)
 """The policy for reading a log again: what is still damaged or lost stays in quarantine."""
+FIND_ALL = replace(HOLD_ALL, corrupt=Action.SKIP, missing=Action.SKIP, undecodable=Action.SKIP)
+"""The policy for finding out what is still damaged or missing, wherever it is."""
 
 
 ReadFilter = tuple[Isolation, tuple[str, ...]]
@@ -246,20 +248,21 @@ def _draft_with(
     settings: ReadSettings,
     draft_ranges: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> PlanDraft:
-    found = draft_ranges(ranges, read_filter)
-    damaged = _still_damaged(found.plan.slices, settings.with_filter(*read_filter))
-    if damaged:
-        whole = [r for r in ranges if not any(r.has(x.partition, x.from_offset) for x in damaged)]
-        again = draft_ranges(whole, read_filter)
-        found = replace(again, held=(*found.held, *damaged))
-    notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in found.held]
-    return replace(found, held=(), notes=(*found.notes, *notes))
+    draft = draft_ranges(ranges, read_filter)
+    lost = _read_on_trial(draft.plan.slices, settings.with_filter(*read_filter))
+    if lost:
+        readable = leave_out(ranges, coverage_of(loss.range for loss in lost))
+        again = draft_ranges(list(readable), read_filter)
+        draft = replace(again, held=(*draft.held, *lost))
+    notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in draft.held]
+    return replace(draft, held=(), notes=(*draft.notes, *notes))
 
 
-def _still_damaged(slices: Sequence[Slice], settings: ReadSettings) -> list[Loss]:
+def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[Loss]:
+    """What these slices still have that is damaged or missing. Reads on behind it."""
     if not slices:
         return []
-    with closing(read_slices(slices, replace(settings, policy=HOLD_ALL))) as chunks:
+    with closing(read_slices(slices, replace(settings, policy=FIND_ALL))) as chunks:
         return [chunk.loss for chunk in chunks if chunk.loss is not None]
 
 
