@@ -423,7 +423,7 @@ def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
         loop.on_too_small(want)
 
 
-def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) -> None:
+def _empties(loop: FetchLoop, readable_end: int, throttled: bool, count: int) -> None:
     """So many responses without records, and however often the loop measures between them."""
     now = loop.now_ms
     while count:
@@ -434,9 +434,9 @@ def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) 
             case FindLeaders():
                 loop.on_leaders(lead(B1))
             case SendLogRange(_, want):
-                loop.on_log_range(want, 0, high_watermark, 100)
+                loop.on_log_range(want, 0, readable_end, 100)
             case SendFetch(_, wants):
-                loop.on_empty(wants[0], high_watermark, throttled)
+                loop.on_empty(wants[0], readable_end, throttled)
                 count -= 1
             case _:
                 raise AssertionError(step)
@@ -857,3 +857,9 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
     first = caplog.records[0]
     assert vars(first)["topic"] == "t"
     assert (vars(first)["partition"], vars(first)["offset"]) == (0, 7)
+
+
+def test_what_the_table_loses_is_never_left_out() -> None:
+    loop = loop_of(slice_(0, P0))
+    with pytest.raises(Bug, match="after DAMAGED, offsets are lost"):
+        loop._move(loop.states[0], SliceEvent.DAMAGED)

@@ -227,7 +227,7 @@ class FetchThread:
         leader = AskedLeader(self.brokers, address, want)
         try:
             start, end = leader.log_edge(Earliest()), leader.log_edge(Latest())
-            written_end = leader.log_end(self._loop.states[want.index].server.leader, end)
+            written_end = leader.log_end(self._loop.leader_of(want), end)
         except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return

@@ -161,7 +161,7 @@ class ResponseReader:
         # Where a broker accounts for the offsets itself, that account is what they contradict.
         if context.floor and not context.spans and self._is_replaced(leader):
             return None
-        is_replica = self._loop.states[leader.want.index].server.may_be_replica
+        is_replica = self._loop.may_be_replica(leader.want)
         until = passable_until(error, leader.want.offset, is_replica=is_replica)
         if until is None:
             self._report_damage(leader, error)
