@@ -242,7 +242,7 @@ def taken(
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), readable_end)
-    return fetcher._responses.read(B1, ask.wants[0], part, False), edges, fetcher
+    return fetcher._responses.read(B1, ask.requests[0], part, False), edges, fetcher
 
 
 class _Dialect:
@@ -369,7 +369,7 @@ def read_through(action: Action, *responses: bytes, until: int = 12) -> list[Sli
         ask = fetcher._loop.next(0)
         assert isinstance(ask, SendFetch), ask
         part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(stored), 1 << 30)
-        taken_one = fetcher._responses.read(B1, ask.wants[0], part, False)
+        taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
         assert taken_one is not None
         pieces.append(replace(taken_one, is_doubtful=False))
     reader = _PieceDecoder(load_dialect("kafka"), settings)
@@ -397,7 +397,7 @@ def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(four(0) + four(4)), 8)
-    taken_one = fetcher._responses.read(B1, ask.wants[0], part, False)
+    taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
     assert taken_one is not None
     assert (taken_one.from_offset, taken_one.until_offset) == (2, 8)
 

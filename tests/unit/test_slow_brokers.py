@@ -50,4 +50,4 @@ def test_half_is_requested_after_a_response_that_did_not_come_in_time(
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     assert fetcher._fetch(ask, is_sent=is_sent) is None
-    assert fetcher._loop.states[0].size.bytes == ask.wants[0].max_bytes // parts
+    assert fetcher._loop.states[0].size.bytes == ask.requests[0].max_bytes // parts

@@ -19,7 +19,7 @@ from rangeland.dialects.fetch_values import (
 )
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import BadRecord, Damage
-from rangeland.fetch.slice_state import FetchTarget
+from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import request_offsets, request_records
 from rangeland.survey.leaders import ask_leaders
@@ -82,7 +82,7 @@ class AskedLeader:
 
     brokers: ConnectionPool
     address: Address
-    want: FetchTarget
+    want: SliceRequest
 
     def log_edge(
         self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED

@@ -36,10 +36,10 @@ from rangeland.fetch.fetch_steps import (
 from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, initial_replica
 from rangeland.fetch.slice_state import (
-    FetchTarget,
     Move,
     Phase,
     SliceEvent,
+    SliceRequest,
     SliceState,
     move_on,
     new_state,
@@ -99,7 +99,7 @@ class FetchLoop:
             return WaitUntil(min(self._ready_at(s) for s in unfinished))
         for state in ready:
             if state.phase is Phase.MEASURING and state.server.address:
-                return SendLogRange(state.server.address, state.target)
+                return SendLogRange(state.server.address, state.request)
         if finding := [s for s in ready if s.phase is Phase.FINDING]:
             return leader_request(finding)
         reading = [s for s in ready if s.phase is Phase.READING]
@@ -118,17 +118,17 @@ class FetchLoop:
             loss = slice_failures.stuck_loss(state, self.policy)
             self._move(state, SliceEvent.DEADLINE, loss=loss)
 
-    def may_be_replica(self, want: FetchTarget) -> bool:
+    def may_be_replica(self, request: SliceRequest) -> bool:
         """Whether its response may be that of a replica, which proves nothing."""
-        return self.states[want.index].server.may_be_replica
+        return self.states[request.index].server.may_be_replica
 
-    def leader_of(self, want: FetchTarget) -> Leader:
+    def leader_of(self, request: SliceRequest) -> Leader:
         """The slice's leader, as it is known now."""
-        return self.states[want.index].server.leader
+        return self.states[request.index].server.leader
 
-    def is_doubtful(self, want: FetchTarget) -> bool:
+    def is_doubtful(self, request: SliceRequest) -> bool:
         """Whether a replica may answer: the leader of the plan may have become a follower."""
-        server, known = self.states[want.index].server, self.capabilities
+        server, known = self.states[request.index].server, self.capabilities
         has_replicas = known.leader_id is not None or not known.numbered_per_broker
         return server.may_be_replica or (has_replicas and not server.is_confirmed)
 
@@ -147,13 +147,13 @@ class FetchLoop:
             if state.server.address == leader:
                 state.retry.excuse(throttle_ms, self.limits)
 
-    def on_records(self, want: FetchTarget, next_offset: int) -> bool:
+    def on_records(self, request: SliceRequest, next_offset: int) -> bool:
         """Complete batches came; reading continues at ``next_offset``. False if they are of no
         use, and the leader is asked instead of its replica."""
-        state = self._current(want)
+        state = self._current(request)
         if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
-            if self._asks_leader(want, error.what):
+            if self._asks_leader(request, error.what):
                 return False
             raise error
         state.advance(next_offset, self.now_ms)
@@ -161,40 +161,40 @@ class FetchLoop:
         state.size.grow_back()
         return True
 
-    def on_too_small(self, want: FetchTarget) -> None:
+    def on_too_small(self, request: SliceRequest) -> None:
         """Bytes came without a complete batch: the fetch size is below the batch size."""
-        state = self._current(want)
+        state = self._current(request)
         if state.size.bytes >= self.limits.largest_fetch_bytes:
-            self.on_damaged(want, slice_failures.batch_size_error(state, self.capabilities))
+            self.on_damaged(request, slice_failures.batch_size_error(state, self.capabilities))
         else:
             self._move(state, SliceEvent.TOO_SMALL)
 
-    def on_damaged(self, want: FetchTarget, error: BadRecord) -> None:
+    def on_damaged(self, request: SliceRequest, error: BadRecord) -> None:
         """The offset at which reading could resume after damaged bytes is unknown, so the
         partition is held there, or the run ends. If a replica may have sent them, its leader is
         asked."""
-        state = self._current(want)
-        if self._asks_leader(want, error.what):
+        state = self._current(request)
+        if self._asks_leader(request, error.what):
             return
         first, end = state.next_offset, state.slice.until_offset
         loss = slice_failures.damage_loss(error, self.policy, state.slice, first, end)
         self._move(state, SliceEvent.DAMAGED, loss=loss)
 
-    def on_replaced(self, want: FetchTarget) -> None:
+    def on_replaced(self, request: SliceRequest) -> None:
         """An entry ended at this offset, and now an intact one in its place goes on after it. Only
         a leader that metadata has confirmed is believed."""
-        state = self._current(want)
+        state = self._current(request)
         evidence = (
             f"an entry ended at {state.next_offset}, and now one in its place goes on after it"
         )
-        if not self._asks_leader(want, evidence):
+        if not self._asks_leader(request, evidence):
             loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
             self._move(state, SliceEvent.REPLACED, loss=loss)
 
-    def on_empty(self, want: FetchTarget, readable_end: int | None, throttled: bool) -> None:
+    def on_empty(self, request: SliceRequest, readable_end: int | None, throttled: bool) -> None:
         """A response without records and without an error proves nothing: a quota, a slow disk or
         slow remote storage look the same as a log without records. The slice is asked for again."""
-        state = self._current(want)
+        state = self._current(request)
         if not state.server.is_leader:
             self._doubt(state, "it answered without records", throttled)
         elif readable_end is None:
@@ -211,11 +211,11 @@ class FetchLoop:
             self._move(state, event, f"its leader's log is readable up to {readable_end} only")
 
     def on_error(
-        self, want: FetchTarget, meaning: ErrorMeaning, name: str, hint: Leader | None = None
+        self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
         """The partition's part of the response carried an error code called ``name``. ``hint``: the
         leader that the broker named along with it."""
-        state = self._current(want)
+        state = self._current(request)
         reason = f"{state.server.address} answered {name} at offset {state.next_offset}"
         if state.server.replica is not None:
             self._move(state, SliceEvent.REPLICA_FAILED, reason)
@@ -234,8 +234,8 @@ class FetchLoop:
             case ErrorMeaning.OUT_OF_RANGE:
                 self._move(state, SliceEvent.OUT_OF_RANGE, reason)
             case ErrorMeaning.CORRUPT:
-                self.on_damaged(want, slice_failures.unreadable_error(state, reason))
-            case ErrorMeaning.UNSUPPORTED if self._asks_leader(want, reason):
+                self.on_damaged(request, slice_failures.unreadable_error(state, reason))
+            case ErrorMeaning.UNSUPPORTED if self._asks_leader(request, reason):
                 pass  # Each broker negotiates its own versions, and another one may lead by now.
             case ErrorMeaning.DENIED | ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
                 raise slice_failures.refused_error(state, meaning, reason)
@@ -247,12 +247,12 @@ class FetchLoop:
     # --- outcomes of other requests -----------------------------------------------------
 
     def on_log_range(
-        self, want: FetchTarget, log_start: int, log_end: int, written_end: int | None = None
+        self, request: SliceRequest, log_start: int, log_end: int, written_end: int | None = None
     ) -> None:
         """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
         outside of it or at its end. ``written_end``: its end with what is not readable yet; None
         if that is unknown."""
-        state = self._current(want, Phase.MEASURING)
+        state = self._current(request, Phase.MEASURING)
         seen = state.retry.last_failure
         if state.server.may_be_replica:
             self._doubt(state, f"its log is [{log_start}, {log_end})")
@@ -370,11 +370,11 @@ class FetchLoop:
             self.losses_to_report.append((state.slice.index, loss))
             state.advance(loss.until_offset, self.now_ms)
 
-    def _current(self, want: FetchTarget, phase: Phase = Phase.READING) -> SliceState:
-        state = self.states[want.index]
-        if state.phase is not phase or want.offset != state.next_offset:
+    def _current(self, request: SliceRequest, phase: Phase = Phase.READING) -> SliceState:
+        state = self.states[request.index]
+        if state.phase is not phase or request.offset != state.next_offset:
             raise Bug(
-                f"{state.slice}: a response for offset {want.offset} came while the slice is "
+                f"{state.slice}: a response for offset {request.offset} came while the slice is "
                 f"{state.phase.value} at {state.next_offset}"
             )
         return state
@@ -387,10 +387,10 @@ class FetchLoop:
         reason = f"{state.server.address}, a replica that may lag, is read; {what}"
         self._move(state, SliceEvent.RETRIABLE_ERROR if throttled else event, reason)
 
-    def _asks_leader(self, want: FetchTarget, seen: str) -> bool:
+    def _asks_leader(self, request: SliceRequest, seen: str) -> bool:
         """False if the leader has answered. A replica may lag or be damaged, so what was seen in
         its response proves nothing, and its leader is asked."""
-        state, is_doubtful = self.states[want.index], self.is_doubtful(want)
+        state, is_doubtful = self.states[request.index], self.is_doubtful(request)
         if state.server.may_be_replica:
             self._doubt(state, seen)
         elif is_doubtful:

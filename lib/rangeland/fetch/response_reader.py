@@ -25,7 +25,7 @@ from rangeland.fetch.broker_questions import AskedLeader
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_failures import located_damage_error, passable_until
-from rangeland.fetch.slice_state import FetchTarget
+from rangeland.fetch.slice_state import SliceRequest
 from rangeland.loss import Loss
 from rangeland.model import Address, Latest
 
@@ -92,44 +92,48 @@ class ResponseReader:
         self._cut: dict[int, tuple[int, str]] = {}  # by slice: where damage was cut off, and why
 
     def read(
-        self, address: Address, want: FetchTarget, part: FetchedPartition | None, throttled: bool
+        self,
+        address: Address,
+        request: SliceRequest,
+        part: FetchedPartition | None,
+        throttled: bool,
     ) -> FetchedPiece | None:
         """Reports to the loop what came for one slice. Returns what there is to decode."""
-        leader = AskedLeader(self._brokers, address, want)
+        leader = AskedLeader(self._brokers, address, request)
         if part is None or (part.meaning is ErrorMeaning.OK and part.is_empty):
-            if part is None or not self._moves_on(want, part):
+            if part is None or not self._moves_on(request, part):
                 end = part.readable_end if part is not None else None
-                self._loop.on_empty(want, end, throttled)
+                self._loop.on_empty(request, end, throttled)
             return None
         if part.meaning is not ErrorMeaning.OK:
-            self._loop.on_error(want, part.meaning, part.code, part.leader_hint)
+            self._loop.on_error(request, part.meaning, part.code, part.leader_hint)
             return None
         context = replace(
             part.context,
             floor=self._floor(leader),
-            asked_at=want.offset,
+            asked_at=request.offset,
             max_batch_bytes=self._settings.cluster.max_batch_bytes,
         )
         found = self._find_readable_end(leader, part, context)
         if found is None:
             return None
         next_offset, is_damaged = found
-        is_doubtful = self._loop.is_doubtful(want)
-        if not self._loop.on_records(want, next_offset):
+        is_doubtful = self._loop.is_doubtful(request)
+        if not self._loop.on_records(request, next_offset):
             return None
         if not is_damaged:
-            self._floors[want.index] = EntryEnd(next_offset, str(address), want.epoch)
-        self._moves_on(want, part)
+            self._floors[request.index] = EntryEnd(next_offset, str(address), request.epoch)
+        self._moves_on(request, part)
         return FetchedPiece(
-            want.index,
-            want.offset,
-            min(next_offset, self._until(want)),
+            request.index,
+            request.offset,
+            min(next_offset, request.until_offset),
             part.records,
             part.aborted,
             str(address),
             context=context,
             is_doubtful=is_doubtful,
-            epoch=want.epoch,
+            epoch=request.epoch,
         )
 
     def _find_readable_end(
@@ -143,7 +147,7 @@ class ResponseReader:
         except BadRecord as error:
             until = self._passable_until(leader, error, context)
             # Damaged bytes do not prove where they end: decoding decides.
-            return None if until is None else (min(until, self._until(leader.want)), True)
+            return None if until is None else (min(until, leader.want.until_offset), True)
         if next_offset is None:
             self._loop.on_too_small(leader.want)
             return None
@@ -190,9 +194,6 @@ class ResponseReader:
         self._report_damage(leader, BadRecord(what, why=why, damage=damage))
         return True
 
-    def _until(self, want: FetchTarget) -> int:
-        return self._loop.states[want.index].slice.until_offset
-
     def _floor(self, leader: AskedLeader) -> int:
         """The offset, if an entry ended there: then the next one begins there or later. Where a
         slice begins in the middle of a batch, that batch begins before it."""
@@ -214,9 +215,9 @@ class ResponseReader:
         self._loop.on_replaced(leader.want)
         return True
 
-    def _moves_on(self, want: FetchTarget, part: FetchedPartition) -> bool:
+    def _moves_on(self, request: SliceRequest, part: FetchedPartition) -> bool:
         named = part.preferred
-        return named is not None and self._loop.on_preferred(want.index, named)
+        return named is not None and self._loop.on_preferred(request.index, named)
 
     def _confirmed_end(
         self, leader: AskedLeader, part: FetchedPartition, end: int, next_offset: int

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import Bug
 from rangeland.fetch.fetch_size import FetchSize, first_fetch_size
 from rangeland.fetch.pacing import FetchLimits
@@ -22,21 +23,17 @@ from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import LossKind
-from rangeland.model import Address, Partition, Slice
+from rangeland.model import Address, Slice
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchTarget:
-    """One partition's part of a request. ``index``: that of the slice."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceRequest(PartitionFetch):
+    """What is requested for one slice. ``index``: that of the slice."""
 
     index: int
-    partition: Partition
-    topic_id: str | None
-    epoch: int | None
-    offset: int
-    max_bytes: int
+    until_offset: int
 
 
 class Phase(Enum):
@@ -137,15 +134,16 @@ class SliceState:
     left_leader: Address | None = None
 
     @property
-    def target(self) -> FetchTarget:
-        """The slice's part of a request."""
-        return FetchTarget(
+    def request(self) -> SliceRequest:
+        """What is to be requested next."""
+        return SliceRequest(
             index=self.slice.index,
             partition=self.slice.partition,
             topic_id=self.slice.topic_id,
             epoch=self.server.leader.epoch,
             offset=self.next_offset,
             max_bytes=self.size.bytes,
+            until_offset=self.slice.until_offset,
         )
 
     @property
