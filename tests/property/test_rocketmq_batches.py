@@ -357,7 +357,7 @@ def read(
     while position < until:
         asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
         (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
-        response = broker.ask(question.request)
+        response = broker.ask(question.message)
         position, some, more = taken(broker, response, position, until)
         rows, counts = rows + some, counts + more
     return rows, counts

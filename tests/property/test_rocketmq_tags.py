@@ -87,7 +87,7 @@ class Broker:
 def fetch(broker: Broker, wanted: tuple[str, ...], position: int, until: int) -> FetchedPartition:
     asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
     (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
-    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).partitions
+    (part,) = read_records([broker.ask(question.message)], asked, COMMITTED).partitions
     return part
 
 

@@ -21,7 +21,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult
 from rangeland.dialects.kafka.aborted_transactions import aborted_within
 from rangeland.dialects.kafka.entry_scan import next_offset
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
@@ -218,7 +218,7 @@ class Edges:
         self.end = end
         self.asked = 0
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         self.asked += 1
         if self.end is None:
             raise ConnectionLost("gone")
@@ -349,7 +349,7 @@ class Silent(Edges):
         self.settings = ClusterSettings("kafka", ())
         self.dialect = cast(Any, _SilentDialect(self.dialect))
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         return []
 
 

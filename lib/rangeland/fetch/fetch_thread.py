@@ -19,7 +19,7 @@ from rangeland.connection.failures import ConnectionLost, NoResponse
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, FetchResult
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.fetch.broker_questions import MAX_WAIT_MS, AskedLeader, look_up_leaders
 from rangeland.fetch.fetch_loop import FetchLoop
@@ -166,7 +166,7 @@ class FetchThread:
             self._pieces.put(piece)
         return sent
 
-    def _broker_requests(self, step: SendFetch) -> list[Question]:
+    def _broker_requests(self, step: SendFetch) -> list[BrokerRequest]:
         options = replace(self._options, rack="") if step.stays else self._options
         return self.brokers.dialect.ask_records(step.requests, options)
 

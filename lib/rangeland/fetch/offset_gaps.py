@@ -97,12 +97,12 @@ class GapExplainer:
         """Any broker knows every topic's configuration."""
         silent: dict[str, str] = {}
         with ConnectionPool(self._settings.cluster) as brokers:
-            questions = brokers.dialect.ask_cleanup(topic)
-            if not questions:
+            requests = brokers.dialect.ask_cleanup(topic)
+            if not requests:
                 return brokers.dialect.read_cleanup([])
             for address in dict.fromkeys((*asked, *self._settings.cluster.seeds)):
                 try:
-                    responses = brokers.call_all(address, questions)
+                    responses = brokers.call_all(address, requests)
                 except ConnectionLost as error:
                     silent[str(address)] = error.why or error.what
                     continue
