@@ -308,7 +308,7 @@ class Runner:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
         with naming_schemas(self.target, self.row_format):
-            self.target.table.layout(self.rows)
+            self.target.schema.layout(self.rows)
         self.reader.wait_for_workers()
         self.target.open_or_create(self.rows)
         if warning := self.target.table.store_warning(replaces=plan.replaces):

@@ -67,12 +67,12 @@ class Keeping:
     """Stands for a target with batches in quarantine, all of one plan."""
 
     def __init__(self, *batches: QuarantinedBatch) -> None:
-        self.batches = batches
+        self.kept = batches
         self.read: list[Range] = []
-        self.table = self.history = self
+        self.quarantine = self.history = self
 
-    def quarantined_batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
-        for batch in self.batches:
+    def batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
+        for batch in self.kept:
             if wanted(batch.application, batch.sequence, batch.range):
                 self.read.append(batch.range)
                 yield batch
@@ -88,7 +88,7 @@ class Keeping:
                 ),
                 *(1, 1, "hash"),
             )
-            for batch in self.batches
+            for batch in self.kept
         ]
 
     def landings(self) -> list[tuple[PlanEvent, OutcomeEvent]]:

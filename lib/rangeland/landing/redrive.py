@@ -85,7 +85,7 @@ def _try_batches(
     more of them than fit into the driver's memory."""
     wanted = _ranges_in_force(job, target)
     left = set(wanted)
-    for batch in target.table.quarantined_batches(lambda *key: key in left):
+    for batch in target.quarantine.batches(lambda *key: key in left):
         key = (batch.application, batch.sequence, batch.range)
         if key not in left:
             continue
@@ -113,7 +113,7 @@ def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, 
     if not job.decode.fields_with_schema_ids:
         return found
     wanted = _ranges_in_force(job, target)
-    for batch in target.table.quarantined_batches(lambda *key: key in wanted):
+    for batch in target.quarantine.batches(lambda *key: key in wanted):
         if batch.quarantined_bytes.rows is None:
             continue
         for field in job.decode.fields_with_schema_ids:
@@ -275,9 +275,7 @@ def settings_of(
         last = bisect_left(slices, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
         return [s for s in slices[first:last] if s.until_offset <= where.until_offset]
 
-    wanted = target.table.quarantined_batches(
-        lambda _application, _sequence, where: bool(inside(where))
-    )
+    wanted = target.quarantine.batches(lambda _application, _sequence, where: bool(inside(where)))
     kept: dict[int, QuarantinedBytes] = {}
     for batch in sorted(wanted, key=lambda batch: batch.quarantined_at_ms):
         kept |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
