@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
+from rangeland.cluster_access.registry_lookup import row_format_of
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError, public_name
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
-from rangeland.job.payload_formats import row_format_of
 from rangeland.progress_events import Progress
 from rangeland.results import CheckResult
 from rangeland.run import Runner
