@@ -331,9 +331,10 @@ def test_who_cannot_be_asked_for_the_end_is_not_believed(monkeypatch: pytest.Mon
 
 def test_without_receipts_only_what_is_skipped_goes_missing() -> None:
     rule = TopicRule("t", ((LossKind.CORRUPT, Action.QUARANTINE),))
-    policy = Policy(Action.HOLD, Action.SKIP, corrupt=Action.HOLD, topics=(rule,))
+    policy = Policy((rule,), expired=Action.HOLD, recreated=Action.SKIP, corrupt=Action.HOLD)
     strict = policy.without_receipts()
-    assert (strict.expired, strict.recreated) == (Action.FAIL, Action.SKIP)
+    assert strict.actions[LossKind.EXPIRED] is Action.FAIL
+    assert strict.actions[LossKind.RECREATED] is Action.SKIP
     assert strict.of(LossKind.CORRUPT, "other") is Action.FAIL
     assert strict.of(LossKind.CORRUPT, "t") is Action.FAIL
 
