@@ -29,7 +29,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.model import Address, Earliest, Isolation, Leader, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.wire.framing import FrameReader
+from tests.frames import split_frames
 
 LEADER = Address("broker", 1)
 HASTY = FetchLimits(no_progress_ms=400, backoff_ms=1, max_backoff_ms=2, largest_fetch_bytes=1 << 24)
@@ -128,7 +128,7 @@ class RocketmqServing(Serving):
         _, sent = self.session.encode(request)
         response: Any = None
         while sent:
-            for raw in FrameReader(1 << 24).feed(sent):
+            for raw in split_frames(sent):
                 response = self.session.decode(self._answered(read_frame(raw))) or response
             sent = self.session.due()
         return response[1]

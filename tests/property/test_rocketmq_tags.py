@@ -27,8 +27,8 @@ from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
-from rangeland.wire.framing import FrameReader
 from tests.examples import tried
+from tests.frames import split_frames
 from tests.rocketmq_messages import java_hash, messages, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
@@ -50,7 +50,7 @@ class Broker:
         _, sent = self.session.encode(series)
         response: Any = None
         while sent:
-            for raw in FrameReader(1 << 20).feed(sent):
+            for raw in split_frames(sent):
                 self.pulls += 1
                 response = self.session.decode(self._answer(read_frame(raw))) or response
             sent = self.session.due()

@@ -36,7 +36,8 @@ from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
-from rangeland.wire.framing import FrameReader, frame
+from rangeland.wire.framing import frame
+from tests.frames import split_frames
 from tests.rocketmq_messages import messages, stored
 
 QUEUE = Partition("t", 0, "broker-a")
@@ -45,7 +46,7 @@ TERMS = FetchOptions(COMMITTED, 0, 1 << 20)
 
 
 def frames_in(data: bytes) -> list[Frame]:
-    return [read_frame(frame) for frame in FrameReader(1 << 20).feed(data)]
+    return [read_frame(frame) for frame in split_frames(data)]
 
 
 def whole(frame: Frame) -> memoryview:

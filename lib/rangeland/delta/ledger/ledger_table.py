@@ -35,10 +35,10 @@ from rangeland.delta.ledger.events import (
     PartEvent,
     PlanEvent,
     Spans,
+    prepared_plans,
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
 from rangeland.delta.ledger.ledger_files import LedgerFiles
-from rangeland.delta.ledger.prepared_plans import prepared_plans
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import names_in, schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
