@@ -12,7 +12,7 @@ from typing import Any
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import CODES
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.model import Address
 
@@ -28,23 +28,23 @@ class ScriptedIO:
 
     script: list[tuple[type[Any], Response]] = field(default_factory=list)
     seeds: tuple[Address, ...] = SEEDS
-    asked: list[tuple[Address, Question]] = field(default_factory=list)
+    asked: list[tuple[Address, BrokerRequest]] = field(default_factory=list)
     clock_ms: int = 0
     is_closed: bool = False
 
     def then(self, *script: tuple[type[Any], Response]) -> None:
         self.script += script
 
-    def ask(self, address: Address, question: Question) -> Any:
+    def ask(self, address: Address, question: BrokerRequest) -> Any:
         self.asked.append((address, question))
-        assert self.script, f"nobody expected {question.request}"
+        assert self.script, f"nobody expected {question.message}"
         kind, response = self.script.pop(0)
-        assert type(question.request) is kind
+        assert type(question.message) is kind
         if isinstance(response, Exception):
             raise response
-        return response(question.request) if callable(response) else response
+        return response(question.message) if callable(response) else response
 
-    def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def ask_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         return [self.ask(address, question) for question in questions]
 
     def pause(self, pause_ms: int) -> None:
@@ -57,7 +57,7 @@ class ScriptedIO:
         self.is_closed = True
 
     def requests(self, kind: type[Any]) -> list[Any]:
-        return [question.request for _, question in self.asked if type(question.request) is kind]
+        return [question.message for _, question in self.asked if type(question.message) is kind]
 
 
 # --- responses ----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings, read_settings
 from rangeland.cluster_access.job_survey import schema_ids_in, schema_ids_in_logs, survey_of
+from rangeland.cluster_access.registry_lookup import SeenIds, row_format_of
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
@@ -24,7 +25,6 @@ from rangeland.groups.offset_mirror import offsets_to_commit
 from rangeland.groups.shared_plan import GroupPlanReader
 from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages, plaintext_secret_warnings
-from rangeland.job.payload_formats import SeenIds, row_format_of
 from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
@@ -308,7 +308,7 @@ class Runner:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
         with naming_schemas(self.target, self.row_format):
-            self.target.table.layout(self.rows)
+            self.target.schema.layout(self.rows)
         self.reader.wait_for_workers()
         self.target.open_or_create(self.rows)
         if warning := self.target.table.store_warning(replaces=plan.replaces):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.model import Address
 from rangeland.testing.client_library import TIMEOUT_S, admin, library, our_errors, producer
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -109,7 +109,7 @@ class KafkaHistory(BrokerHistory):
             topic = m.ProduceTopic(name=self.topic, partition_data=(part,))
             asked = m.ProduceRequest(acks=self.acks, timeout_ms=10_000, topic_data=(topic,))
             address = self._address_of(log)
-            response = self._real.pool.call(address, Question(asked))
+            response = self._real.pool.call(address, BrokerRequest(asked))
             (made,) = response.responses[0].partition_responses
             assert (made.error_code, made.base_offset) == (0, entry.base), "\n".join(self.said)
 

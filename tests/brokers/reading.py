@@ -153,7 +153,7 @@ def spied_requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     send = BrokerConnection.send
 
     def spy(self: BrokerConnection, question: Any) -> None:
-        sent.append(question.request)
+        sent.append(question.message)
         send(self, question)
 
     with monkeypatch.context() as patch:

@@ -158,7 +158,7 @@ def test_batches_that_a_broker_keeps_as_one_message_are_read_as_upstreams_consum
     for time_ms in times:
         (question,) = ask_offsets(leaders, AtTime(time_ms), Isolation.READ_COMMITTED)
         with RocketmqClient(rocketmq.address()) as client:
-            response = client.ask(question.request)
+            response = client.ask(question.message)
         at = read_offsets([response])[queue].offset
         assert at == sum(ms < time_ms for ms in stored_ms)
     with RocketmqClient(rocketmq.address()) as client:

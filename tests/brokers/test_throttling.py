@@ -11,7 +11,7 @@ import pytest
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
@@ -84,7 +84,7 @@ def set_quota(settings: ClusterSettings, client: str, rate: float) -> None:
         entries=(QuotaEntry(entity=(entity,), ops=(op,)),), validate_only=False
     )
     with ConnectionPool(settings) as brokers:
-        response = brokers.call(settings.seeds[0], Question(request))
+        response = brokers.call(settings.seeds[0], BrokerRequest(request))
     assert [entry.error_code for entry in response.entries] == [0]
 
 

@@ -23,6 +23,7 @@ from rangeland import run as commands
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target_quarantine import TargetQuarantine
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress, Progress
@@ -77,15 +78,23 @@ class Moments(NoProgress):
             wait_for(Path(f"{self._prefix}.go-{moment}"))
 
 
+class WatchedQuarantine(TargetQuarantine):
+    """A quarantine that says when its commit has been made."""
+
+    def commit(self, outcome: Any) -> Any:
+        missing = super().commit(outcome)
+        Watched.moments.reach(KEPT)
+        return missing
+
+
 class Watched(LandingTarget):
     """A Target that says when its commit has been made."""
 
     moments: Moments
 
-    def commit_quarantine(self, outcome: Any) -> Any:
-        missing = super().commit_quarantine(outcome)
-        self.moments.reach(KEPT)
-        return missing
+    def __init__(self, spark: Any, job: Job) -> None:
+        super().__init__(spark, job)
+        self.quarantine = WatchedQuarantine(self.table)
 
     def land(self, outcome: Any, since: int | None, dead: Any = ()) -> Any:
         landed = super().land(outcome, since, dead)

@@ -18,7 +18,7 @@ from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import RocketmqSession
@@ -29,7 +29,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.model import Address, Earliest, Isolation, Leader, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.wire.framing import FrameReader
+from tests.frames import split_frames
 
 LEADER = Address("broker", 1)
 HASTY = FetchLimits(no_progress_ms=400, backoff_ms=1, max_backoff_ms=2, largest_fetch_bytes=1 << 24)
@@ -73,13 +73,13 @@ class Serving:
     settings: ClusterSettings
     sent: list[Any] = field(default_factory=list)
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        return [self.answer(question.request) for question in questions]
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+        return [self.answer(question.message) for question in questions]
 
-    def send_all(self, address: Address, questions: Sequence[Question]) -> None:
+    def send_all(self, address: Address, questions: Sequence[BrokerRequest]) -> None:
         self.sent = self.call_all(address, questions)
 
-    def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def receive_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         return self.sent
 
     def drop(self, address: Address) -> None:
@@ -128,7 +128,7 @@ class RocketmqServing(Serving):
         _, sent = self.session.encode(request)
         response: Any = None
         while sent:
-            for raw in FrameReader(1 << 24).feed(sent):
+            for raw in split_frames(sent):
                 response = self.session.decode(self._answered(read_frame(raw))) or response
             sent = self.session.due()
         return response[1]
@@ -177,8 +177,8 @@ class _Direct:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dialect, name)
 
-    def ask_records(self, asked: Sequence[PartitionFetch], terms: Any) -> list[Question]:
-        return [Question(one) for one in asked]
+    def ask_records(self, asked: Sequence[PartitionFetch], terms: Any) -> list[BrokerRequest]:
+        return [BrokerRequest(one) for one in asked]
 
     def read_records(
         self, responses: Sequence[Any], asked: Sequence[PartitionFetch], isolation: Any
@@ -190,8 +190,8 @@ class _Direct:
         ]
         return FetchResult(ErrorMeaning.OK, "", tuple(parts))
 
-    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[Question]:
-        return [Question(when)]
+    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
+        return [BrokerRequest(when)]
 
     def read_offsets(self, responses: Sequence[int]) -> Any:
         return _OfAny(OffsetResult(ErrorMeaning.OK, "", responses[0]))

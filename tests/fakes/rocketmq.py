@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import Unreachable
 from rangeland.groups.rocketmq import group_requests as g
@@ -171,8 +171,8 @@ class FakeGroupIO:
     is_closed: bool = False
     rounds: int = 0
 
-    def ask(self, address: Address, question: Question) -> Any:
-        request = question.request
+    def ask(self, address: Address, question: BrokerRequest) -> Any:
+        request = question.message
         self.asked.append((address, request))
         reply = self.strange(request)
         if isinstance(reply, Exception):
@@ -181,11 +181,11 @@ class FakeGroupIO:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return m.RemotingResponse(request, code, "", fields, data)
 
-    def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def ask_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         self.rounds += 1
         before = dict(self.cluster.offsets)
         responses = [self.ask(address, question) for question in questions]
-        self._lose_firsts(before, [question.request for question in questions])
+        self._lose_firsts(before, [question.message for question in questions])
         return responses
 
     def _lose_firsts(

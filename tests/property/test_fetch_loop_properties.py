@@ -16,7 +16,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.slice_state import FetchTarget
+from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
 from tests.examples import tried
@@ -75,47 +75,47 @@ class Cluster:
                 self.leaders[partition] = self.random.choice(BROKERS)
 
     def answer(self, loop: FetchLoop, ask: SendFetch) -> None:
-        partitions = [want.partition for want in ask.wants]
+        partitions = [request.partition for request in ask.requests]
         assert len(partitions) == len(set(partitions))
-        assert ask.wants
-        for want in ask.wants:
-            assert want.offset == self.positions[want.index]
+        assert ask.requests
+        for request in ask.requests:
+            assert request.offset == self.positions[request.index]
         if self.strikes(8):
             loop.on_lost(ask.leader, "reset")
             return
-        wants = list(ask.wants)
-        self.random.shuffle(wants)
-        for want in wants:
-            self.answer_one(loop, ask.leader, want)
+        requests = list(ask.requests)
+        self.random.shuffle(requests)
+        for request in requests:
+            self.answer_one(loop, ask.leader, request)
 
-    def answer_one(self, loop: FetchLoop, leader: Address, want: FetchTarget) -> None:
-        if loop.states[want.index].server.replica is not None:
-            assert (want.partition, leader) in self.named
-            self.answer_as_replica(loop, leader, want)
-        elif self.leaders[want.partition] != leader:
-            loop.on_error(want, ErrorMeaning.FIND_LEADER, "NOT_LEADER")
+    def answer_one(self, loop: FetchLoop, leader: Address, request: SliceRequest) -> None:
+        if loop.states[request.index].server.replica is not None:
+            assert (request.partition, leader) in self.named
+            self.answer_as_replica(loop, leader, request)
+        elif self.leaders[request.partition] != leader:
+            loop.on_error(request, ErrorMeaning.FIND_LEADER, "NOT_LEADER")
         elif self.strikes(8):
-            loop.on_error(want, ErrorMeaning.RETRY, "BUSY")
+            loop.on_error(request, ErrorMeaning.RETRY, "BUSY")
         elif self.strikes(8):
-            assert not loop.on_empty(want, LOG_END, throttled=True)
+            assert not loop.on_empty(request, LOG_END, throttled=True)
         elif self.strikes(8):
-            assert not loop.on_empty(want, want.offset, throttled=False)
+            assert not loop.on_empty(request, request.offset, throttled=False)
         elif self.strikes(8):
-            loop.on_error(want, ErrorMeaning.OUT_OF_RANGE, "OUT_OF_RANGE")
+            loop.on_error(request, ErrorMeaning.OUT_OF_RANGE, "OUT_OF_RANGE")
         else:
-            self.deliver(loop, want)
-            self.prefer(loop, want)
+            self.deliver(loop, request)
+            self.prefer(loop, request)
 
-    def prefer(self, loop: FetchLoop, want: FetchTarget) -> None:
+    def prefer(self, loop: FetchLoop, request: SliceRequest) -> None:
         """The leader would rather have another read: a replica, itself, or one nobody knows."""
         if self.strikes(3):
             number = self.random.randrange(len(BROKERS) + 1)
-            loop.on_preferred(want.index, number)
-            self.named |= {(want.partition, broker) for broker in BROKERS[number : number + 1]}
+            loop.on_preferred(request.index, number)
+            self.named |= {(request.partition, broker) for broker in BROKERS[number : number + 1]}
 
-    def answer_as_replica(self, loop: FetchLoop, replica: Address, want: FetchTarget) -> None:
+    def answer_as_replica(self, loop: FetchLoop, replica: Address, request: SliceRequest) -> None:
         """It has less than its leader, and may say anything of what it has not."""
-        end = max(b for b in self.borders[want.partition] if b <= LOG_END - self.lags[replica])
+        end = max(b for b in self.borders[request.partition] if b <= LOG_END - self.lags[replica])
         if self.strikes(8):
             meanings = (
                 ErrorMeaning.OUT_OF_RANGE,
@@ -123,23 +123,23 @@ class Cluster:
                 ErrorMeaning.RETRY,
                 ErrorMeaning.REFUSED,
             )
-            loop.on_error(want, self.random.choice(meanings), "ANY")
-        elif want.offset < end:
-            self.deliver(loop, want, end)
+            loop.on_error(request, self.random.choice(meanings), "ANY")
+        elif request.offset < end:
+            self.deliver(loop, request, end)
         else:
-            assert not loop.on_empty(want, end, throttled=False)
+            assert not loop.on_empty(request, end, throttled=False)
 
-    def deliver(self, loop: FetchLoop, want: FetchTarget, end: int = LOG_END) -> None:
-        borders = [b for b in self.borders[want.partition] if b <= end]
-        at = bisect_right(borders, want.offset)
+    def deliver(self, loop: FetchLoop, request: SliceRequest, end: int = LOG_END) -> None:
+        borders = [b for b in self.borders[request.partition] if b <= end]
+        at = bisect_right(borders, request.offset)
         begin = borders[at - 1]
-        fitting = [b for b in borders[at:] if (b - begin) * BYTES_PER_OFFSET <= want.max_bytes]
+        fitting = [b for b in borders[at:] if (b - begin) * BYTES_PER_OFFSET <= request.max_bytes]
         if not fitting:
-            loop.on_too_small(want)
+            loop.on_too_small(request)
             return
         following = self.random.choice(fitting)
-        loop.on_records(want, following)
-        self.positions[want.index] = following
+        loop.on_records(request, following)
+        self.positions[request.index] = following
 
     def tell_leaders(self, loop: FetchLoop, step: FindLeaders) -> None:
         if self.strikes(5):
@@ -189,14 +189,14 @@ def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
             case FindLeaders():
                 assert step.partitions
                 cluster.tell_leaders(loop, step)
-            case SendLogRange(leader, want):
-                assert want.offset == cluster.positions[want.index]
+            case SendLogRange(leader, request):
+                assert request.offset == cluster.positions[request.index]
                 if cluster.strikes(3):
                     loop.on_lost(leader, "reset")
                 elif cluster.strikes(3):
-                    loop.on_log_range(want, 0, want.offset - 1)
+                    loop.on_log_range(request, 0, request.offset - 1)
                 else:
-                    loop.on_log_range(want, 0, LOG_END)
+                    loop.on_log_range(request, 0, LOG_END)
             case SendFetch():
                 cluster.answer(loop, step)
         now += cluster.random.choice((0, 1, 50))

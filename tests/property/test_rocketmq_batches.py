@@ -29,8 +29,8 @@ from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.dialects.rocketmq.stored_messages import cut_out, next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
-from rangeland.wire.framing import FrameReader
 from tests.examples import tried
+from tests.frames import split_frames
 from tests.rocketmq_messages import (
     BORN_V6,
     INNER_BATCH,
@@ -311,7 +311,7 @@ class Broker:
         _, sent = self.session.encode(series)
         response: Any = None
         while sent:
-            for raw in FrameReader(1 << 20).feed(sent):
+            for raw in split_frames(sent):
                 response = self.session.decode(self.answer(read_frame(raw))) or response
             sent = self.session.due()
         found: m.SeriesResponse = response[1]
@@ -357,7 +357,7 @@ def read(
     while position < until:
         asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
         (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
-        response = broker.ask(question.request)
+        response = broker.ask(question.message)
         position, some, more = taken(broker, response, position, until)
         rows, counts = rows + some, counts + more
     return rows, counts
@@ -466,14 +466,14 @@ def test_queues_whose_responses_come_among_each_other_are_read_as_each_by_itself
             series = m.PullSeries(queue, position, len(brokers[number].tags), 1 << 20, ("A",))
             question, sent = session.encode(series)
             open_[question] = number
-            waiting.extend(read_frame(raw) for raw in FrameReader(1 << 20).feed(sent))
+            waiting.extend(read_frame(raw) for raw in split_frames(sent))
 
     for number in brokers:
         go_on(number)
     while open_:
         frame = waiting.pop(data.draw(st.integers(0, min(len(waiting) - 1, 20))))
         answered = session.decode(brokers[int(frame.fields.get("queueId", 0))].answer(frame))
-        waiting += [read_frame(raw) for raw in FrameReader(1 << 20).feed(session.due())]
+        waiting += [read_frame(raw) for raw in split_frames(session.due())]
         if answered is not None:
             number = open_.pop(answered[0])
             broker = brokers[number]
@@ -500,7 +500,7 @@ def test_a_second_queues_responses_by_tags_do_not_take_back_that_a_topic_is_for_
     for broker, data in zip(brokers, sent, strict=True):
         response: Any = None
         while data:
-            for raw in FrameReader(1 << 20).feed(data):
+            for raw in split_frames(data):
                 response = session.decode(broker.answer(read_frame(raw))) or response
             data = session.due()
         position, rows, counts = taken(broker, response[1], 0, 4)

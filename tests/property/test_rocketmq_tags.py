@@ -27,8 +27,8 @@ from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
-from rangeland.wire.framing import FrameReader
 from tests.examples import tried
+from tests.frames import split_frames
 from tests.rocketmq_messages import java_hash, messages, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
@@ -50,7 +50,7 @@ class Broker:
         _, sent = self.session.encode(series)
         response: Any = None
         while sent:
-            for raw in FrameReader(1 << 20).feed(sent):
+            for raw in split_frames(sent):
                 self.pulls += 1
                 response = self.session.decode(self._answer(read_frame(raw))) or response
             sent = self.session.due()
@@ -87,7 +87,7 @@ class Broker:
 def fetch(broker: Broker, wanted: tuple[str, ...], position: int, until: int) -> FetchedPartition:
     asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
     (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
-    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).partitions
+    (part,) = read_records([broker.ask(question.message)], asked, COMMITTED).partitions
     return part
 
 

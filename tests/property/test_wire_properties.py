@@ -17,6 +17,7 @@ from rangeland.wire.encoding import decode, decode_from, encode
 from rangeland.wire.framing import FrameReader, frame
 from tests.contract.readers import read_anything, read_three_ways
 from tests.examples import tried
+from tests.frames import feed
 from tests.property.message_strategies import values_of
 
 MESSAGES = [
@@ -104,7 +105,7 @@ def test_frames_survive_any_chunking(payloads: list[bytes], data: st.DataObject)
     found: list[bytes] = []
     while stream:
         size = data.draw(st.integers(1, len(stream)))
-        found += [bytes(whole) for whole in reader.feed(stream[:size])]
+        found += [bytes(whole) for whole in feed(reader, stream[:size])]
         stream = stream[size:]
     assert found == payloads
     assert reader.pending_bytes == 0
@@ -135,7 +136,7 @@ def test_any_stream_is_frames_or_refused(data: bytes) -> None:
     frames: list[memoryview] = []
     refused: RemoteProtocolError | None = None
     try:
-        frames = reader.feed(data)
+        frames = feed(reader, data)
     except RemoteProtocolError as error:
         refused = error
     if refused is not None:

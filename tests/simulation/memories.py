@@ -17,7 +17,7 @@ from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.dialects.kafka import session
 from rangeland.job import Job
-from rangeland.landing import target_table
+from rangeland.landing import target_schema, target_table
 from rangeland.planning.plan import Plan
 from rangeland.wire.encoding import decode, encode_buffers
 
@@ -62,6 +62,7 @@ def changes() -> Iterator[tuple[Any, str, Any]]:
     yield Plan, "parse", staticmethod(remembering(Plan.parse))
     yield Job, "policies", property(remembering(vars(Job)["policies"].fget, id))
     yield TablePath, "parse", staticmethod(remembering(TablePath.parse))
-    yield target_table, "new_table", remembering(new_table)
+    for module in (target_schema, target_table):
+        yield module, "new_table", remembering(new_table)
     for module in (ledger_table, quarantine_table):
         yield module, "schema_json", remembering(schema_json, id)

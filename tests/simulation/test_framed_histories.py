@@ -16,9 +16,10 @@ from typing import Any
 import fastavro
 import pytest
 
+from rangeland.cluster_access import registry_lookup
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.errors import RangelandError, UndecodablePayload, Unreachable
-from rangeland.job import Job, payload_formats
+from rangeland.job import Job
 from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
 from rangeland.run import redrive
@@ -103,7 +104,7 @@ class History:
         self.values: dict[Place, dict[str, Any] | None] = {}
         self.skipped: dict[Place, str] = {}
         self.ended: list[str] = []
-        for module in (payload_formats, executor_schemas):
+        for module in (registry_lookup, executor_schemas):
             patch.setattr(module, "RegistryClient", self.registry.client)
         patch.setattr(executor_schemas, "_of_runs", {})
         self.produce()

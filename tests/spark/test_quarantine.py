@@ -13,6 +13,7 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine.quarantine_table import Quarantine
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.landing.target_quarantine import TargetQuarantine
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Counts, Partition, QuarantinedBytes, Range
 from rangeland.planning.slice_receipt import Receipt
@@ -48,7 +49,7 @@ def test_a_whole_attempt_takes_back_what_an_earlier_one_had_kept(
     sink = SimpleNamespace(table=str(tmp_path / "t"), is_catalog_name=False, is_per_topic=False)
     table = TargetTable(spark, cast(Any, SimpleNamespace(sink=sink)))
     for _ in range(2):
-        assert table.commit_quarantine(replace(two, attempt=1, quarantine_files=())) is None
+        assert TargetQuarantine(table).commit(replace(two, attempt=1, quarantine_files=())) is None
         assert kept_in(quarantine) == [b"1"]
 
 

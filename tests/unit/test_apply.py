@@ -14,6 +14,7 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
 from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target_schema import TargetSchema
 from rangeland.landing.target_table import TargetTable
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Survey
@@ -86,8 +87,12 @@ class Driving(run.Runner):
 def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     columns_are_there(monkeypatch)
     monkeypatch.setattr(run, "start_workers", lambda *about: None)
-    for name in ("layout", "open_or_create", "store_warning"):
-        holder = LandingTarget if name == "open_or_create" else TargetTable
+    left_out = (
+        (TargetSchema, "layout"),
+        (LandingTarget, "open_or_create"),
+        (TargetTable, "store_warning"),
+    )
+    for holder, name in left_out:
         monkeypatch.setattr(holder, name, lambda *about, **more: None)
 
 

@@ -183,7 +183,7 @@ def test_no_broker_makes_us_wait_longer_than_a_slice_may_stand_still(throttle_ms
     step = loop.next(0)
     assert isinstance(step, SendFetch)
     loop.on_response(B1, 10, throttle_ms, 0)
-    loop.on_records(step.wants[0], 50)
+    loop.on_records(step.requests[0], 50)
     following = loop.next(1)
     assert isinstance(following, SendFetch) or following == WaitUntil(10_000)
 
@@ -201,7 +201,7 @@ def _hold_back(loop: FetchLoop, responses: int) -> None:
         while isinstance(step, WaitUntil):
             step = loop.next(step.at_ms)
         loop.on_response(B1, 0, 2**31 - 1, loop.now_ms)
-        loop.on_empty(step.wants[0], 100, throttled=True)
+        loop.on_empty(step.requests[0], 100, throttled=True)
 
 
 # --- addresses that brokers name ----------------------------------------------------------

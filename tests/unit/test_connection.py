@@ -23,7 +23,7 @@ from rangeland.connection.socket_stream import AHEAD_BYTES
 from rangeland.connection.tls import tls_context
 from rangeland.dialects.dialect import dialect_names, load_dialect
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import (
     AccessDenied,
     JobFileError,
@@ -38,7 +38,7 @@ from rangeland.wire.encoding import encode
 from tests.certificates import Authority
 
 KAFKA = load_dialect("kafka")
-METADATA = Question(m.MetadataRequest(topics=()))
+METADATA = BrokerRequest(m.MetadataRequest(topics=()))
 VERSIONS = ((3, 0, 13), (18, 0, 4), (1, 4, 17), (17, 0, 1))
 API_VERSIONS, FETCH, METADATA_KEY, HANDSHAKE = 18, 1, 3, 17
 
@@ -186,7 +186,7 @@ def test_a_peer_that_closes_whatever_it_is_asked_may_be_many_things() -> None:
 
 
 NO_TOPICS = m.MetadataResponse(brokers=(), topics=())
-ALL_TOPICS = Question(m.MetadataRequest(topics=None), 0)
+ALL_TOPICS = BrokerRequest(m.MetadataRequest(topics=None), 0)
 
 
 def offering(code: int, then: Reply = closing) -> Reply:
@@ -394,7 +394,7 @@ def test_a_broker_too_old_for_an_opening_is_spoken_to_without() -> None:
 
     with peer(old) as address:
         connection = BrokerConnection(address, KAFKA, settings_of(address))
-        response = connection.call(Question(m.MetadataRequest(topics=None)))
+        response = connection.call(BrokerRequest(m.MetadataRequest(topics=None)))
         assert response == m.MetadataResponse(brokers=(), topics=())
         connection.close()
     assert versions == [b"\0\1", b"\0\0"], "the first is the probe"

@@ -21,7 +21,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult
 from rangeland.dialects.kafka.aborted_transactions import aborted_within
 from rangeland.dialects.kafka.entry_scan import next_offset
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
@@ -218,7 +218,7 @@ class Edges:
         self.end = end
         self.asked = 0
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         self.asked += 1
         if self.end is None:
             raise ConnectionLost("gone")
@@ -242,7 +242,7 @@ def taken(
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), readable_end)
-    return fetcher._responses.read(B1, ask.wants[0], part, False), edges, fetcher
+    return fetcher._responses.read(B1, ask.requests[0], part, False), edges, fetcher
 
 
 class _Dialect:
@@ -331,9 +331,10 @@ def test_who_cannot_be_asked_for_the_end_is_not_believed(monkeypatch: pytest.Mon
 
 def test_without_receipts_only_what_is_skipped_goes_missing() -> None:
     rule = TopicRule("t", ((LossKind.CORRUPT, Action.QUARANTINE),))
-    policy = Policy(Action.HOLD, Action.SKIP, corrupt=Action.HOLD, topics=(rule,))
+    policy = Policy((rule,), expired=Action.HOLD, recreated=Action.SKIP, corrupt=Action.HOLD)
     strict = policy.without_receipts()
-    assert (strict.expired, strict.recreated) == (Action.FAIL, Action.SKIP)
+    assert strict.actions[LossKind.EXPIRED] is Action.FAIL
+    assert strict.actions[LossKind.RECREATED] is Action.SKIP
     assert strict.of(LossKind.CORRUPT, "other") is Action.FAIL
     assert strict.of(LossKind.CORRUPT, "t") is Action.FAIL
 
@@ -349,7 +350,7 @@ class Silent(Edges):
         self.settings = ClusterSettings("kafka", ())
         self.dialect = cast(Any, _SilentDialect(self.dialect))
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         return []
 
 
@@ -369,7 +370,7 @@ def read_through(action: Action, *responses: bytes, until: int = 12) -> list[Sli
         ask = fetcher._loop.next(0)
         assert isinstance(ask, SendFetch), ask
         part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(stored), 1 << 30)
-        taken_one = fetcher._responses.read(B1, ask.wants[0], part, False)
+        taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
         assert taken_one is not None
         pieces.append(replace(taken_one, is_doubtful=False))
     reader = _PieceDecoder(load_dialect("kafka"), settings)
@@ -397,7 +398,7 @@ def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(four(0) + four(4)), 8)
-    taken_one = fetcher._responses.read(B1, ask.wants[0], part, False)
+    taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
     assert taken_one is not None
     assert (taken_one.from_offset, taken_one.until_offset) == (2, 8)
 

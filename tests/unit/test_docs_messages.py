@@ -6,7 +6,7 @@ import errno
 import re
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,7 @@ from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.delta.table_schema.schema_compatibility import new_table, row_layout
 from rangeland.delta.transaction_log import table_commit
-from rangeland.dialects.cluster_values import TopicView
+from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_messages import batch_error
@@ -36,8 +36,8 @@ from rangeland.planning.proof import prove
 from rangeland.spark.python_workers import check_workers
 from rangeland.spark.spark_errors import unexpected_error
 from rangeland.survey.cluster_survey import take_survey
-from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
+from rangeland.survey.wanted_partitions import wanted_partitions
 from tests import docs
 from tests import sample_results as made
 
@@ -58,7 +58,7 @@ def job_file() -> None:
 
 def denied() -> None:
     topic = TopicView("orders", ErrorMeaning.DENIED, "TOPIC_AUTHORIZATION_FAILED")
-    SurveyAttempt._raise_for_topic(cast(SurveyAttempt, None), "orders", topic)
+    wanted_partitions(ClusterView((), {"orders": topic}), SurveyRequest(("orders",)))
 
 
 def missing() -> None:

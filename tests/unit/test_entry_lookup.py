@@ -12,7 +12,7 @@ import pytest
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.jafka import messages as m
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.model import (
     Address,
@@ -43,8 +43,8 @@ class Broker:
         self.dialect = load_dialect("jafka")
         self.settings = SimpleNamespace(isolation=Isolation.READ_COMMITTED)
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        return [self._answer(question.request) for question in questions]
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+        return [self._answer(question.message) for question in questions]
 
     def _answer(self, request: m.FetchRequest | m.MultiFetchRequest) -> Any:
         if isinstance(request, m.MultiFetchRequest):

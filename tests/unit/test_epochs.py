@@ -15,7 +15,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
@@ -38,11 +38,11 @@ class Old:
     def dialect(self) -> Old:
         return self
 
-    def ask_records(self, asked: list[PartitionFetch], terms: Any) -> list[Question]:
-        return [Question(tuple((a.partition, a.offset) for a in asked))]
+    def ask_records(self, asked: list[PartitionFetch], terms: Any) -> list[BrokerRequest]:
+        return [BrokerRequest(tuple((a.partition, a.offset) for a in asked))]
 
-    def call_all(self, address: Address, questions: list[Question]) -> list[Any]:
-        return [question.request for question in questions]
+    def call_all(self, address: Address, questions: list[BrokerRequest]) -> list[Any]:
+        return [question.message for question in questions]
 
     def read_records(self, responses: list[Any], asked: Any, isolation: Any) -> FetchResult:
         ((wanted,),) = [responses]
@@ -57,8 +57,8 @@ class Old:
     def first_offset(self, records: memoryview, from_offset: int) -> int:
         return from_offset + 1
 
-    def ask_epochs(self, leaders: Any, epochs: Any) -> list[Question]:
-        return [Question(tuple(epochs))]
+    def ask_epochs(self, leaders: Any, epochs: Any) -> list[BrokerRequest]:
+        return [BrokerRequest(tuple(epochs))]
 
     def read_epochs(self, responses: list[Any]) -> dict[Partition, int | None]:
         return dict.fromkeys(responses[0])
@@ -91,8 +91,8 @@ def test_of_a_log_whose_leader_reports_epochs_nothing_is_concluded_from_its_sile
 class Expiring(Old):
     """Its log begins at 6 now: what was before is gone."""
 
-    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[Question]:
-        return [Question(tuple((p, 6) for p in leaders))]
+    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
+        return [BrokerRequest(tuple((p, 6) for p in leaders))]
 
     def read_offsets(self, responses: list[Any]) -> dict[Partition, OffsetResult]:
         return {p: OffsetResult(ErrorMeaning.OK, "", at) for p, at in responses[0]}
@@ -120,7 +120,7 @@ class Lagging(Old):
         self.times = times
         self.settings = settings
 
-    def call_all(self, address: Address, questions: list[Question]) -> list[Any]:
+    def call_all(self, address: Address, questions: list[BrokerRequest]) -> list[Any]:
         self.times -= 1
         wanted = super().call_all(address, questions)
         return [[(p, at) for p, at in wanted[0] if p != P0 or self.times < 0]]

@@ -62,7 +62,7 @@ def test_kafka_s_fetch_fails_with_the_code_in_each_partition() -> None:
     session.assume({1: (4, 4)})  # type: ignore[attr-defined]
     asked = [PartitionFetch(Partition("t", 0), None, None, 0, 99)]
     (question,) = load_dialect("kafka").ask_records(asked, TERMS)
-    number, _ = session.encode(question.request, question.max_version)
+    number, _ = session.encode(question.message, question.max_version)
     frame = number.to_bytes(4, "big") + failed(-1)[4:]
     decoded = session.decode(memoryview(frame))
     assert decoded is not None
@@ -78,7 +78,7 @@ def test_jafka_s_fetch_fails_with_the_code_in_each_partition(count: int) -> None
     asked = [PartitionFetch(Partition("t", n, "1"), None, None, 0, 99) for n in range(count)]
     (question,) = dialect.ask_records(asked, TERMS)
     session, talk = dialect.open_session("me"), JafkaConversation(elsewhere)
-    talk.on_request(session.encode(question.request)[1][4:])
+    talk.on_request(session.encode(question.message)[1][4:])
     failed = talk.on_response(b"any").failed
     assert failed is not None
     decoded = session.decode(memoryview(failed(-1)))

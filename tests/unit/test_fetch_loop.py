@@ -60,10 +60,10 @@ def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
 
 def measure(loop: FetchLoop, now_ms: int, start: int, end: int) -> None:
     """One out-of-range response, and the log range that is asked for because of it."""
-    loop.on_error(ask(loop, now_ms).wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+    loop.on_error(ask(loop, now_ms).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     step = loop.next(now_ms)
     assert isinstance(step, SendLogRange), step
-    loop.on_log_range(step.want, start, end)
+    loop.on_log_range(step.request, start, end)
 
 
 def lead(
@@ -76,16 +76,16 @@ def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
     loop = loop_of(slice_(0, P0, 5, 100))
     for position, following in ((5, 40), (40, 99), (99, 120)):
         step = ask(loop, position)
-        assert (step.leader, [w.offset for w in step.wants]) == (B1, [position])
-        loop.on_records(step.wants[0], following)
+        assert (step.leader, [w.offset for w in step.requests]) == (B1, [position])
+        loop.on_records(step.requests[0], following)
     assert loop.next(200) == AllRead()
 
 
 def test_right_after_records_the_next_request_may_be_sent_ahead() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1))
-    for want in ask(loop).wants:
-        loop.on_records(want, 50)
-    assert [w.offset for w in ask(loop).wants] == [50, 50]
+    for request in ask(loop).requests:
+        loop.on_records(request, 50)
+    assert [w.offset for w in ask(loop).requests] == [50, 50]
 
 
 def test_an_empty_slice_and_no_slice_are_finished_at_once() -> None:
@@ -96,11 +96,11 @@ def test_an_empty_slice_and_no_slice_are_finished_at_once() -> None:
 def test_all_slices_of_one_leader_share_a_request_and_other_leaders_have_their_own() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1), slice_(2, Partition("t", 2), leader=B2))
     first = ask(loop)
-    assert (first.leader, [w.index for w in first.wants]) == (B1, [0, 1])
-    for want in first.wants:
-        loop.on_records(want, 10)
-    for want in ask(loop, 1).wants:
-        loop.on_records(want, 20)
+    assert (first.leader, [w.index for w in first.requests]) == (B1, [0, 1])
+    for request in first.requests:
+        loop.on_records(request, 10)
+    for request in ask(loop, 1).requests:
+        loop.on_records(request, 20)
     assert ask(loop, 2).leader == B2
 
 
@@ -109,10 +109,10 @@ def test_one_partition_is_never_twice_in_one_request_and_both_slices_are_read() 
     seen = []
     for now in range(1, 5):
         step = ask(loop, now)
-        assert len(step.wants) == 1
-        want = step.wants[0]
-        seen.append((want.index, want.offset))
-        loop.on_records(want, want.offset + 25)
+        assert len(step.requests) == 1
+        request = step.requests[0]
+        seen.append((request.index, request.offset))
+        loop.on_records(request, request.offset + 25)
     assert sorted(seen) == [(0, 0), (0, 25), (1, 50), (1, 75)]
     assert loop.next(5) == AllRead()
 
@@ -120,7 +120,7 @@ def test_one_partition_is_never_twice_in_one_request_and_both_slices_are_read() 
 def test_a_request_stays_within_its_bytes() -> None:
     patience = replace(PATIENCE, fetch_bytes=40, request_bytes=100)
     loop = loop_of(*(slice_(i, Partition("t", i)) for i in range(4)), patience=patience)
-    assert len(ask(loop).wants) == 2
+    assert len(ask(loop).requests) == 2
 
 
 def test_two_slices_of_one_index_are_our_bug() -> None:
@@ -133,12 +133,12 @@ def test_two_slices_of_one_index_are_our_bug() -> None:
 
 def test_not_leader_asks_for_the_new_leader_at_once_and_goes_on_at_the_same_position() -> None:
     loop = loop_of(slice_(0, P0))
-    loop.on_records(ask(loop).wants[0], 30)
-    loop.on_error(ask(loop, 1).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    loop.on_records(ask(loop).requests[0], 30)
+    loop.on_error(ask(loop, 1).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     assert loop.next(1) == FindLeaders((P0,), ())
     loop.on_leaders(lead(B2))
     step = ask(loop, 1)
-    assert (step.leader, step.wants[0].offset, step.wants[0].epoch) == (B2, 30, 3)
+    assert (step.leader, step.requests[0].offset, step.requests[0].epoch) == (B2, 30, 3)
 
 
 def test_a_lost_connection_moves_every_slice_of_that_leader_and_no_other() -> None:
@@ -176,9 +176,9 @@ def test_no_leader_is_waited_for_with_growing_pauses_up_to_the_bound() -> None:
 def test_pauses_restart_after_progress() -> None:
     loop = loop_of(slice_(0, P0))
     for now in (0, 100, 300):
-        loop.on_error(ask(loop, now).wants[0], ErrorMeaning.RETRY, "BUSY")
-    loop.on_records(ask(loop, 1_000).wants[0], 10)
-    loop.on_error(ask(loop, 1_000).wants[0], ErrorMeaning.RETRY, "BUSY")
+        loop.on_error(ask(loop, now).requests[0], ErrorMeaning.RETRY, "BUSY")
+    loop.on_records(ask(loop, 1_000).requests[0], 10)
+    loop.on_error(ask(loop, 1_000).requests[0], ErrorMeaning.RETRY, "BUSY")
     assert loop.next(1_000) == WaitUntil(1_100)
 
 
@@ -207,13 +207,13 @@ def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
 
 def test_trouble_of_one_partition_never_delays_another() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1))
-    first, second = ask(loop).wants
+    first, second = ask(loop).requests
     loop.on_error(first, ErrorMeaning.RETRY, "BUSY")
     loop.on_records(second, 10)
     step = ask(loop)
-    assert [w.index for w in step.wants] == [1]
-    loop.on_records(step.wants[0], 20)
-    assert [w.index for w in ask(loop, 100).wants] == [0, 1]
+    assert [w.index for w in step.requests] == [1]
+    loop.on_records(step.requests[0], 20)
+    assert [w.index for w in ask(loop, 100).requests] == [0, 1]
 
 
 # --- losses -----------------------------------------------------------------------------
@@ -236,14 +236,14 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
     if lost_until == 100:
         assert loop.next(1) == AllRead()
     else:
-        assert ask(loop, 1).wants[0].offset == 40
+        assert ask(loop, 1).requests[0].offset == 40
 
 
 def test_an_offset_that_is_in_the_log_after_all_is_asked_for_again() -> None:
     loop = loop_of(slice_(0, P0))
     measure(loop, 0, 0, 200)
     assert loop.next(0) == WaitUntil(100)
-    assert ask(loop, 100).wants[0].offset == 0
+    assert ask(loop, 100).requests[0].offset == 0
 
 
 def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
@@ -254,10 +254,10 @@ def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
         match step:
             case WaitUntil(at_ms):
                 now = at_ms
-            case SendFetch(_, wants):
-                loop.on_error(wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
-            case SendLogRange(_, want):
-                loop.on_log_range(want, 0, 20)
+            case SendFetch(_, requests):
+                loop.on_error(requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+            case SendLogRange(_, request):
+                loop.on_log_range(request, 0, 20)
             case FindLeaders():
                 loop.on_leaders(lead(B1))
             case AllRead():
@@ -272,7 +272,7 @@ def test_offsets_above_the_log_are_no_loss_before_the_deadline() -> None:
     while not isinstance(step := loop.next(now), SendFetch):
         now = step.at_ms if isinstance(step, WaitUntil) else now
         loop.on_leaders(lead(B1))
-    loop.on_records(step.wants[0], 100)
+    loop.on_records(step.requests[0], 100)
     assert loop.next(now) == AllRead()
 
 
@@ -307,7 +307,7 @@ def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_trun
 
 def _named_b(loop: FetchLoop, meaning: ErrorMeaning, until_ms: int) -> None:
     """All metadata names another topic id, up to this time."""
-    loop.on_error(ask(loop).wants[0], meaning, "UNKNOWN_TOPIC_ID")
+    loop.on_error(ask(loop).requests[0], meaning, "UNKNOWN_TOPIC_ID")
     now = 0
     while now <= until_ms and not loop.losses_to_report:
         step = loop.next(now)
@@ -338,13 +338,13 @@ def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
     assert isinstance(loop.next(5_000), FindLeaders)
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop, 5_000).leader == B2
-    assert loop.on_records(ask(loop, 5_000).wants[0], 50)
+    assert loop.on_records(ask(loop, 5_000).requests[0], 50)
     assert loop.losses_to_report == []
 
 
 def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() -> None:
     loop = loop_of(slice_(0, P0), recreated=Action.SKIP)
-    loop.on_error(ask(loop).wants[0], ErrorMeaning.RECREATED, "UNKNOWN_TOPIC_ID")
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.RECREATED, "UNKNOWN_TOPIC_ID")
     loop.next(0)
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop).leader == B2
@@ -357,15 +357,15 @@ def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() 
 def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
     """A large response over a slow network may never come in time."""
     loop = loop_of(slice_(0, P0), slice_(1, P1))
-    before = ask(loop).wants[0].max_bytes
+    before = ask(loop).requests[0].max_bytes
     loop.on_lost(ask(loop).leader, "no complete response in 30000 ms", is_slow=True)
     loop.next(0)
     loop.on_leaders({p: Leader(B2) for p in (P0, P1)})
-    (want,) = ask(loop, 0).wants
-    assert want.max_bytes == max(before // 2, loop.limits.smallest_fetch_bytes) < before
-    loop.on_records(want, 100)
-    (other,) = ask(loop, 0).wants
-    assert other.max_bytes == want.max_bytes
+    (request,) = ask(loop, 0).requests
+    assert request.max_bytes == max(before // 2, loop.limits.smallest_fetch_bytes) < before
+    loop.on_records(request, 100)
+    (other,) = ask(loop, 0).requests
+    assert other.max_bytes == request.max_bytes
     for _ in range(40):
         loop.states[other.index].size.shrink(loop.limits)
     assert loop.states[other.index].size.bytes == loop.limits.smallest_fetch_bytes
@@ -379,8 +379,8 @@ def test_the_size_grows_back_after_responses_in_time_and_later_after_each_slow_o
     def responses_until_it_grows() -> int:
         size, count = state.size.bytes, 0
         while state.size.bytes == size:
-            (want,) = ask(loop, 0).wants
-            loop.on_records(want, want.offset + 1)
+            (request,) = ask(loop, 0).requests
+            loop.on_records(request, request.offset + 1)
             count += 1
         assert state.size.bytes == min(size * 2, before)
         return count
@@ -390,43 +390,45 @@ def test_the_size_grows_back_after_responses_in_time_and_later_after_each_slow_o
     state.size.shrink(loop.limits)
     state.size.shrink(loop.limits)
     assert [responses_until_it_grows(), responses_until_it_grows()] == [8 * RESPONSES_TO_GROW] * 2
-    (want,) = ask(loop, 0).wants
-    loop.on_records(want, want.offset + 1)
+    (request,) = ask(loop, 0).requests
+    loop.on_records(request, request.offset + 1)
     assert state.size.bytes == before, "it never exceeds what it was"
 
 
 def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:
     loop = loop_of(slice_(0, P0))
-    before = ask(loop).wants[0].max_bytes
+    before = ask(loop).requests[0].max_bytes
     loop.on_lost(ask(loop).leader, "the broker closed the connection")
     loop.next(0)
     loop.on_leaders({P0: Leader(B2)})
-    assert ask(loop).wants[0].max_bytes == before
+    assert ask(loop).requests[0].max_bytes == before
 
 
 def test_a_fetch_that_is_too_small_is_doubled_and_asked_alone() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1))
     before = ask(loop)
-    loop.on_too_small(before.wants[0])
+    loop.on_too_small(before.requests[0])
     step = ask(loop)
-    assert [(w.index, w.max_bytes) for w in step.wants] == [(0, 2 * before.wants[0].max_bytes)]
-    loop.on_records(step.wants[0], 10)
-    assert {w.index for w in ask(loop, 1).wants} == {0, 1}
+    assert [(w.index, w.max_bytes) for w in step.requests] == [
+        (0, 2 * before.requests[0].max_bytes)
+    ]
+    loop.on_records(step.requests[0], 10)
+    assert {w.index for w in ask(loop, 1).requests} == {0, 1}
 
 
 def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
     patience = replace(PATIENCE, fetch_bytes=100, largest_fetch_bytes=300)
     loop = confirmed(loop_of(slice_(0, P0), patience=patience))
     for size in (100, 200):
-        want = ask(loop).wants[0]
-        assert want.max_bytes == size
-        loop.on_too_small(want)
-    want = ask(loop).wants[0]
+        request = ask(loop).requests[0]
+        assert request.max_bytes == size
+        loop.on_too_small(request)
+    request = ask(loop).requests[0]
     with pytest.raises(BadRecord, match="no complete batch at offset 0 in 300 bytes"):
-        loop.on_too_small(want)
+        loop.on_too_small(request)
 
 
-def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) -> None:
+def _empties(loop: FetchLoop, readable_end: int, throttled: bool, count: int) -> None:
     """So many responses without records, and however often the loop measures between them."""
     now = loop.now_ms
     while count:
@@ -436,10 +438,10 @@ def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) 
                 now = at_ms
             case FindLeaders():
                 loop.on_leaders(lead(B1))
-            case SendLogRange(_, want):
-                loop.on_log_range(want, 0, high_watermark, 100)
-            case SendFetch(_, wants):
-                loop.on_empty(wants[0], high_watermark, throttled)
+            case SendLogRange(_, request):
+                loop.on_log_range(request, 0, readable_end, 100)
+            case SendFetch(_, requests):
+                loop.on_empty(requests[0], readable_end, throttled)
                 count -= 1
             case _:
                 raise AssertionError(step)
@@ -457,7 +459,7 @@ def test_empty_responses_prove_nothing_however_many_there_are(throttled: bool) -
 def test_what_came_empty_is_asked_for_alone() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1))
     assert loop.states[0].size.is_alone is False
-    loop.on_empty(ask(loop).wants[0], 100, False)
+    loop.on_empty(ask(loop).requests[0], 100, False)
     assert loop.states[0].size.is_alone is True
 
 
@@ -465,7 +467,7 @@ def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
     """Its high watermark is, and its log is not."""
     loop = loop_of(slice_(0, P0), truncated=Action.SKIP)
     _empties(loop, 99, False, 6)
-    loop.on_records(_next_ask(loop).wants[0], 100)
+    loop.on_records(_next_ask(loop).requests[0], 100)
     assert (loop.next(loop.now_ms), loop.losses_to_report) == (AllRead(), [])
 
 
@@ -474,7 +476,7 @@ def _next_ask(loop: FetchLoop) -> SendFetch:
         if isinstance(step, WaitUntil):
             loop.next(step.at_ms)
         elif isinstance(step, SendLogRange):
-            loop.on_log_range(step.want, 0, 99, 100)
+            loop.on_log_range(step.request, 0, 99, 100)
         else:
             loop.on_leaders(lead(B1))
     return step
@@ -490,11 +492,11 @@ def _cut_short(loop: FetchLoop, position: int, ends: Iterator[int | None]) -> in
                 now = at_ms
             case FindLeaders():
                 loop.on_leaders(lead(B1))
-            case SendLogRange(_, want):
+            case SendLogRange(_, request):
                 asked += 1
-                loop.on_log_range(want, 0, position, next(ends))
-            case SendFetch(_, wants):
-                loop.on_empty(wants[0], position, throttled=False)
+                loop.on_log_range(request, 0, position, next(ends))
+            case SendFetch(_, requests):
+                loop.on_empty(requests[0], position, throttled=False)
     return asked
 
 
@@ -540,15 +542,15 @@ def test_a_log_whose_leader_has_more_than_it_lets_read_is_waited_for(end: int | 
 def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metadata_first() -> None:
     """It may be a follower by now, which newer brokers let answer all the same."""
     loop = loop_of(slice_(0, P0))
-    loop.on_empty(ask(loop).wants[0], 99, throttled=False)
+    loop.on_empty(ask(loop).requests[0], 99, throttled=False)
     assert loop.next(0) == FindLeaders((P0,), ())
     loop.on_leaders(lead(B2))
-    loop.on_empty(ask(loop).wants[0], 99, throttled=False)
+    loop.on_empty(ask(loop).requests[0], 99, throttled=False)
     waiting = loop.next(0)
     assert isinstance(waiting, WaitUntil)
     asking = loop.next(waiting.at_ms)
     assert isinstance(asking, SendLogRange)
-    loop.on_log_range(asking.want, 0, 99, 100)
+    loop.on_log_range(asking.request, 0, 99, 100)
     assert ask(loop, 1_000).leader == B2
 
 
@@ -569,12 +571,12 @@ def _retry_for_ever(loop: FetchLoop) -> None:
         if isinstance(step, WaitUntil):
             now = step.at_ms
         elif isinstance(step, SendFetch):
-            loop.on_error(step.wants[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
+            loop.on_error(step.requests[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
 
 
 def test_without_progress_it_gives_up_naming_partition_offsets_and_the_last_trouble() -> None:
     loop = loop_of(slice_(0, P0, 5, 100))
-    loop.on_records(ask(loop).wants[0], 40)
+    loop.on_records(ask(loop).requests[0], 40)
     with pytest.raises(Unreachable) as caught:
         _retry_for_ever(loop)
     assert 10_000 < loop.now_ms < 12_000
@@ -588,7 +590,7 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
     loop = loop_of(slice_(0, P0, 5, 100), slice_(1, P1, leader=B2), unreachable=Action.HOLD)
     for now in range(2):
         step = ask(loop, now + 1)
-        loop.on_records(step.wants[0], 40 if step.leader == B1 else 100)
+        loop.on_records(step.requests[0], 40 if step.leader == B1 else 100)
     _retry_for_ever_or_end(loop)
     assert loop.next(loop.now_ms) == AllRead()
     ((index, loss),) = loop.losses_to_report
@@ -603,29 +605,29 @@ def _retry_for_ever_or_end(loop: FetchLoop) -> None:
         if isinstance(step, WaitUntil):
             loop.next(step.at_ms)
         elif isinstance(step, SendFetch):
-            loop.on_error(step.wants[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
+            loop.on_error(step.requests[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
 
 
 def test_a_slow_writer_is_not_held_against_the_brokers() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1))
-    first, second = ask(loop).wants
+    first, second = ask(loop).requests
     loop.on_records(first, 10)
     loop.on_error(second, ErrorMeaning.RETRY, "BUSY")
     later = 10 * PATIENCE.no_progress_ms
-    assert {w.index for w in ask(loop, later).wants} == {0, 1}
+    assert {w.index for w in ask(loop, later).requests} == {0, 1}
 
 
 def test_a_stale_response_is_our_bug() -> None:
     loop = loop_of(slice_(0, P0))
-    want = ask(loop).wants[0]
-    loop.on_records(want, 10)
+    request = ask(loop).requests[0]
+    loop.on_records(request, 10)
     for report in (
-        lambda: loop.on_records(want, 20),
-        lambda: loop.on_empty(want, 100, False),
-        lambda: loop.on_too_small(want),
-        lambda: loop.on_error(want, ErrorMeaning.RETRY, "BUSY"),
-        lambda: loop.on_log_range(want, 0, 5),
-        lambda: loop.on_log_range(replace(want, offset=10), 50, 90),
+        lambda: loop.on_records(request, 20),
+        lambda: loop.on_empty(request, 100, False),
+        lambda: loop.on_too_small(request),
+        lambda: loop.on_error(request, ErrorMeaning.RETRY, "BUSY"),
+        lambda: loop.on_log_range(request, 0, 5),
+        lambda: loop.on_log_range(replace(request, offset=10), 50, 90),
     ):
         with pytest.raises(Bug, match="a response for offset"):
             report()
@@ -636,42 +638,42 @@ def test_a_stale_response_is_our_bug() -> None:
 def test_records_that_do_not_lead_on_are_a_bad_record(next_offset: int) -> None:
     loop = confirmed(loop_of(slice_(0, P0, 30, 100)))
     with pytest.raises(BadRecord, match="only older records"):
-        loop.on_records(ask(loop).wants[0], next_offset)
+        loop.on_records(ask(loop).requests[0], next_offset)
 
 
 def test_a_broker_that_cannot_read_its_own_log_is_a_bad_record() -> None:
     loop = confirmed(loop_of(slice_(0, P0)))
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
-        loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+        loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
 def test_what_a_broker_cannot_read_has_no_end_to_go_on_behind(action: Action) -> None:
     loop = confirmed(loop_of(slice_(0, P0), corrupt=action))
     with pytest.raises(BadRecord, match=f"its end is unknown, so `{action}` cannot continue"):
-        loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+        loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 def test_damage_at_the_leader_of_the_plan_is_judged_once_metadata_has_named_it() -> None:
     """It may be a follower by now, which newer brokers let clients read."""
     loop = loop_of(slice_(0, P0))
-    loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     assert isinstance(loop.next(0), FindLeaders)
     loop.on_leaders(lead(B2))
     assert ask(loop).leader == B2
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
-        loop.on_error(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+        loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 def test_older_records_of_the_leader_of_the_plan_are_asked_for_again() -> None:
     loop = loop_of(slice_(0, P0, 30, 100))
-    assert not loop.on_records(ask(loop).wants[0], 30)
+    assert not loop.on_records(ask(loop).requests[0], 30)
     assert isinstance(loop.next(0), FindLeaders)
 
 
 def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
     loop = confirmed(loop_of(slice_(0, P0, 5), slice_(1, P1), corrupt=Action.HOLD))
-    first, second = ask(loop).wants
+    first, second = ask(loop).requests
     loop.on_error(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)
     assert loop.next(1) == AllRead()
@@ -694,21 +696,21 @@ def _fail_without_end(loop: FetchLoop, now: int) -> None:
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
-            loop.on_error(ask(loop, now).wants[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
+            loop.on_error(ask(loop, now).requests[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
 
 
 def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progress_is_due() -> None:
     loop = loop_of(slice_(0, P0, 5))
     now = 0
     for _ in range(3):
-        loop.on_error(ask(loop, now).wants[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
+        loop.on_error(ask(loop, now).requests[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
         step = loop.next(now)
         assert isinstance(step, WaitUntil)
         now = step.at_ms
-    (want,) = ask(loop, now).wants
-    assert want.offset == 5
-    loop.on_records(want, 50)
-    assert ask(loop, now).wants[0].offset == 50
+    (request,) = ask(loop, now).requests
+    assert request.offset == 5
+    loop.on_records(request, 50)
+    assert ask(loop, now).requests[0].offset == 50
     with pytest.raises(Unreachable, match="UNKNOWN_SERVER_ERROR"):
         _fail_without_end(loop, now)
     assert loop.now_ms >= PATIENCE.no_progress_ms
@@ -726,7 +728,7 @@ def test_what_would_be_refused_again_is_not_tried_again(
 ) -> None:
     loop = loop_of(slice_(0, P0))
     with pytest.raises(kind, match=f"{what}.*{name}") as caught:
-        loop.on_error(ask(loop).wants[0], meaning, name)
+        loop.on_error(ask(loop).requests[0], meaning, name)
     assert caught.value.acts == meaning.refusal_error("", why="", do="").acts
     assert caught.value.data == "nothing of this run was landed"
 
@@ -734,15 +736,15 @@ def test_what_would_be_refused_again_is_not_tried_again(
 def test_a_leader_that_does_not_support_a_fetch_ends_the_run_for_good() -> None:
     loop = confirmed(loop_of(slice_(0, P0)))
     with pytest.raises(MissingRequirement, match="UNSUPPORTED_VERSION"):
-        loop.on_error(ask(loop).wants[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
+        loop.on_error(ask(loop).requests[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
 
 
 def test_a_fetch_that_the_leader_of_the_plan_does_not_support_is_sent_to_the_present_one() -> None:
     loop = loop_of(slice_(0, P0))
-    loop.on_error(ask(loop).wants[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
     assert isinstance(loop.next(0), FindLeaders)
     loop.on_leaders(lead(B2))
-    loop.on_records(ask(loop).wants[0], 100)
+    loop.on_records(ask(loop).requests[0], 100)
     assert loop.next(1) == AllRead()
 
 
@@ -750,7 +752,7 @@ def test_a_fetch_that_the_leader_of_the_plan_does_not_support_is_sent_to_the_pre
 def test_a_code_that_is_no_error_of_a_fetch_breaks_the_protocol(meaning: ErrorMeaning) -> None:
     loop = loop_of(slice_(0, P0))
     with pytest.raises(RemoteProtocolError, match="ILLEGAL_GENERATION"):
-        loop.on_error(ask(loop).wants[0], meaning, "ILLEGAL_GENERATION")
+        loop.on_error(ask(loop).requests[0], meaning, "ILLEGAL_GENERATION")
 
 
 def denied(policy: Policy) -> tuple[FetchLoop, int]:
@@ -781,8 +783,8 @@ def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> 
 
 
 def moved(loop: FetchLoop, now_ms: int, hint: Leader | None) -> None:
-    want = ask(loop, now_ms).wants[0]
-    loop.on_error(want, ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER", hint)
+    request = ask(loop, now_ms).requests[0]
+    loop.on_error(request, ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER", hint)
 
 
 def led_in_epoch_3() -> FetchLoop:
@@ -796,9 +798,9 @@ def test_a_leader_that_a_broker_names_is_asked_without_metadata() -> None:
     loop = led_in_epoch_3()
     moved(loop, 0, Leader(B2, 4))
     step = ask(loop, 0)
-    assert (step.leader, step.wants[0].epoch, step.wants[0].offset) == (B2, 4, 0)
-    assert loop.is_doubtful(step.wants[0])
-    loop.on_records(step.wants[0], 100)
+    assert (step.leader, step.requests[0].epoch, step.requests[0].offset) == (B2, 4, 0)
+    assert loop.is_doubtful(step.requests[0])
+    loop.on_records(step.requests[0], 100)
     assert loop.next(0) == AllRead()
 
 
@@ -819,12 +821,12 @@ def test_a_wrong_hint_costs_one_more_round(meaning: ErrorMeaning | None) -> None
     if meaning is None:
         loop.on_lost(step.leader, "refused")
     else:
-        loop.on_error(step.wants[0], meaning, "NOT_LEADER_OR_FOLLOWER", Leader(B3, 5))
+        loop.on_error(step.requests[0], meaning, "NOT_LEADER_OR_FOLLOWER", Leader(B3, 5))
     found = loop.next(loop.states[0].retry.resume_at_ms)
     assert found == FindLeaders((P0,), ())
     loop.on_leaders(lead(B1))
     step = ask(loop, loop.now_ms)
-    assert (step.leader, step.wants[0].epoch) == (B1, 3)
+    assert (step.leader, step.requests[0].epoch) == (B1, 3)
 
 
 def test_where_only_the_leader_is_to_be_read_metadata_must_name_it() -> None:
@@ -842,7 +844,7 @@ def test_a_response_that_a_phase_does_not_expect_is_a_bug() -> None:
 def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="rangeland.fetch")
     loop = loop_of(slice_(0, P0, 7), expired=Action.SKIP)
-    loop.on_error(ask(loop).wants[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
     loop.on_lost(ask(loop, 200).leader, "reset by peer")
     loop.on_leaders({}, ())
     loop.next(10_000)
@@ -860,3 +862,9 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
     first = caplog.records[0]
     assert vars(first)["topic"] == "t"
     assert (vars(first)["partition"], vars(first)["offset"]) == (0, 7)
+
+
+def test_what_the_table_loses_is_never_left_out() -> None:
+    loop = loop_of(slice_(0, P0))
+    with pytest.raises(Bug, match="after DAMAGED, offsets are lost"):
+        loop._move(loop.states[0], SliceEvent.DAMAGED)

@@ -11,9 +11,9 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.dialects.capabilities import Capabilities
-from rangeland.dialects.cluster_values import ClusterView, LeaderQuery, OffsetResult, TopicView
+from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, OffsetResult, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
@@ -233,24 +233,24 @@ class TwoBrokers:
     def __exit__(self, *error: object) -> None: ...
 
     def find_leaders(self, *about: Any) -> Any:
-        yield LeaderQuery(tuple(TWO.values()), (Question("topics"),))
+        yield LeaderRequest(tuple(TWO.values()), (BrokerRequest("topics"),))
         leaders = {p: Leader(TWO[p]) for p in self.listed}
         topics = {"orders": TopicView("orders", ErrorMeaning.OK, "", leaders=leaders)}
         return ClusterView((), topics, {self.silent: "it is down"} if self.silent else {})
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         if address in self.away:
             raise ConnectionLost(f"{address} does not answer")
-        return [question.request for question in questions]
+        return [each.message for each in questions]
 
-    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[Question]:
-        return [Question((tuple(leaders), 0 if when == Earliest() else 60))]
+    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
+        return [BrokerRequest((tuple(leaders), 0 if when == Earliest() else 60))]
 
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
         ((partitions, offset),) = responses or [((), 0)]
         return {p: OffsetResult(ErrorMeaning.OK, "", offset) for p in partitions}
 
-    def ask_sizes(self, logs: Any) -> list[Question]:
+    def ask_sizes(self, logs: Any) -> list[BrokerRequest]:
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:

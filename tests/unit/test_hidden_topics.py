@@ -18,8 +18,9 @@ from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
 from rangeland.survey import survey_attempt
 from rangeland.survey.cluster_survey import take_survey
-from rangeland.survey.survey_attempt import ChangedMeanwhile, SurveyAttempt
+from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
+from rangeland.survey.wanted_partitions import ChangedMeanwhile
 from tests.unit.test_connection import peer, settings_of
 from tests.unit.test_old_kafka_brokers import old
 
@@ -66,8 +67,9 @@ def test_a_survey_that_starts_over_believes_the_broker_that_it_asks_then(
     attempt = SurveyAttempt(brokers, SurveyRequest(("gone",), known=frozenset({"gone"})))
     seen = []
     for _ in range(2):
-        assert attempt.leaders() == {}
-        seen.append(set(attempt.unseen_topics))
+        attempt.find_leaders()
+        assert not attempt.found.leaders
+        seen.append(attempt.found.absent.unseen_topics)
         attempt.start_over(ChangedMeanwhile("a leader has moved"))
     assert seen == [{"gone"}, set()]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.cluster_values import ClusterView, LeaderQuery, NoReply, Search
+from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoReply, Search
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.dialects.jafka import DIALECT as jafka
@@ -17,7 +17,7 @@ from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka.error_codes import CODES, error_code_of
 from rangeland.dialects.jafka.log_entries import MAX_DEPTH
 from rangeland.dialects.jafka.requests import FIRST_PARTITIONS
-from rangeland.dialects.protocol_session import Credentials, Question
+from rangeland.dialects.protocol_session import BrokerRequest, Credentials
 from rangeland.errors import (
     BadRecord,
     JobFileError,
@@ -131,13 +131,13 @@ class Broker:
 def look(search: Search, brokers: Mapping[Address, Broker]) -> ClusterView:
     """What a search finds; a broker that is not there is silent."""
     try:
-        asking: LeaderQuery = next(search)
+        asking: LeaderRequest = next(search)
         while True:
             (address,) = asking.seeds
             broker = brokers.get(address)
             responses: list[Any] | NoReply = NoReply({address: "refused"})
             if broker is not None:
-                responses = [broker.answer(question.request) for question in asking.questions]
+                responses = [broker.answer(question.message) for question in asking.requests]
             asking = search.send(responses)
     except StopIteration as done:
         view: ClusterView = done.value
@@ -234,10 +234,12 @@ def test_a_pattern_needs_the_registry() -> None:
 # --- offsets ----------------------------------------------------------------------------
 
 
-def responses_to(questions: Sequence[Question], listed: Mapping[int, tuple[int, ...]]) -> list[Any]:
+def responses_to(
+    questions: Sequence[BrokerRequest], listed: Mapping[int, tuple[int, ...]]
+) -> list[Any]:
     """What a broker answers, by the time that is asked for."""
     return [
-        m.OffsetsResponse(q.request, 0, listed.get(q.request.time_ms, ())[: q.request.max_count])
+        m.OffsetsResponse(q.message, 0, listed.get(q.message.time_ms, ())[: q.message.max_count])
         for q in questions
     ]
 
@@ -282,7 +284,7 @@ def test_partitions_of_two_brokers_are_distinguished() -> None:
 
 def test_an_error_leaves_no_offset() -> None:
     (question,) = jafka.ask_offsets({P: Leader(ONE)}, Latest(), COMMITTED)
-    response = jafka.read_offsets([m.OffsetsResponse(question.request, -1, ())])[P]
+    response = jafka.read_offsets([m.OffsetsResponse(question.message, -1, ())])[P]
     assert (response.meaning, response.offset) == (ErrorMeaning.UNKNOWN, None)
 
 
@@ -299,8 +301,8 @@ def test_one_slice_is_a_fetch_and_more_are_a_multi_fetch() -> None:
     parts = tuple(
         m.FetchRequest(topic="t", partition=n, offset=10 * n, max_bytes=100) for n in range(2)
     )
-    assert jafka.ask_records(asked[:1], TERMS)[0].request == parts[0]
-    assert jafka.ask_records(asked, TERMS)[0].request == m.MultiFetchRequest(parts)
+    assert jafka.ask_records(asked[:1], TERMS)[0].message == parts[0]
+    assert jafka.ask_records(asked, TERMS)[0].message == m.MultiFetchRequest(parts)
     response = m.MultiFetchResponse(
         0, (m.FetchResponse(parts[0], 0, NOTHING), m.FetchResponse(parts[1], 1, NOTHING))
     )

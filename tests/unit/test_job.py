@@ -14,7 +14,7 @@ from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.job_text import override, parse_job_text
 from rangeland.job.value_parsers import parse_bounds, parse_size, parse_time_ms
-from rangeland.loss import Action
+from rangeland.loss import Action, LossKind
 from rangeland.model import (
     Address,
     AtOffset,
@@ -85,7 +85,13 @@ def test_every_field_of_the_contract_parses() -> None:
     assert job.request.first_run == Earliest()
     assert job.run_limits == Limits(5_000_000, 8 << 30)
     assert job.slicing == Slicing(64 << 20, 4)
-    assert job.policies == Policy(Action.FAIL, Action.SKIP, Action.HOLD, Action.SKIP, Action.FAIL)
+    assert job.policies == Policy(
+        expired=Action.FAIL,
+        recreated=Action.SKIP,
+        truncated=Action.HOLD,
+        vanished=Action.SKIP,
+        corrupt=Action.FAIL,
+    )
     assert job.sink.table == "lake/orders"
     assert job.sink.partition_by == ("date(timestamp)", "topic")
     assert job.sink.compression == "zstd"
@@ -131,7 +137,7 @@ def test_a_compression_level_is_for_zstd() -> None:
 @pytest.mark.parametrize("action", ["fail", "skip", "hold"])
 def test_each_kind_of_loss_takes_each_action(kind: str, action: str) -> None:
     job = Job.parse(LEAST + f"policy: {{{kind}: {action}}}\n")
-    assert getattr(job.policies, kind) is Action(action)
+    assert job.policies.actions[LossKind(kind)] is Action(action)
 
 
 def test_tags_are_taken_once_each_and_reach_the_tasks() -> None:

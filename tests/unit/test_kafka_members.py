@@ -68,8 +68,8 @@ def test_a_member_joins_with_the_id_that_it_is_given() -> None:
 
 def test_a_join_says_job_and_times_and_may_take_as_long_as_the_rebalance() -> None:
     io, _ = a_join(joined(), synced(TWO))
-    questions = {type(question.request): question for _, question in io.asked}
-    request = questions[m.JoinGroupRequest].request
+    questions = {type(question.message): question for _, question in io.asked}
+    request = questions[m.JoinGroupRequest].message
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (9_000, 20_000)
     ((name, metadata),) = [(p.name, p.metadata) for p in request.protocols]
     assert (name, metadata) == ("range", OURS)
@@ -355,7 +355,7 @@ def test_a_member_that_leaves_owns_nothing_and_leaves_once() -> None:
     member.leave()
     assert (member.owned, member.member_id) == (frozenset(), "")
     (asked,) = io.asked
-    assert (asked[1].request.member_id, asked[1].max_version) == ("me", 2)
+    assert (asked[1].message.member_id, asked[1].max_version) == ("me", 2)
     with pytest.raises(Fenced, match="is no longer a member"):
         member.commit({ALL[0]: 7})
 

@@ -23,6 +23,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
 from rangeland.errors import BadRecord, Conflict, Damage, DamagedLog, RangeLost, TableRefused
 from rangeland.job import Job
 from rangeland.landing import constraint_check
+from rangeland.landing import target_schema as schema_module
 from rangeland.landing import target_table as table_module
 from rangeland.landing.committer import PlanCommitter
 from rangeland.landing.landing_context import LandingContext
@@ -339,7 +340,7 @@ def refused_rows(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     def frame(spark: object, path: str, files: Sequence[DataFile], schema: str) -> list[str]:
         return [file.path for file in files]
 
-    monkeypatch.setattr(table_module.TargetTable, "constraints", lambda self: (constraint,))
+    monkeypatch.setattr(schema_module.TargetSchema, "constraints", lambda self: (constraint,))
     monkeypatch.setattr(constraint_check, "prepared_frame", frame)
     monkeypatch.setattr(constraint_check, "first_violation", first_violation)
     return refused

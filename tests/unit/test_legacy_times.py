@@ -14,7 +14,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fit_request
-from rangeland.dialects.protocol_session import NoCommonVersion, Question
+from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.model import Address, AtTime, Leader, Partition
 from rangeland.survey.legacy_times import corrected_times
 
@@ -35,11 +35,11 @@ class Broker:
         self.no_oldest = no_oldest
         self.fetched: list[int] = []
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         return [self._answer(question) for question in questions]
 
-    def _answer(self, question: Question) -> Any:
-        request = question.request
+    def _answer(self, question: BrokerRequest) -> Any:
+        request = question.message
         if isinstance(request, m.FetchRequest):
             return self._records(request.topics[0].partitions[0].fetch_offset)
         if self.no_oldest:

@@ -13,14 +13,14 @@ from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoRe
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.protocol_session import NoCommonVersion, Question
+from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.fetch.broker_questions import AskedLeader
 from rangeland.fetch.fetch_steps import FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.slice_state import FetchTarget
+from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Leader, Partition, Slice
 
 B1 = Address("b1", 1)
@@ -44,8 +44,8 @@ class Asked:
         self.dialect = load_dialect("kafka")
         self.code, self.end = code, end
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        return [self._answer(question.request) for question in questions]
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+        return [self._answer(each.message) for each in questions]
 
     def _answer(self, request: Any) -> Any:
         if not isinstance(request, m.OffsetForLeaderEpochRequest):
@@ -63,9 +63,11 @@ class Asked:
 
 
 def log_end(brokers: Asked, copies: int, epoch: int | None = 3) -> int | None:
-    want = FetchTarget(0, P0, None, epoch, READABLE_END, 1 << 20)
+    request = SliceRequest(
+        P0, None, epoch, READABLE_END, 1 << 20, index=0, until_offset=READABLE_END + 10
+    )
     leader = Leader(B1, 3, copies=copies)
-    return AskedLeader(cast(ConnectionPool, brokers), B1, want).log_end(leader, READABLE_END)
+    return AskedLeader(cast(ConnectionPool, brokers), B1, request).log_end(leader, READABLE_END)
 
 
 @pytest.mark.parametrize("copies", [1, 3])
@@ -114,7 +116,7 @@ def carry_out(fetcher: FetchThread) -> None:
                 now_ms = at_ms
             case FindLeaders():
                 loop.on_leaders({P0: Leader(B1, 3, copies=1)})
-            case SendFetch(wants=(want,)):
-                loop.on_empty(want, None, throttled=False)
-            case SendLogRange(leader, want):
-                fetcher._measure(leader, want)
+            case SendFetch(requests=(request,)):
+                loop.on_empty(request, None, throttled=False)
+            case SendLogRange(leader, request):
+                fetcher._measure(leader, request)

@@ -18,7 +18,7 @@ from rangeland.connection.failures import ConnectionClosed, ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import AccessDenied, JobFileError
 from rangeland.model import Address
 from rangeland.survey.cluster_survey import take_survey
@@ -28,7 +28,7 @@ from tests.certificates import Authority
 from tests.unit.test_connection import Reply, framed, key_of, peer, settings_of
 
 KAFKA = load_dialect("kafka")
-METADATA = Question(m.MetadataRequest(topics=None))
+METADATA = BrokerRequest(m.MetadataRequest(topics=None))
 PLAIN = SaslSettings("PLAIN", "lander", "hunter2")
 VERSIONS, HANDSHAKE, SHAKE_AND_SAY = 18, 17, 36
 BARE = ((3, 0, 1), (18, 0, 0), (17, 0, 0))

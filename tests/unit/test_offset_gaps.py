@@ -14,7 +14,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka import topic_settings
-from rangeland.dialects.protocol_session import Question, UnsupportedRequest
+from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import broker_questions, offset_gaps, simple_consumer
 from rangeland.fetch.read_settings import ReadSettings
@@ -88,7 +88,7 @@ class Asked(ConnectionPool):
         super().__init__(settings)
         self.found = found
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         self.found.append(address)
         response = (
             type(self).response.get(address) if isinstance(self.response, dict) else self.response

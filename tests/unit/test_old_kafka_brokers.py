@@ -14,7 +14,7 @@ from rangeland.cluster_access import job_survey
 from rangeland.connection import broker_connection
 from rangeland.connection.failures import ConnectionLost, NoResponse
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import ClusterView, LeaderQuery
+from rangeland.dialects.cluster_values import ClusterView, LeaderRequest
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fit_request
@@ -76,11 +76,11 @@ def test_all_topics_are_all_topics_in_every_version() -> None:
 def test_brokers_without_transactions_are_asked_for_no_isolation() -> None:
     old = session_of({1: (0, 3), 2: (0, 1)})
     (question,) = ask_offsets({ORDERS: Leader(SEED)}, AtTime(5), Isolation.READ_COMMITTED)
-    assert sent(old, question.request).isolation_level == m.READ_UNCOMMITTED
+    assert sent(old, question.message).isolation_level == m.READ_UNCOMMITTED
     fetch = m.FetchRequest(max_wait_ms=1, min_bytes=1, isolation_level=1, topics=())
     assert sent(old, fetch).isolation_level == m.READ_UNCOMMITTED
     new = session_of({1: (0, 4), 2: (0, 2)})
-    assert sent(new, question.request).isolation_level == m.READ_COMMITTED
+    assert sent(new, question.message).isolation_level == m.READ_COMMITTED
     assert sent(new, fetch).isolation_level == m.READ_COMMITTED
 
 
@@ -95,7 +95,7 @@ def test_the_oldest_keep_a_groups_offsets_at_its_coordinator() -> None:
 
 def view_of(response: m.MetadataResponse, topics: list[str] | None) -> ClusterView:
     search = find_leaders(topics, [SEED], {})
-    assert isinstance(next(search), LeaderQuery)
+    assert isinstance(next(search), LeaderRequest)
     with pytest.raises(StopIteration) as done:
         search.send([response])
     view = done.value.value
@@ -186,7 +186,7 @@ def old(asked: list[int]) -> Reply:
 
 def test_a_broker_that_is_too_old_to_be_asked_is_remembered() -> None:
     asked: list[int] = []
-    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+    question = next(find_leaders(["orders"], [SEED], {})).requests[0]
     with peer(old(asked)) as address, ConnectionPool(settings_of(address)) as brokers:
         brokers.call(address, question)
         assert asked.count(API_VERSIONS) == 1
@@ -211,7 +211,7 @@ def mute(asked: list[int]) -> Reply:
 
 def test_a_broker_that_says_nothing_to_an_opening_is_old_if_it_answers_as_the_old_do() -> None:
     asked: list[int] = []
-    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+    question = next(find_leaders(["orders"], [SEED], {})).requests[0]
     with (
         peer(mute(asked)) as address,
         ConnectionPool(settings_of(address, request_ms=1_000)) as brokers,
@@ -235,7 +235,7 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
 
     monkeypatch.setattr(job_survey, "take_survey", look)
     asked: list[int] = []
-    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+    question = next(find_leaders(["orders"], [SEED], {})).requests[0]
     with peer(kind(asked)) as address:
         settings = settings_of(address, request_ms=1_000)
         document = {
@@ -405,7 +405,7 @@ def test_the_age_of_a_broker_shows_in_the_version_of_its_response() -> None:
 def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
     """As of 0.11 to 3.x: it answers fetches of the oldest kind, too."""
     asked: list[int] = []
-    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+    question = next(find_leaders(["orders"], [SEED], {})).requests[0]
 
     def upgraded(request: bytes) -> bytes | None:
         key, version = key_of(request), int.from_bytes(request[2:4], "big")
@@ -430,7 +430,7 @@ def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
 
 def test_one_that_is_upgraded_is_found_to_be_new_again() -> None:
     asked: list[int] = []
-    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+    question = next(find_leaders(["orders"], [SEED], {})).requests[0]
 
     def upgraded(request: bytes) -> bytes | None:
         """As of 4.0: it closes at a fetch of the oldest kind."""

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rangeland.cluster_access.registry_lookup import row_format_of
 from rangeland.decode.payload.row_format import FLAT_COLUMNS
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
 from rangeland.job import Job
-from rangeland.job.payload_formats import row_format_of
 from tests.scripted_http import response, scripted
 
 URL = {"url": "http://registry:8081"}

@@ -24,7 +24,7 @@ class Target:
     def __init__(self, landed: int) -> None:
         self.landed = landed
         self.asked: list[str] = []
-        self.table = self.identity = self.delta = self
+        self.table = self.identity = self.delta = self.schema = self.quarantine = self
 
     @property
     def uri(self) -> str:
@@ -39,7 +39,7 @@ class Target:
     def landed_sequence(self, application: str) -> int:
         return self.landed
 
-    def commit_quarantine(self, outcome: OutcomeEvent) -> None:
+    def commit(self, outcome: OutcomeEvent) -> None:
         self.asked.append("keep")
 
     def land(self, outcome: OutcomeEvent, since: int | None) -> None:

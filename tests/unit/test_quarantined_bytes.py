@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
+from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.simple_consumer import read_slices
+from rangeland.loss import Action
+from rangeland.model import Partition, QuarantinedBytes, Slice
+from rangeland.planning.policy import Policy
 from tests.jafka_entries import entry
 from tests.record_batches import Batch, Record, encode
 from tests.rocketmq_messages import messages, stored
@@ -27,6 +33,25 @@ def test_an_entry_of_jafka_is_cut_out_by_its_position() -> None:
     records = memoryview(one + bad + three)
     cut = load_dialect("jafka").cut_out(records, 100, first, first + len(bad))
     assert bytes(cut) == bad
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_the_bytes_kept_are_those_that_cannot_be_decoded(position: int) -> None:
+    bad = entry(b"bb", crc=1)
+    entries = [entry(b"aaaa"), entry(b"ccc")]
+    entries.insert(position, bad)
+    stored = b"".join(entries)
+    settings = ReadSettings(
+        ClusterSettings("jafka", ()),
+        policy=Policy(corrupt=Action.QUARANTINE),
+        quarantined_bytes={0: QuarantinedBytes(stored, (), "")},
+    )
+    found = list(read_slices([Slice(0, Partition("t", 0, "1"), 0, len(stored))], settings))
+    (kept,) = [chunk for chunk in found if chunk.quarantined_bytes is not None]
+    assert kept.quarantined_bytes is not None
+    assert kept.quarantined_bytes.records == bad
+    assert stored[kept.from_offset : kept.until_offset] == bad
+    assert sum(chunk.counts.landed for chunk in found) == 2
 
 
 def test_a_message_of_rocketmq_is_cut_out_by_its_offset() -> None:

@@ -77,12 +77,12 @@ class Keeping:
     """Stands for a target with batches in quarantine, all of one plan."""
 
     def __init__(self, *batches: QuarantinedBatch) -> None:
-        self.batches = batches
+        self.kept = batches
         self.read: list[Range] = []
-        self.table = self.history = self
+        self.quarantine = self.history = self
 
-    def quarantined_batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
-        for batch in self.batches:
+    def batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
+        for batch in self.kept:
             if wanted(batch.application, batch.sequence, batch.range):
                 self.read.append(batch.range)
                 yield batch
@@ -98,7 +98,7 @@ class Keeping:
                 ),
                 *(1, 1, "hash"),
             )
-            for batch in self.batches
+            for batch in self.kept
         ]
 
     def landings(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
@@ -264,7 +264,7 @@ def test_no_plan_has_what_the_log_does_not_give(
     found = redrive.draft_from_log(in_quarantine(0, 10, 20), LOG, whole)
     assert not found.leaves_more
     assert [r.interval for r in found.plan.ranges] == [(0, 10), (10, 14), (22, 30)]
-    assert asked == [(first, redrive.FIND_ALL) for first in (0, 10, 20)]
+    assert asked == [(first, redrive.READ_ON) for first in (0, 10, 20)]
     # Nothing is held: a row of the ledger would say so each time.
     assert (found.held, found.unplanned_losses({})) == ((), ())
     assert found.notes == (

@@ -35,7 +35,7 @@ def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
 def sent_away(*more: Slice) -> FetchLoop:
     """A loop whose slice 0 is read at the replica, which metadata has told the address of."""
     loop = FetchLoop([slice_of(), *more], PATIENCE, SKIPPING, 0)
-    assert loop.on_preferred(ask(loop).wants[0].index, 2)
+    assert loop.on_preferred(ask(loop).requests[0].index, 2)
     assert loop.next(0) == FindLeaders((P0,), ())
     loop.on_leaders({P0: LED})
     return loop
@@ -44,16 +44,16 @@ def sent_away(*more: Slice) -> FetchLoop:
 def test_the_replica_that_a_leader_names_is_found_and_read() -> None:
     loop = sent_away()
     step = ask(loop)
-    assert (step.leader, step.stays, step.wants[0].epoch) == (REPLICA, False, 7)
-    loop.on_records(step.wants[0], 100)
+    assert (step.leader, step.stays, step.requests[0].epoch) == (REPLICA, False, 7)
+    loop.on_records(step.requests[0], 100)
     assert loop.next(0) == AllRead()
 
 
 def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
     loop = sent_away()
-    loop.on_error(ask(loop).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     later = DETOUR_MS
-    loop.on_records(ask(loop, later).wants[0], 50)
+    loop.on_records(ask(loop, later).requests[0], 50)
     assert ask(loop, later).leader == LEADER
     assert loop.on_preferred(0, 2)
     assert ask(loop, later).leader == REPLICA
@@ -61,7 +61,7 @@ def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
 
 def test_after_a_while_the_leader_is_asked_again() -> None:
     loop = sent_away()
-    loop.on_records(ask(loop).wants[0], 50)
+    loop.on_records(ask(loop).requests[0], 50)
     assert ask(loop, DETOUR_MS - 1).leader == REPLICA
     step = ask(loop, DETOUR_MS)
     assert (step.leader, step.stays) == (LEADER, False)
@@ -90,11 +90,11 @@ def test_slices_that_stay_and_slices_that_may_go_have_requests_of_their_own() ->
     loop = sent_away(slice_of(1, P1))
     loop.on_lost(REPLICA, "reset")
     first = ask(loop, 1)
-    for want in first.wants:
-        loop.on_records(want, 10)
+    for request in first.requests:
+        loop.on_records(request, 10)
     second = ask(loop, 2)
     assert {first.stays, second.stays} == {True, False}
-    assert {w.index for w in (*first.wants, *second.wants)} == {0, 1}
+    assert {w.index for w in (*first.requests, *second.requests)} == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_slices_that_stay_and_slices_that_may_go_have_requests_of_their_own() ->
 )
 def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(meaning: ErrorMeaning) -> None:
     loop = sent_away()
-    loop.on_error(ask(loop).wants[0], meaning, "ANY")
+    loop.on_error(ask(loop).requests[0], meaning, "ANY")
     step = ask(loop)
-    assert (step.leader, step.stays, step.wants[0].offset) == (LEADER, True, 0)
+    assert (step.leader, step.stays, step.requests[0].offset) == (LEADER, True, 0)
     assert loop.losses_to_report == []
 
 
@@ -120,30 +120,30 @@ def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(meaning: Erro
 def test_damage_that_only_a_replica_has_is_read_at_its_leader(action: Action) -> None:
     loop = sent_away()
     loop.policy = Policy(corrupt=action)
-    loop.on_damaged(ask(loop).wants[0], BadRecord("t/0: a byte is flipped"))
+    loop.on_damaged(ask(loop).requests[0], BadRecord("t/0: a byte is flipped"))
     step = ask(loop)
     assert (step.leader, step.stays, loop.losses_to_report) == (LEADER, True, [])
-    assert not loop.states[step.wants[0].index].server.may_be_replica
-    assert loop.on_records(step.wants[0], 100)
+    assert not loop.states[step.requests[0].index].server.may_be_replica
+    assert loop.on_records(step.requests[0], 100)
 
 
 def test_older_records_of_a_replica_do_not_end_the_run() -> None:
     loop = sent_away()
-    want = ask(loop).wants[0]
-    assert loop.states[want.index].server.may_be_replica
-    assert not loop.on_records(want, 0)
+    request = ask(loop).requests[0]
+    assert loop.states[request.index].server.may_be_replica
+    assert not loop.on_records(request, 0)
     assert ask(loop).leader == LEADER
 
 
 def test_who_led_when_the_plan_was_made_may_be_a_replica_by_now() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
-    assert loop.is_doubtful(ask(loop).wants[0])
-    loop.on_error(ask(loop).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    assert loop.is_doubtful(ask(loop).requests[0])
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     loop.next(0)
     loop.on_leaders({P0: Leader(OTHER, 8, "A")})
-    assert not loop.is_doubtful(ask(loop).wants[0])
+    assert not loop.is_doubtful(ask(loop).requests[0])
     alone = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0, Capabilities(numbered_per_broker=True))
-    assert not alone.is_doubtful(ask(alone).wants[0]), "nobody else has its partitions"
+    assert not alone.is_doubtful(ask(alone).requests[0]), "nobody else has its partitions"
 
 
 def test_a_loop_that_reads_leaders_only_goes_nowhere_else() -> None:
@@ -157,13 +157,13 @@ def test_a_loop_that_reads_leaders_only_goes_nowhere_else() -> None:
 @pytest.mark.parametrize("end", [-1, 40, 500])
 def test_an_empty_response_of_a_replica_proves_nothing(end: int) -> None:
     loop = sent_away()
-    loop.on_empty(ask(loop).wants[0], end, throttled=False)
+    loop.on_empty(ask(loop).requests[0], end, throttled=False)
     assert ask(loop).leader == LEADER
 
 
 def test_a_throttled_replica_is_asked_again() -> None:
     loop = sent_away()
-    loop.on_empty(ask(loop).wants[0], 40, throttled=True)
+    loop.on_empty(ask(loop).requests[0], 40, throttled=True)
     wait = loop.next(0)
     assert isinstance(wait, WaitUntil)
     assert ask(loop, wait.at_ms).leader == REPLICA
@@ -182,11 +182,11 @@ def test_only_the_leader_s_own_response_makes_a_loss() -> None:
     for server in (REPLICA, LEADER):
         step = ask(loop)
         assert step.leader == server
-        loop.on_error(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+        loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     measure = loop.next(0)
     assert isinstance(measure, SendLogRange)
     assert measure.leader == LEADER
-    loop.on_log_range(measure.want, 40, 200)
+    loop.on_log_range(measure.request, 40, 200)
     assert [(loss.from_offset, loss.until_offset) for _, loss in loop.losses_to_report] == [(0, 40)]
 
 
@@ -208,7 +208,7 @@ def test_what_stands_in_for_a_leader_is_read() -> None:
     loop = stood_in_for()
     step = ask(loop)
     assert step.leader == REPLICA
-    loop.on_records(step.wants[0], 100)
+    loop.on_records(step.requests[0], 100)
     assert loop.next(0) == AllRead()
 
 
@@ -229,17 +229,17 @@ def _deny(loop: FetchLoop, start: int, end: int) -> None:
         match loop.next(now):
             case WaitUntil(at_ms):
                 now = at_ms
-            case SendFetch(_, wants):
-                loop.on_error(wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
-            case SendLogRange(_, want):
-                loop.on_log_range(want, start, end)
+            case SendFetch(_, requests):
+                loop.on_error(requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+            case SendLogRange(_, request):
+                loop.on_log_range(request, start, end)
             case FindLeaders():
                 loop.on_leaders({P0: AWAY})
 
 
 def test_damage_in_what_stands_in_for_a_leader_waits_for_the_leader() -> None:
     loop = stood_in_for(Policy(corrupt=Action.SKIP))
-    loop.on_damaged(ask(loop).wants[0], BadRecord("q/0: a byte is flipped"))
+    loop.on_damaged(ask(loop).requests[0], BadRecord("q/0: a byte is flipped"))
     assert loop.losses_to_report == []
     assert isinstance(loop.next(0), FindLeaders)
 
@@ -250,11 +250,11 @@ def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_l
         [slice_], PATIENCE, SKIPPING, 0, Capabilities(leader_id=0, numbered_per_broker=True)
     )
     step = ask(loop)
-    assert loop.is_doubtful(step.wants[0])
-    loop.on_error(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+    assert loop.is_doubtful(step.requests[0])
+    loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
     measure = loop.next(0)
     assert isinstance(measure, SendLogRange)
-    loop.on_log_range(measure.want, 40, 200)
+    loop.on_log_range(measure.request, 40, 200)
     assert loop.losses_to_report == []
     assert isinstance(loop.next(0), FindLeaders)
 
@@ -270,7 +270,7 @@ def test_a_loop_that_reads_leaders_only_waits_for_one_that_is_away() -> None:
 @pytest.mark.parametrize("end", [50, 100])
 def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) -> None:
     loop, now = stood_in_for(), 0
-    loop.on_empty(ask(loop).wants[0], end, throttled=False)
+    loop.on_empty(ask(loop).requests[0], end, throttled=False)
     for _ in range(4):
         step = loop.next(now)
         if isinstance(step, WaitUntil):
@@ -280,7 +280,7 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
     step = ask(loop, now)
     assert step.leader == LEADER
     assert not loop.on_preferred(0, 0), "it is the leader itself that it names"
-    loop.on_error(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+    loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
     assert isinstance(loop.next(now), SendLogRange)
 
 
@@ -297,7 +297,7 @@ def test_a_replica_that_is_beyond_its_end_is_not_a_loss_under_a_policy_that_fail
     loop.next(0)
     loop.on_leaders({P0: LED})
     try:
-        loop.on_error(ask(loop).wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+        loop.on_error(ask(loop).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     except RangeLost:
         pytest.fail("a replica was believed")
     assert ask(loop).leader == LEADER

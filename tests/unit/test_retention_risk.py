@@ -118,11 +118,11 @@ def test_a_task_reads_what_is_urgent_before_all_else() -> None:
     loop = FetchLoop(slices, FetchLimits(), Policy(), 0)
     first = loop.next(0)
     assert isinstance(first, SendFetch)
-    assert [w.index for w in first.wants] == [1]
-    loop.on_records(first.wants[0], 10)
+    assert [w.index for w in first.requests] == [1]
+    loop.on_records(first.requests[0], 10)
     second = loop.next(1)
     assert isinstance(second, SendFetch)
-    assert [w.index for w in second.wants] == [0]
+    assert [w.index for w in second.requests] == [0]
 
 
 # --- what brokers say -----------------------------------------------------------------------

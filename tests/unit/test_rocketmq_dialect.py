@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.cluster_values import LeaderQuery, NoReply
+from rangeland.dialects.cluster_values import LeaderRequest, NoReply
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
 from rangeland.dialects.protocol_session import Credentials
@@ -36,7 +36,8 @@ from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
-from rangeland.wire.framing import FrameReader, frame
+from rangeland.wire.framing import frame
+from tests.frames import split_frames
 from tests.rocketmq_messages import messages, stored
 
 QUEUE = Partition("t", 0, "broker-a")
@@ -45,7 +46,7 @@ TERMS = FetchOptions(COMMITTED, 0, 1 << 20)
 
 
 def frames_in(data: bytes) -> list[Frame]:
-    return [read_frame(frame) for frame in FrameReader(1 << 20).feed(data)]
+    return [read_frame(frame) for frame in split_frames(data)]
 
 
 def whole(frame: Frame) -> memoryview:
@@ -182,7 +183,7 @@ class Broker:
         while position < until:
             asked = [PartitionFetch(QUEUE, None, None, position, max_bytes, until)]
             (question,) = ask_records(asked, TERMS)
-            (part,) = read_records([self.ask(question.request)], asked, COMMITTED).partitions
+            (part,) = read_records([self.ask(question.message)], asked, COMMITTED).partitions
             assert part.meaning is ErrorMeaning.OK
             assert part.readable_end == self.end
             behind = next_offset(part.records, position, part.context)
@@ -302,12 +303,12 @@ def test_a_series_ends_with_the_queue() -> None:
     broker = Broker(45)
     asked = [PartitionFetch(QUEUE, None, None, 0, 1 << 20, 1_000)]
     (question,) = ask_records(asked, TERMS)
-    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).partitions
+    (part,) = read_records([broker.ask(question.message)], asked, COMMITTED).partitions
     assert next_offset(part.records, 0, part.context) == 45
     assert part.readable_end == 45
     asked = [PartitionFetch(QUEUE, None, None, 45, 1 << 20, 1_000)]
     (question,) = ask_records(asked, TERMS)
-    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).partitions
+    (part,) = read_records([broker.ask(question.message)], asked, COMMITTED).partitions
     assert (part.meaning, len(part.records), part.readable_end) == (ErrorMeaning.OK, 0, 45)
 
 
@@ -461,11 +462,11 @@ def search(topics: Sequence[str] | None, script: dict[Address, Any]) -> Any:
         (seed,) = asking.seeds
         given = script[seed]
         responses = (
-            given if isinstance(given, NoReply) else [given(q.request) for q in asking.questions]
+            given if isinstance(given, NoReply) else [given(q.message) for q in asking.requests]
         )
         try:
             asking = going.send(responses)
-            assert isinstance(asking, LeaderQuery)
+            assert isinstance(asking, LeaderRequest)
         except StopIteration as done:
             return done.value
 
@@ -543,7 +544,7 @@ def test_each_queue_is_asked_for_itself() -> None:
     leaders = {QUEUE: Leader(FIRST), Partition("t", 1, "broker-a"): Leader(FIRST)}
     codes = {Earliest(): 31, Latest(): 30, AtTime(5): 29}
     for when, code in codes.items():
-        asked = [question.request for question in ask_offsets(leaders, when, COMMITTED)]
+        asked = [question.message for question in ask_offsets(leaders, when, COMMITTED)]
         sent = [one.search if isinstance(one, m.TimeSearch) else one for one in asked]
         assert [request.code for request in sent] == [code, code]
         responses = [m.RemotingResponse(request, 0, "", {"offset": "7"}, b"") for request in sent]
@@ -560,14 +561,14 @@ def test_an_empty_queue_for_batches_begins_at_0_and_has_nothing_of_any_time() ->
 
 def test_an_offset_that_is_refused_is_none() -> None:
     (question,) = ask_offsets({QUEUE: Leader(FIRST)}, Latest(), COMMITTED)
-    found = read_offsets([m.RemotingResponse(question.request, 16, "no right", {}, b"")])[QUEUE]
+    found = read_offsets([m.RemotingResponse(question.message, 16, "no right", {}, b"")])[QUEUE]
     assert (found.meaning, found.offset, found.code) == (
         ErrorMeaning.DENIED,
         None,
         "NO_PERMISSION: no right",
     )
     with pytest.raises(RemoteProtocolError, match="offset"):
-        read_offsets([m.RemotingResponse(question.request, 0, "", {}, b"")])
+        read_offsets([m.RemotingResponse(question.message, 0, "", {}, b"")])
 
 
 def test_codes_are_listed_once() -> None:

@@ -27,6 +27,7 @@ from rangeland.loss import Action
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wire.framing import FrameReader, frame
+from tests.frames import feed
 from tests.rocketmq_messages import batch, inner, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
@@ -121,7 +122,7 @@ def served(broker: Broker) -> Iterator[Address]:
                 data = connection.recv(1 << 16)
                 if not data:
                     return
-                for raw in frames.feed(data):
+                for raw in feed(frames, data):
                     response = broker.answer(read_frame(raw))
                     connection.sendall(frame(*write_frame(response)))
 

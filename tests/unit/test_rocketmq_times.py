@@ -17,14 +17,14 @@ from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, writ
 from rangeland.dialects.rocketmq.requests import read_offsets
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.model import Partition
-from rangeland.wire.framing import FrameReader
+from tests.frames import split_frames
 from tests.rocketmq_messages import STORED_MS, batch, inner
 
 QUEUE = Partition("t", 0, "broker-a")
 
 
 def frames_in(data: bytes) -> list[Frame]:
-    return [read_frame(frame) for frame in FrameReader(1 << 20).feed(data)]
+    return [read_frame(frame) for frame in split_frames(data)]
 
 
 def response_to(sent: Frame, fields: dict[str, Any] | None = None, **more: Any) -> memoryview:

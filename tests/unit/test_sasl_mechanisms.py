@@ -12,7 +12,7 @@ import scramp
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_mechanisms import login
 from rangeland.dialects.kafka.session import KafkaSession
-from rangeland.dialects.protocol_session import Credentials, Question, UnsupportedRequest
+from rangeland.dialects.protocol_session import BrokerRequest, Credentials, UnsupportedRequest
 from rangeland.errors import (
     AccessDenied,
     JobFileError,
@@ -30,25 +30,25 @@ def said(auth_bytes: bytes = b"", **more: Any) -> m.SaslAuthenticateResponse:
 
 
 def converse(
-    talk: Generator[Question, Any, int | None], *responses: Any, is_old: bool = False
+    talk: Generator[BrokerRequest, Any, int | None], *responses: Any, is_old: bool = False
 ) -> tuple[int | None, list[Any]]:
     """Drives a login; a response is a value, or a function of the token. An old broker knows no
     SaslAuthenticate. Gives what the login returned, and what it asked."""
     asked: list[Any] = []
     waiting = list(responses)
     try:
-        request = next(talk).request
+        request = next(talk).message
         while True:
             if is_old and isinstance(request, m.SaslAuthenticateRequest):
                 unfit = UnsupportedRequest("no version is supported by both sides")
-                request = talk.throw(unfit).request
+                request = talk.throw(unfit).message
             asked.append(request)
             response = waiting.pop(0)
             if isinstance(response, Exception):
-                request = talk.throw(response).request
+                request = talk.throw(response).message
                 continue
             response = response(request.auth_bytes) if callable(response) else response
-            request = talk.send(response).request
+            request = talk.send(response).message
     except StopIteration as done:
         return done.value, asked
 

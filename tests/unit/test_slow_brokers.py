@@ -11,7 +11,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
@@ -28,10 +28,10 @@ class Failing:
         self.dialect = load_dialect("kafka")
         self.error = error
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         raise self.error
 
-    def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def receive_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         raise self.error
 
     def drop(self, address: Address) -> None:
@@ -50,4 +50,4 @@ def test_half_is_requested_after_a_response_that_did_not_come_in_time(
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     assert fetcher._fetch(ask, is_sent=is_sent) is None
-    assert fetcher._loop.states[0].size.bytes == ask.wants[0].max_bytes // parts
+    assert fetcher._loop.states[0].size.bytes == ask.requests[0].max_bytes // parts

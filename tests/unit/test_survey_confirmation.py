@@ -13,13 +13,13 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import (
     ClusterView,
-    LeaderQuery,
+    LeaderRequest,
     NoReply,
     OffsetResult,
     TopicView,
 )
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.loss import Action, LossKind
 from rangeland.model import (
@@ -76,13 +76,13 @@ class Cluster:
         return self
 
     def find_leaders(self, topics: Any, seeds: Sequence[Address], members: Any) -> Any:
-        responses = yield LeaderQuery(tuple(seeds), (Question("topics"),))
+        responses = yield LeaderRequest(tuple(seeds), (BrokerRequest("topics"),))
         if isinstance(responses, NoReply):
             raise responses.as_error()
         return ClusterView((B1, B2), responses[0])
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        return [self._answer(address, question.request) for question in questions]
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+        return [self._answer(address, question.message) for question in questions]
 
     def _answer(self, address: Address, request: Any) -> Any:
         what = request if request == "topics" else request[1]
@@ -100,16 +100,16 @@ class Cluster:
 
     def ask_offsets(
         self, leaders: Mapping[Partition, Leader], when: Any, isolation: Isolation
-    ) -> list[Question]:
+    ) -> list[BrokerRequest]:
         if isolation is Isolation.READ_UNCOMMITTED:
-            return [Question((tuple(leaders), "all"))]
-        return [Question((tuple(leaders), when))]
+            return [BrokerRequest((tuple(leaders), "all"))]
+        return [BrokerRequest((tuple(leaders), when))]
 
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
         ((partitions, offset),) = responses
         return {p: OffsetResult(ErrorMeaning.OK, "", offset) for p in partitions}
 
-    def ask_sizes(self, logs: Any) -> list[Question]:
+    def ask_sizes(self, logs: Any) -> list[BrokerRequest]:
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
@@ -348,8 +348,8 @@ def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:
     cluster = Cluster(lambda *about: None)
 
     def search(*about: Any) -> Any:
-        yield LeaderQuery((B1,), (Question("topics"),))
-        silent = yield LeaderQuery((), (Question("topics"),))
+        yield LeaderRequest((B1,), (BrokerRequest("topics"),))
+        silent = yield LeaderRequest((), (BrokerRequest("topics"),))
         assert isinstance(silent, NoReply)
         return ClusterView((B1,), topics(P0))
 

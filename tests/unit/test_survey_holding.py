@@ -13,7 +13,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import ClusterView, OffsetResult, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.loss import Action, LossKind
 from rangeland.model import (
@@ -57,13 +57,13 @@ class Cluster:
         yield from ()
         return ClusterView((B1,), {"t": view})
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        return [question.request for question in questions]
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+        return [question.message for question in questions]
 
     def ask_offsets(
         self, leaders: Mapping[Partition, Leader], when: Any, isolation: Isolation
-    ) -> list[Question]:
-        return [Question((tuple(leaders), when))]
+    ) -> list[BrokerRequest]:
+        return [BrokerRequest((tuple(leaders), when))]
 
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
         ((partitions, when),) = responses
@@ -75,7 +75,7 @@ class Cluster:
         offset = 10 if when == Earliest() else 20 if when == Latest() else 15
         return OffsetResult(ErrorMeaning.OK, "", offset)
 
-    def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
+    def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:

@@ -37,10 +37,10 @@ def test_nothing_is_sent_to_a_broker_for_as_long_as_it_wishes() -> None:
     loop = loop_of(slice_of(0), slice_of(1, B2))
     step = ask(loop, 0)
     loop.on_response(B1, 10, 700, 40)
-    loop.on_records(step.wants[0], 50)
+    loop.on_records(step.requests[0], 50)
     other = ask(loop, 41)
     assert other.leader == B2
-    loop.on_records(other.wants[0], 100)
+    loop.on_records(other.requests[0], 100)
     assert loop.next(42) == WaitUntil(740)
     assert loop.next(739) == WaitUntil(740)
     assert ask(loop, 740).leader == B1
@@ -56,7 +56,7 @@ def test_a_quota_that_holds_back_for_long_is_not_held_against_the_broker() -> No
             step = loop.next(now)
         assert isinstance(step, SendFetch)
         loop.on_response(B1, 0, 3_000, now)
-        loop.on_empty(step.wants[0], 100, throttled=True)
+        loop.on_empty(step.requests[0], 100, throttled=True)
     assert now > 50_000
 
 
@@ -74,12 +74,12 @@ def _starve(loop: FetchLoop) -> None:
             now = step.at_ms
         elif isinstance(step, SendFetch):
             loop.on_response(B1, 0, 0, now)
-            loop.on_empty(step.wants[0], 100, throttled=True)
+            loop.on_empty(step.requests[0], 100, throttled=True)
 
 
 def test_a_rate_is_kept_by_waiting_until_what_came_is_paid_for() -> None:
     loop = loop_of(slice_of(0), b1=1_000)
-    loop.on_records(ask(loop, 0).wants[0], 10)
+    loop.on_records(ask(loop, 0).requests[0], 10)
     loop.on_response(B1, 2_500, 0, 100)
     assert loop.next(100) == WaitUntil(2_600)
 

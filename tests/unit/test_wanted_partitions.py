@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.errors import JobFileError, Unreachable
+from rangeland.errors import AccessDenied, Unreachable
 from rangeland.model import Absences, Address, Leader, Partition
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.wanted_partitions import (
@@ -111,7 +111,7 @@ def test_a_pattern_that_matches_nothing_is_wrong_unless_it_matched_before() -> N
         ((UNKNOWN,), UnknownTopic, "there is no topic t: the cluster answered UNKNOWN_TOPIC"),
         (
             (topic(meaning=ErrorMeaning.DENIED, code="TOPIC_AUTHORIZATION_FAILED"),),
-            JobFileError,
+            AccessDenied,
             "may not read the topic t: TOPIC_AUTHORIZATION_FAILED",
         ),
         (

@@ -6,6 +6,7 @@ import pytest
 
 from rangeland.errors import Bug, RemoteProtocolError
 from rangeland.wire.framing import FrameReader, frame
+from tests.frames import feed
 
 
 def receive(reader: FrameReader, data: bytes) -> memoryview | None:
@@ -35,7 +36,7 @@ def test_the_length_is_asked_for_first_and_then_exactly_the_body() -> None:
 
 def test_a_frame_is_not_touched_by_the_next_one() -> None:
     reader = FrameReader(100)
-    first, second = reader.feed(frame(b"first") + frame(b"other"))
+    first, second = feed(reader, frame(b"first") + frame(b"other"))
     assert bytes(first) == b"first"
     assert bytes(second) == b"other"
 
@@ -70,20 +71,20 @@ def test_a_large_frame_has_memory_of_its_own_and_nothing_else_in_it() -> None:
 
 
 def test_an_empty_frame_is_whole_with_its_length() -> None:
-    assert [bytes(whole) for whole in FrameReader(100).feed(frame() + frame(b"x"))] == [b"", b"x"]
+    assert [bytes(whole) for whole in feed(FrameReader(100), frame() + frame(b"x"))] == [b"", b"x"]
 
 
 def test_a_frame_of_the_largest_size_is_taken_and_one_byte_more_is_not() -> None:
-    assert len(FrameReader(5).feed(frame(b"12345"))) == 1
+    assert len(feed(FrameReader(5), frame(b"12345"))) == 1
     with pytest.raises(RemoteProtocolError) as caught:
-        FrameReader(5).feed(frame(b"123456"))
+        feed(FrameReader(5), frame(b"123456"))
     assert caught.value.facts["length"] == 6
     assert "6 bytes" in str(caught.value)
 
 
 def test_a_negative_length_is_refused_by_its_number() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        FrameReader(100).feed(b"\xff\xff\xff\xf9")
+        feed(FrameReader(100), b"\xff\xff\xff\xf9")
     assert caught.value.facts["length"] == -7
     assert "-7" in str(caught.value)
 
@@ -99,7 +100,7 @@ def test_a_negative_length_is_refused_by_its_number() -> None:
 )
 def test_a_peer_that_speaks_something_else_is_recognised(first_bytes: bytes, named: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        FrameReader(64 << 20).feed(first_bytes)
+        feed(FrameReader(64 << 20), first_bytes)
     assert named in caught.value.why
 
 

@@ -28,7 +28,7 @@ from rangeland.wording import count_noun
 
 def survey_of(
     job: Job,
-    wanted: SurveyRequest,
+    request: SurveyRequest,
     isolation: Isolation | None = None,
     settings: ClusterSettings | None = None,
 ) -> Survey:
@@ -39,13 +39,13 @@ def survey_of(
     if isolation is not None:
         settings = replace(settings, isolation=isolation)
     tolerant = job.policies.tolerates_missing_leaders
-    wanted = replace(wanted, tolerates_missing_leaders=tolerant)
-    backend = open_backend(job, settings) if wanted.groups else None
+    request = replace(request, tolerates_missing_leaders=tolerant)
+    backend = open_backend(job, settings) if request.groups else None
     try:
         with ConnectionPool(settings) as brokers:
-            if wanted.topic_pattern and not brokers.dialect.capabilities.has_metadata:
-                wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
-            survey = take_survey(brokers, wanted, backend=backend)
+            if request.topic_pattern and not brokers.dialect.capabilities.has_metadata:
+                request = replace(request, topics=_matching(job, request), topic_pattern=None)
+            survey = take_survey(brokers, request, backend=backend)
             cluster = job.source.name_cluster(survey.cluster)
             return replace(survey, version_support=brokers.version_support, cluster=cluster)
     finally:
@@ -97,9 +97,9 @@ def schema_ids_in(
         return seen_schema_ids(brokers, slices, job.decode.fields_with_schema_ids)
 
 
-def _matching(job: Job, wanted: SurveyRequest) -> tuple[str, ...]:
-    pattern = wanted.topic_pattern or ""
-    topics = {*broker_registry_of(job).topics, *wanted.known}
+def _matching(job: Job, request: SurveyRequest) -> tuple[str, ...]:
+    pattern = request.topic_pattern or ""
+    topics = {*broker_registry_of(job).topics, *request.known}
     found = tuple(match_topics(pattern, sorted(topics)))
     if not found:
         raise JobFileError(

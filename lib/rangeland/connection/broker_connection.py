@@ -26,9 +26,9 @@ from rangeland.connection.failures import (
 )
 from rangeland.connection.login_renewal import Authentication
 from rangeland.connection.socket_stream import PROBE_MS, Stream, speaks_tls
-from rangeland.dialects.cluster_values import LeaderQuery
+from rangeland.dialects.cluster_values import LeaderRequest
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import (
     AccessDenied,
     JobFileError,
@@ -135,12 +135,12 @@ class BrokerConnection:
             self._open_after_closing(closed)
 
     def _negotiate(self, wait_ms: int | None = None) -> None:
-        question: bytes | None = self._session.open()
-        self._is_known = bool(question)
+        frame: bytes | None = self._session.open()
+        self._is_known = bool(frame)
         wait_ms = wait_ms or self._settings.request_ms
-        while question:
-            self._stream.send(question)
-            question = self._session.take_negotiation(self._stream.receive(wait_ms))
+        while frame:
+            self._stream.send(frame)
+            frame = self._session.take_negotiation(self._stream.receive(wait_ms))
 
     def _negotiate_or_probe(self) -> None:
         """A broker that does not answer may be busy, or too old for the negotiation."""
@@ -238,7 +238,7 @@ class BrokerConnection:
                 self.close()
                 raise
 
-    def _converse(self, exchange: Generator[Question, Any, int | None]) -> int | None:
+    def _converse(self, exchange: Generator[BrokerRequest, Any, int | None]) -> int | None:
         try:
             step = next(exchange)
             while True:
@@ -254,12 +254,12 @@ class BrokerConnection:
 
     # --- requests and responses --------------------------------------------------------
 
-    def call(self, question: Question) -> Any:
+    def call(self, request: BrokerRequest) -> Any:
         """Sends and waits. Raises ConnectionLost, or RemoteProtocolError for invalid bytes."""
-        self.send(question)
-        return self.receive(question.wait_ms)
+        self.send(request)
+        return self.receive(request.wait_ms)
 
-    def send(self, question: Question) -> None:
+    def send(self, request: BrokerRequest) -> None:
         """Sends without waiting for the response, which ``receive`` returns later. Logs in again
         first if the login is about to expire."""
         if (
@@ -268,7 +268,7 @@ class BrokerConnection:
             and not self._unanswered
         ):
             self._renew(self._authentication)
-        request_id, data = self._session.encode(question.request, question.max_version)
+        request_id, data = self._session.encode(request.message, request.max_version)
         self._stream.send(data)
         self._unanswered.append(request_id)
 
@@ -348,8 +348,8 @@ class BrokerConnection:
             try:
                 if not probe._is_known:
                     search = self._dialect.find_leaders([], (self.address,), {})
-                    asking: LeaderQuery = next(search)
-                    probe.call(asking.questions[0])
+                    request: LeaderRequest = next(search)
+                    probe.call(request.requests[0])
                 return True
             finally:
                 probe.close()

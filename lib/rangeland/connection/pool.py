@@ -15,7 +15,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.diagnosis import missing_login_error
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
 from rangeland.dialects.dialect import Dialect, load_dialect
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangelandError
 from rangeland.model import Address, VersionSupport
 
@@ -49,24 +49,24 @@ class ConnectionPool:
         failures may pass."""
         return bool(self._served)
 
-    def call(self, address: Address, question: Question) -> Any:
-        """Sends a question and returns its response. Raises ConnectionLost after the second
+    def call(self, address: Address, request: BrokerRequest) -> Any:
+        """Sends a request and returns its response. Raises ConnectionLost after the second
         failure, and what the response itself raises."""
-        return self._call_twice(address, (question,))[0]
+        return self._call_twice(address, (request,))[0]
 
-    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        """The responses to all, in order, each batch of questions sent before its responses are
+    def call_all(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
+        """The responses to all, in order, each batch of requests sent before its responses are
         read. Raises ConnectionLost after the second failure of a batch."""
         responses: list[Any] = []
-        for start in range(0, len(questions), AHEAD):
-            responses += self._call_twice(address, questions[start : start + AHEAD])
+        for start in range(0, len(requests), AHEAD):
+            responses += self._call_twice(address, requests[start : start + AHEAD])
         return responses
 
-    def _call_twice(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def _call_twice(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
         fresh = address not in self._open
         is_unwelcome = False
         try:
-            return self._call(address, questions)
+            return self._call(address, requests)
         except ConnectionLost as error:
             self.drop(address)
             is_unwelcome = fresh and isinstance(error, ConnectionClosed) and error.is_unwelcome
@@ -74,7 +74,7 @@ class ConnectionPool:
                 raise
         logger.info("Reconnecting to %s", address)
         try:
-            return self._call(address, questions)
+            return self._call(address, requests)
         except ConnectionLost as error:
             self.drop(address)
             if is_unwelcome and isinstance(error, ConnectionClosed) and error.is_unwelcome:
@@ -84,11 +84,11 @@ class ConnectionPool:
     def _check_login_is_optional(self, address: Address, closed: ConnectionClosed) -> None:
         """Raises JobFileError if the listener itself reports that it requires a login. A closed
         connection alone proves nothing: busy brokers and load balancers close them, too."""
-        questions = self.dialect.ask_mechanisms()
-        if address in self._served or not questions:
+        requests = self.dialect.ask_mechanisms()
+        if address in self._served or not requests:
             return
         try:
-            offered = self.dialect.read_mechanisms(self._call(address, questions))
+            offered = self.dialect.read_mechanisms(self._call(address, requests))
         except RangelandError:
             return
         finally:
@@ -97,21 +97,21 @@ class ConnectionPool:
         if offered is not None:
             raise missing_login_error(address, offered) from closed
 
-    def _call(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        self.send_all(address, questions)
-        return self.receive_all(address, questions)
+    def _call(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
+        self.send_all(address, requests)
+        return self.receive_all(address, requests)
 
-    def send_all(self, address: Address, questions: Sequence[Question]) -> None:
+    def send_all(self, address: Address, requests: Sequence[BrokerRequest]) -> None:
         """Sends without waiting for the responses, which ``receive_all`` returns later."""
         connection = self.connect(address)
-        self.requests += len(questions)
-        for question in questions:
-            connection.send(question)
+        self.requests += len(requests)
+        for request in requests:
+            connection.send(request)
 
-    def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def receive_all(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
         """The responses to what was sent on the open connection. Raises ConnectionLost."""
         connection = self.connect(address)
-        responses = [connection.receive(question.wait_ms) for question in questions]
+        responses = [connection.receive(request.wait_ms) for request in requests]
         self._served.add(address)
         return responses
 

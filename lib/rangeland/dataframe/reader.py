@@ -13,12 +13,12 @@ from typing import Any
 
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
+from rangeland.cluster_access.registry_lookup import row_format_of
 from rangeland.errors import UsageError
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.job.payload_formats import row_format_of
 from rangeland.model import Survey
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import Address, Leader, Partition
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderQuery:
-    """Questions for one broker: the first of ``seeds`` that answers is asked all of them."""
+class LeaderRequest:
+    """Requests to one broker: the first of ``seeds`` that answers is sent all of them."""
 
     seeds: tuple[Address, ...]
-    questions: tuple[Question, ...]
+    requests: tuple[BrokerRequest, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,13 @@ class ClusterView:
     """The cluster's permanent id; empty where brokers do not report one."""
 
 
-Search = Generator[LeaderQuery, "list[Any] | NoReply", ClusterView]
+Search = Generator[LeaderRequest, "list[Any] | NoReply", ClusterView]
 """A search for leaders: yields what to ask, is sent the responses, returns what it found."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetResult:
-    """A broker's answer to the question for the offset of a time or of one end of a log."""
+    """A broker's answer to the request for the offset of a time or of one end of a log."""
 
     meaning: ErrorMeaning
     code: str

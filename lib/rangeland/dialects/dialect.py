@@ -26,7 +26,7 @@ from rangeland.dialects.fetch_values import (
     PartitionFetch,
     UnconfirmedGap,
 )
-from rangeland.dialects.protocol_session import Credentials, ProtocolSession, Question
+from rangeland.dialects.protocol_session import BrokerRequest, Credentials, ProtocolSession
 from rangeland.errors import JobFileError
 from rangeland.model import (
     Address,
@@ -42,8 +42,8 @@ from rangeland.model import (
 
 
 class Dialect(ABC):
-    """The rules of one protocol. Every method is pure: ``ask_...`` returns questions to send,
-    ``read_...`` reads their responses. The questions of a list go to one broker in one go, and
+    """The rules of one protocol. Every method is pure: ``ask_...`` returns requests to send,
+    ``read_...`` reads their responses. The requests of a list go to one broker in one go, and
     their responses come in the same order. The defaults are those of brokers that have no leader
     epochs, no retention to report, no transactions, and no way to list login mechanisms."""
 
@@ -55,15 +55,15 @@ class Dialect(ABC):
     def open_session(self, client_id: str) -> ProtocolSession: ...
 
     @abstractmethod
-    def login(self, credentials: Credentials) -> Generator[Question, Any, int | None]:
-        """Yields questions and is sent their responses; an error of a question is thrown in.
+    def login(self, credentials: Credentials) -> Generator[BrokerRequest, Any, int | None]:
+        """Yields requests and is sent their responses; an error of a request is thrown in.
         Returns after how many milliseconds the login must be repeated on the same connection;
         None or 0: never. Raises AccessDenied if the login is refused; with ``closed_at`` if the
         only evidence is that the peer closed the connection (``Unreachable.closed``) at that
         step, so that it takes a second time to be sure. Raises JobFileError for a mechanism that
         does not fit, MissingRequirement for a package that this Python lacks."""
 
-    def ask_mechanisms(self) -> list[Question]:
+    def ask_mechanisms(self) -> list[BrokerRequest]:
         """Asks which login mechanisms the listener offers to a client that has not logged in. Sends
         nothing secret; empty if listeners cannot be asked."""
         return []
@@ -90,11 +90,11 @@ class Dialect(ABC):
         leaders: Mapping[Partition, Leader],
         when: Earliest | Latest | AtTime,
         isolation: Isolation,
-    ) -> list[Question]: ...
+    ) -> list[BrokerRequest]: ...
 
     def ask_latest_timestamps(
         self, leaders: Mapping[Partition, Leader], isolation: Isolation
-    ) -> list[Question]:
+    ) -> list[BrokerRequest]:
         """Asks for the records with the latest timestamps, deleted or not; ``read_offsets`` reads
         the responses. Empty if brokers find every record that is as late as a time."""
         return []
@@ -102,7 +102,7 @@ class Dialect(ABC):
     @abstractmethod
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 
-    def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
+    def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
         """Asks how many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets
         are bytes."""
         return []
@@ -112,7 +112,7 @@ class Dialect(ABC):
 
     def ask_epochs(
         self, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
-    ) -> list[Question]:
+    ) -> list[BrokerRequest]:
         """The end offset of a leader epoch, and of those before it, in the leader's log."""
         return []
 
@@ -125,7 +125,7 @@ class Dialect(ABC):
         """The leader epoch of the first of these records, if they carry one."""
         return None
 
-    def ask_transactions(self, partitions: Collection[Partition]) -> list[Question]:
+    def ask_transactions(self, partitions: Collection[Partition]) -> list[BrokerRequest]:
         """Asks which transactions are open in these partitions of one leader; empty if brokers
         cannot be asked."""
         return []
@@ -134,13 +134,13 @@ class Dialect(ABC):
         """The open transaction that holds back the last stable offset, by partition."""
         return {}
 
-    def ask_retention(self, topics: Sequence[str]) -> list[Question]:
+    def ask_retention(self, topics: Sequence[str]) -> list[BrokerRequest]:
         return []
 
     def read_retention(self, responses: Sequence[Any]) -> dict[str, Retention]:
         return {}
 
-    def ask_cleanup(self, topic: str) -> list[Question]:
+    def ask_cleanup(self, topic: str) -> list[BrokerRequest]:
         """The cleanup policy of a topic. Empty if no decoder of this dialect reports gaps."""
         return []
 
@@ -151,12 +151,12 @@ class Dialect(ABC):
 
     @abstractmethod
     def ask_records(
-        self, asked: Sequence[PartitionFetch], options: FetchOptions
-    ) -> list[Question]: ...
+        self, fetches: Sequence[PartitionFetch], options: FetchOptions
+    ) -> list[BrokerRequest]: ...
 
     @abstractmethod
     def read_records(
-        self, responses: Sequence[Any], asked: Sequence[PartitionFetch], isolation: Isolation
+        self, responses: Sequence[Any], fetches: Sequence[PartitionFetch], isolation: Isolation
     ) -> FetchResult: ...
 
     @abstractmethod

@@ -10,11 +10,11 @@ from rangeland.errors import LocalProtocolError, RemoteProtocolError
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A request to send. ``max_version``: the highest version of it that may be used.
+class BrokerRequest:
+    """A message to send. ``max_version``: the highest version of it that may be used.
     ``wait_ms``: how long its response may take, where that is longer than usual."""
 
-    request: Any
+    message: Any
     max_version: int | None = None
     wait_ms: int | None = None
 

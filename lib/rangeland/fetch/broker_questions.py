@@ -20,7 +20,7 @@ from rangeland.dialects.fetch_values import (
 )
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import BadRecord, Damage
-from rangeland.fetch.slice_state import FetchTarget
+from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import request_offsets, request_records
 from rangeland.survey.leaders import ask_leaders
@@ -98,20 +98,20 @@ def ask_cleanup_policy(
 
 @dataclass(frozen=True, slots=True)
 class AskedLeader:
-    """The broker at ``address``, from which ``want`` was requested, and what else it can be asked
-    about that partition. Each question raises ConnectionLost."""
+    """The broker at ``address`` to which ``request`` was sent, and what else it can be asked about
+    that partition. Each question raises ConnectionLost."""
 
     brokers: ConnectionPool
     address: Address
-    want: FetchTarget
+    request: SliceRequest
 
     def log_edge(
         self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> int:
         """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost,
         also for a response without an offset."""
-        partition = self.want.partition
-        leaders = {partition: Leader(self.address, self.want.epoch)}
+        partition = self.request.partition
+        leaders = {partition: Leader(self.address, self.request.epoch)}
         result = request_offsets(self.brokers, self.address, leaders, when, isolation).get(
             partition
         )
@@ -136,7 +136,7 @@ class AskedLeader:
     def _epoch_end(self, leader: Leader) -> int | None:
         """None where the broker cannot or may not say. Raises ConnectionLost if it has to be asked
         again."""
-        dialect, partition, epoch = self.brokers.dialect, self.want.partition, self.want.epoch
+        dialect, partition, epoch = self.brokers.dialect, self.request.partition, self.request.epoch
         if epoch is None:
             return None
         questions = dialect.ask_epochs({partition: leader}, {partition: epoch})
@@ -156,31 +156,31 @@ class AskedLeader:
         too, if that cannot be seen."""
         if self.brokers.dialect.capabilities.offsets_are_bytes:
             return False  # nothing can be read before the offset
-        part = self._fetch_at(offset - 1, self.want.max_bytes)
+        part = self._fetch_at(offset - 1, self.request.max_bytes)
         return part is not None and self._has_entry_across(part, offset)
 
     def is_still_damaged(self) -> bool:
         """Whether what follows the entry before the requested offset is damaged, as it was in an
         earlier response. True, too, if only that entry was returned."""
-        preceding = self.want.offset - 1
-        part = self._fetch_at(preceding, self.want.max_bytes, MAX_WAIT_MS)
+        preceding = self.request.offset - 1
+        part = self._fetch_at(preceding, self.request.max_bytes, MAX_WAIT_MS)
         if part is None or not len(part.records):
             raise ConnectionLost(
-                f"{self.address} returned no records of {self.want.partition} at {preceding}"
+                f"{self.address} returned no records of {self.request.partition} at {preceding}"
             )
         context = FetchContext(asked_at=preceding)
         try:
             end = self.brokers.dialect.next_offset(part.records, preceding, context)
         except BadRecord:
             return True
-        return end is None or end <= self.want.offset
+        return end is None or end <= self.request.offset
 
     def confirmed_until(self, gap: UnconfirmedGap) -> int | None:
         """The offset up to which to read if only the last entry shows a gap: the offset stored in
         it may be damaged, and the gap full of records that are in the next segment. A broker that
         is asked for the entry's last offset returns the entry, unless others are there. None if it
         has to be asked again. Raises BadRecord."""
-        asked_at = self.want.offset
+        asked_at = self.request.offset
         is_there = self._is_first_at(gap.last_offset, gap.entry)
         if is_there is not False:
             return gap.last_offset + 1 if is_there else None
@@ -207,11 +207,13 @@ class AskedLeader:
         self, offset: int, max_bytes: int, max_wait_ms: int = 0
     ) -> FetchedPartition | None:
         """What the broker returns at an offset; None if it answers with an error."""
-        want = self.want
-        fetches = [PartitionFetch(want.partition, want.topic_id, want.epoch, offset, max_bytes)]
+        request = self.request
+        fetches = [
+            PartitionFetch(request.partition, request.topic_id, request.epoch, offset, max_bytes)
+        ]
         read = request_records(self.brokers, self.address, fetches, max_bytes, max_wait_ms)
         for part in read.partitions:
-            if part.partition == want.partition and part.meaning is ErrorMeaning.OK:
+            if part.partition == request.partition and part.meaning is ErrorMeaning.OK:
                 return part
         return None
 

@@ -1,8 +1,8 @@
 """The fetch loop as a state machine: leader failover per slice, without a clock or a socket.
 
 The caller asks ``next(now_ms)`` for the next step, carries it out, and reports the outcome with
-one of the ``on_...`` methods. Each outcome becomes an event of the table in
-``slice_state``. Like SimpleConsumer, only delivered data moves a slice on, and no error
+one of the ``on_...`` methods. Each outcome but delivered records becomes an event of the table
+in ``slice_state``. Like SimpleConsumer, only delivered data moves a slice on, and no error
 does. Like Kafka's fetcher threads, one request asks a leader for all of its ready slices, an
 error of one partition delays only that one, and data counts only if it was requested at the
 offset that comes next. A slice ends when its next offset is its ``until_offset``, never before.
@@ -36,9 +36,10 @@ from rangeland.fetch.fetch_steps import (
 from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, initial_replica
 from rangeland.fetch.slice_state import (
-    FetchTarget,
+    Move,
     Phase,
     SliceEvent,
+    SliceRequest,
     SliceState,
     move_on,
     new_state,
@@ -98,7 +99,7 @@ class FetchLoop:
             return WaitUntil(min(self._ready_at(s) for s in unfinished))
         for state in ready:
             if state.phase is Phase.MEASURING and state.server.address:
-                return SendLogRange(state.server.address, state.target)
+                return SendLogRange(state.server.address, state.request)
         if finding := [s for s in ready if s.phase is Phase.FINDING]:
             return leader_request(finding)
         reading = [s for s in ready if s.phase is Phase.READING]
@@ -113,16 +114,21 @@ class FetchLoop:
         return max(state.retry.resume_at_ms, self.throttle.free_at(state.server.address))
 
     def _give_up_if_stuck(self, state: SliceState) -> None:
-        if state.retry.stuck_ms <= self.limits.no_progress_ms:
-            return
-        if state.suspected:
-            self._lose(state, *state.suspected)
-        else:
-            self._record_loss(state, slice_failures.stuck_loss(state, self.policy))
+        if state.retry.stuck_ms > self.limits.no_progress_ms:
+            loss = slice_failures.stuck_loss(state, self.policy)
+            self._move(state, SliceEvent.DEADLINE, loss=loss)
 
-    def is_doubtful(self, want: FetchTarget) -> bool:
+    def may_be_replica(self, request: SliceRequest) -> bool:
+        """Whether its response may be that of a replica, which proves nothing."""
+        return self.states[request.index].server.may_be_replica
+
+    def leader_of(self, request: SliceRequest) -> Leader:
+        """The slice's leader, as it is known now."""
+        return self.states[request.index].server.leader
+
+    def is_doubtful(self, request: SliceRequest) -> bool:
         """Whether a replica may answer: the leader of the plan may have become a follower."""
-        server, known = self.states[want.index].server, self.capabilities
+        server, known = self.states[request.index].server, self.capabilities
         has_replicas = known.leader_id is not None or not known.numbered_per_broker
         return server.may_be_replica or (has_replicas and not server.is_confirmed)
 
@@ -141,13 +147,13 @@ class FetchLoop:
             if state.server.address == leader:
                 state.retry.excuse(throttle_ms, self.limits)
 
-    def on_records(self, want: FetchTarget, next_offset: int) -> bool:
+    def on_records(self, request: SliceRequest, next_offset: int) -> bool:
         """Complete batches came; reading continues at ``next_offset``. False if they are of no
         use, and the leader is asked instead of its replica."""
-        state = self._current(want)
+        state = self._current(request)
         if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
-            if self._asks_leader(want, error.what):
+            if self._asks_leader(request, error.what):
                 return False
             raise error
         state.advance(next_offset, self.now_ms)
@@ -155,39 +161,40 @@ class FetchLoop:
         state.size.grow_back()
         return True
 
-    def on_too_small(self, want: FetchTarget) -> None:
+    def on_too_small(self, request: SliceRequest) -> None:
         """Bytes came without a complete batch: the fetch size is below the batch size."""
-        state = self._current(want)
+        state = self._current(request)
         if state.size.bytes >= self.limits.largest_fetch_bytes:
-            self.on_damaged(want, slice_failures.batch_size_error(state, self.capabilities))
-            return
-        state.size.double(self.limits)
+            self.on_damaged(request, slice_failures.batch_size_error(state, self.capabilities))
+        else:
+            self._move(state, SliceEvent.TOO_SMALL)
 
-    def on_damaged(self, want: FetchTarget, error: BadRecord) -> None:
+    def on_damaged(self, request: SliceRequest, error: BadRecord) -> None:
         """The offset at which reading could resume after damaged bytes is unknown, so the
         partition is held there, or the run ends. If a replica may have sent them, its leader is
         asked."""
-        state = self._current(want)
-        if self._asks_leader(want, error.what):
+        state = self._current(request)
+        if self._asks_leader(request, error.what):
             return
         first, end = state.next_offset, state.slice.until_offset
         loss = slice_failures.damage_loss(error, self.policy, state.slice, first, end)
-        self._record_loss(state, loss)
+        self._move(state, SliceEvent.DAMAGED, loss=loss)
 
-    def on_replaced(self, want: FetchTarget) -> None:
+    def on_replaced(self, request: SliceRequest) -> None:
         """An entry ended at this offset, and now an intact one in its place goes on after it. Only
         a leader that metadata has confirmed is believed."""
-        state = self._current(want)
+        state = self._current(request)
         evidence = (
             f"an entry ended at {state.next_offset}, and now one in its place goes on after it"
         )
-        if not self._asks_leader(want, evidence):
-            self._lose(state, LossKind.TRUNCATED, evidence)
+        if not self._asks_leader(request, evidence):
+            loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
+            self._move(state, SliceEvent.REPLACED, loss=loss)
 
-    def on_empty(self, want: FetchTarget, readable_end: int | None, throttled: bool) -> None:
+    def on_empty(self, request: SliceRequest, readable_end: int | None, throttled: bool) -> None:
         """A response without records and without an error proves nothing: a quota, a slow disk or
         slow remote storage look the same as a log without records. The slice is asked for again."""
-        state = self._current(want)
+        state = self._current(request)
         if not state.server.is_leader:
             self._doubt(state, "it answered without records", throttled)
         elif readable_end is None:
@@ -204,11 +211,11 @@ class FetchLoop:
             self._move(state, event, f"its leader's log is readable up to {readable_end} only")
 
     def on_error(
-        self, want: FetchTarget, meaning: ErrorMeaning, name: str, hint: Leader | None = None
+        self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
         """The partition's part of the response carried an error code called ``name``. ``hint``: the
         leader that the broker named along with it."""
-        state = self._current(want)
+        state = self._current(request)
         reason = f"{state.server.address} answered {name} at offset {state.next_offset}"
         if state.server.replica is not None:
             self._move(state, SliceEvent.REPLICA_FAILED, reason)
@@ -227,8 +234,8 @@ class FetchLoop:
             case ErrorMeaning.OUT_OF_RANGE:
                 self._move(state, SliceEvent.OUT_OF_RANGE, reason)
             case ErrorMeaning.CORRUPT:
-                self.on_damaged(want, slice_failures.unreadable_error(state, reason))
-            case ErrorMeaning.UNSUPPORTED if self._asks_leader(want, reason):
+                self.on_damaged(request, slice_failures.unreadable_error(state, reason))
+            case ErrorMeaning.UNSUPPORTED if self._asks_leader(request, reason):
                 pass  # Each broker negotiates its own versions, and another one may lead by now.
             case ErrorMeaning.DENIED | ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
                 raise slice_failures.refused_error(state, meaning, reason)
@@ -240,19 +247,19 @@ class FetchLoop:
     # --- outcomes of other requests -----------------------------------------------------
 
     def on_log_range(
-        self, want: FetchTarget, log_start: int, log_end: int, written_end: int | None = None
+        self, request: SliceRequest, log_start: int, log_end: int, written_end: int | None = None
     ) -> None:
         """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
         outside of it or at its end. ``written_end``: its end with what is not readable yet; None
         if that is unknown."""
-        state = self._current(want, Phase.MEASURING)
+        state = self._current(request, Phase.MEASURING)
         seen = state.retry.last_failure
         if state.server.may_be_replica:
             self._doubt(state, f"its log is [{log_start}, {log_end})")
         elif state.next_offset < log_start:
             evidence = f"{seen}; the nearest valid offset is {log_start}"
-            self._move(state, SliceEvent.STARTS_LATER)
-            self._lose(state, LossKind.EXPIRED, evidence, log_start)
+            loss = slice_failures.loss_of(state, self.policy, LossKind.EXPIRED, evidence, log_start)
+            self._move(state, SliceEvent.STARTS_LATER, loss=loss)
         elif written_end is not None and max(written_end, log_end) <= state.next_offset:
             self._on_short_end(state, written_end)
         elif state.next_offset > log_end:
@@ -266,23 +273,19 @@ class FetchLoop:
         """The leader has nothing at or after the next offset, and the slice goes on there. It may
         no longer be the leader, so its response counts the second time, after new metadata."""
         evidence = f"the log of its leader {state.server.address} ends at {written_end}"
-        state.short_ends += 1 if state.server.is_confirmed else 0
-        if state.short_ends <= 1:
-            state.short_end_at_ms = self.now_ms
-        waited_ms = self.now_ms - state.short_end_at_ms
+        waited_ms = state.count_short_end(self.now_ms)
         is_long = self.capabilities.has_epochs or waited_ms >= SHORT_END_MS
         if state.short_ends < SHORT_END_REPORTS or not is_long:
             self._suspect(state, LossKind.TRUNCATED, evidence)
             state.retry.resume_at_ms = self.now_ms + SHORT_END_PAUSE_MS
             return
         evidence += f"; asked {state.short_ends} times, with metadata from other brokers if any"
-        self._move(state, SliceEvent.ENDS_EARLIER_FOR_SURE)
-        self._lose(state, LossKind.TRUNCATED, evidence)
+        loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
+        self._move(state, SliceEvent.ENDS_EARLIER_FOR_SURE, loss=loss)
 
     def _suspect(self, state: SliceState, kind: LossKind, evidence: str) -> None:
         """Assumed at the deadline, unless something else is seen before."""
-        if state.suspected != (kind, evidence):
-            state.suspected, state.suspected_at_ms = (kind, evidence), self.now_ms
+        state.suspect(kind, evidence, self.now_ms)
         is_short = kind is LossKind.TRUNCATED
         self._move(state, SliceEvent.ENDS_EARLIER if is_short else SliceEvent.NO_LEADER, evidence)
 
@@ -341,9 +344,9 @@ class FetchLoop:
             evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
             if state.suspected_ms(LossKind.RECREATED, evidence, self.now_ms) < OTHER_TOPIC_MS:
                 self._suspect(state, LossKind.RECREATED, evidence)
-                return
-            self._move(state, SliceEvent.RECREATED)
-            self._lose(state, LossKind.RECREATED, evidence)
+            else:
+                loss = slice_failures.loss_of(state, self.policy, LossKind.RECREATED, evidence)
+                self._move(state, SliceEvent.RECREATED, loss=loss)
         elif address == state.left_leader and state.retry.failures <= 1:
             self._move(state, SliceEvent.NO_LEADER, state.retry.last_failure)
         else:
@@ -355,14 +358,23 @@ class FetchLoop:
 
     # --- transitions --------------------------------------------------------------------
 
-    def _move(self, state: SliceState, event: SliceEvent, reason: str = "") -> None:
-        move_on(state, event, reason, self.now_ms, self.limits)
+    def _move(
+        self, state: SliceState, event: SliceEvent, reason: str = "", loss: Loss | None = None
+    ) -> None:
+        """Takes one transition of the table. ``loss``: what the event loses, by the policy."""
+        move = move_on(state, event, reason, self.now_ms, self.limits)
+        if (move is Move.LOSE) != (loss is not None):
+            raise Bug(f"{state.slice}: after {event.name}, {move.value}; the loss is {loss}")
+        if loss is not None:
+            slice_failures.log_loss(loss)
+            self.losses_to_report.append((state.slice.index, loss))
+            state.advance(loss.until_offset, self.now_ms)
 
-    def _current(self, want: FetchTarget, phase: Phase = Phase.READING) -> SliceState:
-        state = self.states[want.index]
-        if state.phase is not phase or want.offset != state.next_offset:
+    def _current(self, request: SliceRequest, phase: Phase = Phase.READING) -> SliceState:
+        state = self.states[request.index]
+        if state.phase is not phase or request.offset != state.next_offset:
             raise Bug(
-                f"{state.slice}: a response for offset {want.offset} came while the slice is "
+                f"{state.slice}: a response for offset {request.offset} came while the slice is "
                 f"{state.phase.value} at {state.next_offset}"
             )
         return state
@@ -375,26 +387,12 @@ class FetchLoop:
         reason = f"{state.server.address}, a replica that may lag, is read; {what}"
         self._move(state, SliceEvent.RETRIABLE_ERROR if throttled else event, reason)
 
-    def _asks_leader(self, want: FetchTarget, seen: str) -> bool:
+    def _asks_leader(self, request: SliceRequest, seen: str) -> bool:
         """False if the leader has answered. A replica may lag or be damaged, so what was seen in
         its response proves nothing, and its leader is asked."""
-        state, is_doubtful = self.states[want.index], self.is_doubtful(want)
+        state, is_doubtful = self.states[request.index], self.is_doubtful(request)
         if state.server.may_be_replica:
             self._doubt(state, seen)
         elif is_doubtful:
             self._move(state, SliceEvent.STALE_LEADER, seen)
         return is_doubtful
-
-    def _lose(
-        self, state: SliceState, kind: LossKind, evidence: str, until: int | None = None
-    ) -> None:
-        """Loses what is left up to ``until``, or to the slice's end. Raises RangeLost unless the
-        policy skips the offsets or holds the partition."""
-        slice_, first = state.slice, state.next_offset
-        loss = Loss(slice_.partition, first, until or slice_.until_offset, kind, evidence)
-        self._record_loss(state, slice_failures.settle_loss(loss, self.policy, slice_))
-
-    def _record_loss(self, state: SliceState, loss: Loss) -> None:
-        slice_failures.log_loss(loss)
-        self.losses_to_report.append((state.slice.index, loss))
-        state.advance(loss.until_offset, self.now_ms)

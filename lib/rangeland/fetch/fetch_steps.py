@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from rangeland.errors import Bug
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.slice_state import FetchTarget, SliceState
+from rangeland.fetch.slice_state import SliceRequest, SliceState
 from rangeland.model import Address, Partition
 
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send one fetch for all ``wants`` to ``leader`` and report each response. ``stays``: the
-    broker must not redirect us to a replica, so no rack is sent."""
+    """Send one fetch with all ``requests`` to ``leader``, and report what came for each.
+    ``stays``: the broker must not redirect us to a replica, so no rack is sent."""
 
     leader: Address
-    wants: tuple[FetchTarget, ...]
+    requests: tuple[SliceRequest, ...]
     stays: bool = False
 
 
@@ -31,7 +31,7 @@ class SendLogRange:
     """Ask ``leader`` where the partition's log begins and ends: an offset may be outside of it."""
 
     leader: Address
-    want: FetchTarget
+    request: SliceRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +65,19 @@ def fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetch
     if address is None:
         raise Bug(f"{first.slice} is to be read and has no leader")
     sharing = [s for s in ready if s.can_share_request(first) and not s.size.is_alone]
-    targets: list[FetchTarget] = []
+    requests: list[SliceRequest] = []
     named: set[Partition] = set()
     budget = limits.request_bytes
     for state in sorted(
         [first] if first.size.is_alone else sharing, key=lambda s: (s is not first, s.slice.index)
     ):
         # A request names a partition once: a second slice of it has its turn later.
-        if state.slice.partition in named or (targets and state.size.bytes > budget):
+        if state.slice.partition in named or (requests and state.size.bytes > budget):
             continue
         named.add(state.slice.partition)
         budget -= state.size.bytes
-        targets.append(state.target)
-    return SendFetch(address, tuple(targets), stays=first.server.stays)
+        requests.append(state.request)
+    return SendFetch(address, tuple(requests), stays=first.server.stays)
 
 
 def leader_request(finding: Sequence[SliceState]) -> FindLeaders:

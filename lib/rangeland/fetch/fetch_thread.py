@@ -18,8 +18,8 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost, NoResponse
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchOptions, FetchResult, PartitionFetch
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.fetch_values import FetchOptions, FetchResult
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.fetch.broker_questions import MAX_WAIT_MS, AskedLeader, look_up_leaders
 from rangeland.fetch.fetch_loop import FetchLoop
@@ -27,7 +27,7 @@ from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLog
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece, ResponseReader
-from rangeland.fetch.slice_state import FetchTarget
+from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Latest, Slice
 
 logger = logging.getLogger(__name__)
@@ -124,8 +124,8 @@ class FetchThread:
                     self._stopped.wait(max(0, at_ms - _now_ms()) / 1000)
                 case FindLeaders():
                     self._find(step)
-                case SendLogRange(leader, want):
-                    self._measure(leader, want)
+                case SendLogRange(leader, request):
+                    self._measure(leader, request)
                 case SendFetch():
                     sent = self._fetch(step, is_sent=step is sent)
 
@@ -136,27 +136,26 @@ class FetchThread:
 
     # --- records ----------------------------------------------------------------------
 
-    def _fetch(self, ask: SendFetch, *, is_sent: bool) -> SendFetch | None:
+    def _fetch(self, step: SendFetch, *, is_sent: bool) -> SendFetch | None:
         """Takes one response. Returns the next request, sent before the response is handed over."""
-        fetches = self._partition_fetches(ask)
         try:
-            response = self._result(ask, fetches, is_sent)
+            response = self._result(step, is_sent)
         except ConnectionLost as error:
             if not self._stopped.is_set():
                 is_slow = isinstance(error, NoResponse)
-                self._loop.on_lost(ask.leader, f"{error.what}: {error.why}", is_slow=is_slow)
+                self._loop.on_lost(step.leader, f"{error.what}: {error.why}", is_slow=is_slow)
             return None
         size = sum(len(part.records) for part in response.partitions)
-        self._loop.on_response(ask.leader, size, response.throttle_ms, _now_ms())
+        self._loop.on_response(step.leader, size, response.throttle_ms, _now_ms())
         if response.meaning is not ErrorMeaning.OK:
-            for want in ask.wants:
-                self._loop.on_error(want, response.meaning, response.code)
+            for request in step.requests:
+                self._loop.on_error(request, response.meaning, response.code)
             return None
         parts = {part.partition: part for part in response.partitions}
         throttled = response.throttle_ms > 0
         taken = [
-            self._responses.read(ask.leader, want, parts.get(want.partition), throttled)
-            for want in ask.wants
+            self._responses.read(step.leader, request, parts.get(request.partition), throttled)
+            for request in step.requests
         ]
         sent = self._send_ahead()
         for piece in taken:
@@ -167,37 +166,24 @@ class FetchThread:
             self._pieces.put(piece)
         return sent
 
-    def _partition_fetches(self, ask: SendFetch) -> list[PartitionFetch]:
-        return [
-            PartitionFetch(
-                w.partition,
-                w.topic_id,
-                w.epoch,
-                w.offset,
-                w.max_bytes,
-                self._loop.states[w.index].slice.until_offset,
-            )
-            for w in ask.wants
-        ]
+    def _broker_requests(self, step: SendFetch) -> list[BrokerRequest]:
+        options = replace(self._options, rack="") if step.stays else self._options
+        return self.brokers.dialect.ask_records(step.requests, options)
 
-    def _questions(self, ask: SendFetch, asked: list[PartitionFetch]) -> list[Question]:
-        options = replace(self._options, rack="") if ask.stays else self._options
-        return self.brokers.dialect.ask_records(asked, options)
-
-    def _result(self, ask: SendFetch, asked: list[PartitionFetch], is_sent: bool) -> FetchResult:
-        leader = ask.leader
-        questions = self._questions(ask, asked)
+    def _result(self, step: SendFetch, is_sent: bool) -> FetchResult:
+        leader, requests = step.leader, self._broker_requests(step)
         if is_sent:
             try:
-                responses = self.brokers.receive_all(leader, questions)
+                responses = self.brokers.receive_all(leader, requests)
             except ConnectionLost as error:
                 # As in SimpleConsumer, the same request once more on a new connection.
                 logger.info("Reconnecting to %s: %s", leader, error.why)
                 self.brokers.drop(leader)
-                responses = self.brokers.call_all(leader, questions)
+                responses = self.brokers.call_all(leader, requests)
         else:
-            responses = self.brokers.call_all(leader, questions)
-        return self.brokers.dialect.read_records(responses, asked, self._settings.isolation)
+            responses = self.brokers.call_all(leader, requests)
+        isolation = self._settings.isolation
+        return self.brokers.dialect.read_records(responses, step.requests, isolation)
 
     def _send_ahead(self) -> SendFetch | None:
         """Sends the next fetch if the loop has one now; its response is received later."""
@@ -205,7 +191,7 @@ class FetchThread:
         if not isinstance(step, SendFetch):
             return None
         try:
-            self.brokers.send_all(step.leader, self._questions(step, self._partition_fetches(step)))
+            self.brokers.send_all(step.leader, self._broker_requests(step))
         except ConnectionLost:
             self.brokers.drop(step.leader)
             return None
@@ -222,16 +208,16 @@ class FetchThread:
             return
         self._loop.on_leaders(found.leaders, found.unknown, found.unreachable)
 
-    def _measure(self, address: Address, want: FetchTarget) -> None:
+    def _measure(self, address: Address, request: SliceRequest) -> None:
         """Asks the leader for the readable range of its log, and where the log itself ends."""
-        leader = AskedLeader(self.brokers, address, want)
+        leader = AskedLeader(self.brokers, address, request)
         try:
             start, end = leader.log_edge(Earliest()), leader.log_edge(Latest())
-            written_end = leader.log_end(self._loop.states[want.index].server.leader, end)
+            written_end = leader.log_end(self._loop.leader_of(request), end)
         except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return
-        self._loop.on_log_range(want, start, end, written_end)
+        self._loop.on_log_range(request, start, end, written_end)
 
 
 def _named_members(cluster: ClusterSettings) -> dict[str, Address]:

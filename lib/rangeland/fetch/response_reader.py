@@ -25,7 +25,7 @@ from rangeland.fetch.broker_questions import AskedLeader
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_failures import located_damage_error, passable_until
-from rangeland.fetch.slice_state import FetchTarget
+from rangeland.fetch.slice_state import SliceRequest
 from rangeland.loss import Loss
 from rangeland.model import Address, Latest
 
@@ -92,44 +92,48 @@ class ResponseReader:
         self._cut: dict[int, tuple[int, str]] = {}  # by slice: where damage was cut off, and why
 
     def read(
-        self, address: Address, want: FetchTarget, part: FetchedPartition | None, throttled: bool
+        self,
+        address: Address,
+        request: SliceRequest,
+        part: FetchedPartition | None,
+        throttled: bool,
     ) -> FetchedPiece | None:
         """Reports to the loop what came for one slice. Returns what there is to decode."""
-        leader = AskedLeader(self._brokers, address, want)
+        leader = AskedLeader(self._brokers, address, request)
         if part is None or (part.meaning is ErrorMeaning.OK and part.is_empty):
-            if part is None or not self._moves_on(want, part):
+            if part is None or not self._moves_on(request, part):
                 end = part.readable_end if part is not None else None
-                self._loop.on_empty(want, end, throttled)
+                self._loop.on_empty(request, end, throttled)
             return None
         if part.meaning is not ErrorMeaning.OK:
-            self._loop.on_error(want, part.meaning, part.code, part.leader_hint)
+            self._loop.on_error(request, part.meaning, part.code, part.leader_hint)
             return None
         context = replace(
             part.context,
             floor=self._floor(leader),
-            asked_at=want.offset,
+            asked_at=request.offset,
             max_batch_bytes=self._settings.cluster.max_batch_bytes,
         )
         found = self._find_readable_end(leader, part, context)
         if found is None:
             return None
         next_offset, is_damaged = found
-        is_doubtful = self._loop.is_doubtful(want)
-        if not self._loop.on_records(want, next_offset):
+        is_doubtful = self._loop.is_doubtful(request)
+        if not self._loop.on_records(request, next_offset):
             return None
         if not is_damaged:
-            self._floors[want.index] = EntryEnd(next_offset, str(address), want.epoch)
-        self._moves_on(want, part)
+            self._floors[request.index] = EntryEnd(next_offset, str(address), request.epoch)
+        self._moves_on(request, part)
         return FetchedPiece(
-            want.index,
-            want.offset,
-            min(next_offset, self._until(want)),
+            request.index,
+            request.offset,
+            min(next_offset, request.until_offset),
             part.records,
             part.aborted,
             str(address),
             context=context,
             is_doubtful=is_doubtful,
-            epoch=want.epoch,
+            epoch=request.epoch,
         )
 
     def _find_readable_end(
@@ -139,19 +143,19 @@ class ResponseReader:
         loop knows why."""
         dialect = self._brokers.dialect
         try:
-            next_offset = dialect.next_offset(part.records, leader.want.offset, context)
+            next_offset = dialect.next_offset(part.records, leader.request.offset, context)
         except BadRecord as error:
             until = self._passable_until(leader, error, context)
             # Damaged bytes do not prove where they end: decoding decides.
-            return None if until is None else (min(until, self._until(leader.want)), True)
+            return None if until is None else (min(until, leader.request.until_offset), True)
         if next_offset is None:
-            self._loop.on_too_small(leader.want)
+            self._loop.on_too_small(leader.request)
             return None
         if self._is_left_out(leader, part):
             return None
         if part.readable_end is not None and part.readable_end < next_offset:
             next_offset = self._confirmed_end(leader, part, part.readable_end, next_offset)
-        elif gap := dialect.unconfirmed_gap(part.records, leader.want.offset, context):
+        elif gap := dialect.unconfirmed_gap(part.records, leader.request.offset, context):
             next_offset = self._confirmed_gap(leader, gap)
         return None if next_offset is None else (next_offset, False)
 
@@ -161,20 +165,20 @@ class ResponseReader:
         # Where a broker accounts for the offsets itself, that account is what they contradict.
         if context.floor and not context.spans and self._is_replaced(leader):
             return None
-        is_replica = self._loop.states[leader.want.index].server.may_be_replica
-        until = passable_until(error, leader.want.offset, is_replica=is_replica)
+        is_replica = self._loop.may_be_replica(leader.request)
+        until = passable_until(error, leader.request.offset, is_replica=is_replica)
         if until is None:
             self._report_damage(leader, error)
         elif error.damage is not None and error.damage.next_offset is None and not is_replica:
-            self._cut[leader.want.index] = (until, error.why)
+            self._cut[leader.request.index] = (until, error.why)
         return until
 
     def _is_left_out(self, leader: AskedLeader, part: FetchedPartition) -> bool:
         """Whether damaged bytes were cut off at the offset that was asked for, and now the broker
         leaves them out: by the offset stored in them they are elsewhere. What they held is
         not compacted. Reports it."""
-        offset, why = self._cut.get(leader.want.index, (-1, ""))
-        if offset != leader.want.offset:
+        offset, why = self._cut.get(leader.request.index, (-1, ""))
+        if offset != leader.request.offset:
             return False
         first = self._brokers.dialect.first_offset(part.records, offset)
         if first <= offset:
@@ -190,33 +194,34 @@ class ResponseReader:
         self._report_damage(leader, BadRecord(what, why=why, damage=damage))
         return True
 
-    def _until(self, want: FetchTarget) -> int:
-        return self._loop.states[want.index].slice.until_offset
-
     def _floor(self, leader: AskedLeader) -> int:
         """The offset, if an entry ended there: then the next one begins there or later. Where a
         slice begins in the middle of a batch, that batch begins before it."""
-        known = self._floors.get(leader.want.index)
-        if known is None or known.offset != leader.want.offset:
+        known = self._floors.get(leader.request.index)
+        if known is None or known.offset != leader.request.offset:
             return 0
-        return leader.want.offset if known.is_seen_by(str(leader.address), leader.want.epoch) else 0
+        return (
+            leader.request.offset
+            if known.is_seen_by(str(leader.address), leader.request.epoch)
+            else 0
+        )
 
     def _is_replaced(self, leader: AskedLeader) -> bool:
         """Finds out, after records that contradict those before them, whether the broker has
         replaced the end of its log since, so that nothing is damaged; or the connection broke.
         Reports either."""
         try:
-            if not leader.is_inside_entry(leader.want.offset):
+            if not leader.is_inside_entry(leader.request.offset):
                 return False
         except ConnectionLost as error:
             self._report_lost(leader, error)
             return True
-        self._loop.on_replaced(leader.want)
+        self._loop.on_replaced(leader.request)
         return True
 
-    def _moves_on(self, want: FetchTarget, part: FetchedPartition) -> bool:
+    def _moves_on(self, request: SliceRequest, part: FetchedPartition) -> bool:
         named = part.preferred
-        return named is not None and self._loop.on_preferred(want.index, named)
+        return named is not None and self._loop.on_preferred(request.index, named)
 
     def _confirmed_end(
         self, leader: AskedLeader, part: FetchedPartition, end: int, next_offset: int
@@ -226,20 +231,22 @@ class ResponseReader:
         damaged. What comes before it is taken."""
         dialect = self._brokers.dialect
         context = replace(part.context, floor=self._floor(leader))
-        within = dialect.cut_out(part.records, leader.want.offset, leader.want.offset, end, context)
+        within = dialect.cut_out(
+            part.records, leader.request.offset, leader.request.offset, end, context
+        )
         known = FetchContext(floor=context.floor)
-        until = dialect.next_offset(within, leader.want.offset, known) if len(within) else None
-        if until is not None and leader.want.offset < until <= end:
+        until = dialect.next_offset(within, leader.request.offset, known) if len(within) else None
+        if until is not None and leader.request.offset < until <= end:
             return until
         try:
             latest = leader.log_edge(Latest(), self._settings.isolation)
         except ConnectionLost:
-            self._loop.on_empty(leader.want, None, throttled=False)
+            self._loop.on_empty(leader.request, None, throttled=False)
             return None
         if next_offset <= latest:
             return next_offset
         error = BadRecord(
-            f"the batch at offset {leader.want.offset} cannot be decoded",
+            f"the batch at offset {leader.request.offset} cannot be decoded",
             why=f"it ends at offset {next_offset}, and the log ends at {latest}",
         )
         self._report_damage(leader, error)
@@ -255,14 +262,16 @@ class ResponseReader:
             self._report_lost(leader, error)
             return None
         if until is None:
-            self._loop.on_empty(leader.want, None, throttled=False)
+            self._loop.on_empty(leader.request, None, throttled=False)
         return until
 
     def _report_damage(self, leader: AskedLeader, error: BadRecord) -> None:
         capabilities = self._brokers.dialect.capabilities
         self._loop.on_damaged(
-            leader.want,
-            located_damage_error(error, leader.want.partition, str(leader.address), capabilities),
+            leader.request,
+            located_damage_error(
+                error, leader.request.partition, str(leader.address), capabilities
+            ),
         )
 
     def _report_lost(self, leader: AskedLeader, error: ConnectionLost) -> None:

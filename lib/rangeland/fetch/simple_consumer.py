@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rangeland.decode.columns import with_partition
@@ -30,7 +30,7 @@ from rangeland.fetch.slice_failures import (
     log_loss,
 )
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
-from rangeland.loss import Action
+from rangeland.loss import Action, Loss
 from rangeland.model import Address, QuarantinedBytes, Slice
 from rangeland.untrusted import parse_address
 
@@ -62,6 +62,15 @@ def read_slices(
 
 class _UnconfirmedDamage(Exception):
     """A loss was seen, and is believed only after the leader has been read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _DamagedPart:
+    """A part of a piece that cannot be decoded: what is lost by it, and why."""
+
+    loss: Loss
+    damage: Damage
+    why: str
 
 
 class _PieceDecoder:
@@ -151,47 +160,80 @@ class _PieceDecoder:
         """The piece to its end. A batch that cannot be decoded ends the run, unless the policy says
         otherwise: then everything before it is decoded, and it is skipped or quarantined, or the
         slice ends there. Unexplained gaps are treated in the same way."""
-        next_offset, until_offset = piece.from_offset, piece.until_offset
-        end_of_good = until_offset
-        damage: Damage | None = None
-        known, policy = self._dialect.capabilities, self._settings.policy
-        while next_offset < until_offset:
-            # Where offsets are bytes, the first byte of the records is at the next offset.
-            begin = next_offset - piece.from_offset if self._in_bytes else 0
-            records = piece.records[begin:]
-            good = replace(
-                piece, from_offset=next_offset, until_offset=end_of_good, records=records
+        next_offset = piece.from_offset
+        while next_offset < piece.until_offset:
+            decoded_until, damaged = yield from self._decode_up_to_damage(
+                piece, next_offset, slice_, is_confirmed
             )
-            try:
-                for chunk in self._chunks(good, slice_, is_confirmed):
-                    yield chunk
-                    next_offset = chunk.until_offset
-                    if chunk.is_held:
-                        return
-                if end_of_good == until_offset:
-                    return
-            except BadRecord as error:
-                if piece.is_doubtful:
-                    raise
-                bad = located_damage_error(error, slice_.partition, piece.leader, known)
-                damage = bad.damage
-                if damage is None:
-                    raise bad from error
-                first = first_damaged(damage, next_offset, end_of_good, until_offset)
-                loss = damage_loss(bad, policy, slice_, first, until_offset)
-                if first > next_offset and first < end_of_good:
-                    end_of_good = first
-                    continue
-            if next_offset < first:
+            if damaged is None:
+                return
+            loss = damaged.loss
+            if decoded_until < loss.from_offset:
+                first = loss.from_offset
                 raise Bug(f"{slice_}: the records before offset {first} were not decoded")
             kept = None
-            if loss.action is Action.QUARANTINE and damage is not None:
-                kept = self._bytes_to_keep(records, next_offset, piece, damage, bad.why)
+            if loss.action is Action.QUARANTINE:
+                kept = self._bytes_to_keep(piece, damaged)
             log_loss(loss)
             yield lost_chunk(piece.index, loss, piece.leader, self._in_bytes, kept)
             if loss.action is Action.HOLD:
                 return
-            next_offset, end_of_good = loss.until_offset, until_offset
+            next_offset = loss.until_offset
+
+    def _decode_up_to_damage(
+        self,
+        piece: FetchedPiece,
+        from_offset: int,
+        slice_: Slice,
+        is_confirmed: bool,
+        known: _DamagedPart | None = None,
+    ) -> Generator[SliceChunk, None, tuple[int, _DamagedPart | None]]:
+        """Returns up to where the piece could be decoded, and the damage there; None if it is
+        intact, or an unexplained gap ends the slice. ``known``: damage that was found already, up
+        to which the piece is decoded."""
+        next_offset = from_offset
+        good_until = piece.until_offset if known is None else known.loss.from_offset
+        # Where offsets are bytes, the first byte of the records is at the next offset.
+        begin = from_offset - piece.from_offset if self._in_bytes else 0
+        records = piece.records[begin:]
+        part = replace(piece, from_offset=from_offset, until_offset=good_until, records=records)
+        try:
+            for chunk in self._chunks(part, slice_, is_confirmed):
+                yield chunk
+                next_offset = chunk.until_offset
+                if chunk.is_held:
+                    return next_offset, None
+            return next_offset, known
+        except BadRecord as error:
+            if piece.is_doubtful:
+                raise
+            found = self._judge_damage(error, piece, slice_, next_offset, good_until)
+        if next_offset < found.loss.from_offset < good_until:
+            # Damage is found before everything ahead of it has been returned.
+            return (
+                yield from self._decode_up_to_damage(
+                    piece, next_offset, slice_, is_confirmed, found
+                )
+            )
+        return next_offset, found
+
+    def _judge_damage(
+        self,
+        error: BadRecord,
+        piece: FetchedPiece,
+        slice_: Slice,
+        next_offset: int,
+        good_until: int,
+    ) -> _DamagedPart:
+        """What is lost by damage that was found while decoding ``[next_offset, good_until)``, by
+        the policy. Raises the error where nothing else can be done."""
+        policy, capabilities = self._settings.policy, self._dialect.capabilities
+        bad = located_damage_error(error, slice_.partition, piece.leader, capabilities)
+        if bad.damage is None:
+            raise bad from error
+        first = first_damaged(bad.damage, next_offset, good_until, piece.until_offset)
+        loss = damage_loss(bad, policy, slice_, first, piece.until_offset)
+        return _DamagedPart(loss, bad.damage, bad.why)
 
     def _chunks(
         self, piece: FetchedPiece, slice_: Slice, is_confirmed: bool
@@ -232,17 +274,16 @@ class _PieceDecoder:
                     )
                 next_offset = part.next_offset
 
-    def _bytes_to_keep(
-        self, records: memoryview, next_offset: int, piece: FetchedPiece, damage: Damage, why: str
-    ) -> QuarantinedBytes:
+    def _bytes_to_keep(self, piece: FetchedPiece, damaged: _DamagedPart) -> QuarantinedBytes:
         """The bytes that cannot be decoded, and what is needed to decode them alone."""
-        first, until = damage.base_offset, damage.next_offset
+        first, until = damaged.damage.base_offset, damaged.damage.next_offset
         if until is None:
             raise Bug(f"a batch at offset {first} is to be quarantined, and its end is unknown")
-        stored = self._dialect.cut_out(records, next_offset, first, until, piece.context)
+        records, start = piece.records, piece.from_offset
+        stored = self._dialect.cut_out(records, start, first, until, piece.context)
         begin = max(first, 0)
         open_there = self._dialect.aborted_within(records, begin, until, piece.aborted)
-        return QuarantinedBytes(bytes(stored), open_there, why)
+        return QuarantinedBytes(bytes(stored), open_there, damaged.why)
 
 
 def _leader_of(piece: FetchedPiece) -> tuple[Address, ...]:

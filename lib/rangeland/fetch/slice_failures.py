@@ -104,8 +104,21 @@ def damage_loss(
     return replace(loss, until_offset=min(until_offset, damage.next_offset))
 
 
+def loss_of(
+    state: SliceState, policy: Policy, kind: LossKind, evidence: str, until: int | None = None
+) -> Loss:
+    """What the policy does about what is left of a slice, up to ``until`` or to its end. Raises
+    RangeLost where the policy is to fail."""
+    slice_, first = state.slice, state.next_offset
+    loss = Loss(slice_.partition, first, until or slice_.until_offset, kind, evidence)
+    return settle_loss(loss, policy, slice_)
+
+
 def stuck_loss(state: SliceState, policy: Policy) -> Loss:
-    """What the policy does about the rest of a slice that has made no progress for too long."""
+    """What the policy does about the rest of a slice that has made no progress for too long: what
+    was suspected is assumed now. Raises Unreachable if nothing was, and the policy is to fail."""
+    if state.suspected:
+        return loss_of(state, policy, *state.suspected)
     error, slice_ = no_progress_error(state), state.slice
     evidence = f"{error.what}: {error.why}"
     loss = Loss(

@@ -1,9 +1,10 @@
 """The state of one slice while it is read, and its state machine as a table: phase and event to
 what is done, and the next phase.
 
-``FetchLoop`` turns each response into one event. Delivered records are not in the table: they
-advance the next offset in ``READING``. A slice whose next offset is its end is ``DONE``, and
-stays so. An event that a phase does not list cannot happen there.
+``FetchLoop`` turns each response without useful records, and the deadline, into one event.
+Delivered records are not in the table: they advance the next offset in ``READING``. So does a
+loss. A slice whose next offset is its end is ``DONE``, and stays so. An event that a phase does
+not list cannot happen there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import Bug
 from rangeland.fetch.fetch_size import FetchSize, first_fetch_size
 from rangeland.fetch.pacing import FetchLimits
@@ -21,21 +23,17 @@ from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import LossKind
-from rangeland.model import Address, Partition, Slice
+from rangeland.model import Address, Slice
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchTarget:
-    """One partition's part of a request. ``index``: that of the slice."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceRequest(PartitionFetch):
+    """What is requested for one slice. ``index``: that of the slice."""
 
     index: int
-    partition: Partition
-    topic_id: str | None
-    epoch: int | None
-    offset: int
-    max_bytes: int
+    until_offset: int
 
 
 class Phase(Enum):
@@ -54,6 +52,9 @@ class SliceEvent(Enum):
     CONNECTION_LOST = "the connection to the leader broke"
     REPLICA_PREFERRED = "the broker names a replica whose address is unknown"
     OUT_OF_RANGE = "the leader has no such offset"
+    TOO_SMALL = "no complete batch fits into the bytes that were requested"
+    DAMAGED = "the leader's records are damaged, and where they end is unknown"
+    REPLACED = "an entry ended at the next offset, and now one in its place goes on after it"
     EMPTY_BELOW_END = "no records, although the log goes on"
     EMPTY_AT_END = "no records, and the log ends here, or its end was not reported"
     IN_RANGE = "the log contains the next offset"
@@ -63,6 +64,7 @@ class SliceEvent(Enum):
     LEADER_FOUND = "metadata names a leader"
     NO_LEADER = "metadata names no usable leader, or could not be fetched"
     RECREATED = "the partition belongs to another topic of the same name"
+    DEADLINE = "there has been no progress for too long"
 
 
 class Move(Enum):
@@ -70,6 +72,7 @@ class Move(Enum):
     LEAVE = "leave the leader: metadata at once the first time, later after a wait"
     RETURN = "return from the replica to the leader, at once"
     GO_ON = "continue at once"
+    ENLARGE = "request more bytes, at once"
     LOSE = "offsets are lost: the policy fails, skips or holds"
 
 
@@ -83,8 +86,12 @@ _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
         SliceEvent.CONNECTION_LOST: (Move.LEAVE, Phase.FINDING),
         SliceEvent.REPLICA_PREFERRED: (Move.GO_ON, Phase.FINDING),
         SliceEvent.OUT_OF_RANGE: (Move.GO_ON, Phase.MEASURING),
+        SliceEvent.TOO_SMALL: (Move.ENLARGE, Phase.READING),
+        SliceEvent.DAMAGED: (Move.LOSE, Phase.READING),
+        SliceEvent.REPLACED: (Move.LOSE, Phase.READING),
         SliceEvent.EMPTY_BELOW_END: (Move.BACK_OFF, Phase.READING),
         SliceEvent.EMPTY_AT_END: (Move.BACK_OFF, Phase.MEASURING),
+        SliceEvent.DEADLINE: (Move.LOSE, Phase.READING),
     },
     Phase.MEASURING: {
         SliceEvent.REPLICA_FAILED: (Move.RETURN, Phase.READING),
@@ -94,11 +101,13 @@ _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
         SliceEvent.STARTS_LATER: (Move.LOSE, Phase.READING),
         SliceEvent.ENDS_EARLIER: (Move.LEAVE, Phase.FINDING),
         SliceEvent.ENDS_EARLIER_FOR_SURE: (Move.LOSE, Phase.READING),
+        SliceEvent.DEADLINE: (Move.LOSE, Phase.MEASURING),
     },
     Phase.FINDING: {
         SliceEvent.LEADER_FOUND: (Move.GO_ON, Phase.READING),
         SliceEvent.NO_LEADER: (Move.BACK_OFF, Phase.FINDING),
         SliceEvent.RECREATED: (Move.LOSE, Phase.FINDING),
+        SliceEvent.DEADLINE: (Move.LOSE, Phase.FINDING),
     },
     Phase.DONE: {},
 }
@@ -125,15 +134,16 @@ class SliceState:
     left_leader: Address | None = None
 
     @property
-    def target(self) -> FetchTarget:
-        """The slice's part of a request."""
-        return FetchTarget(
+    def request(self) -> SliceRequest:
+        """What is to be requested next."""
+        return SliceRequest(
             index=self.slice.index,
             partition=self.slice.partition,
             topic_id=self.slice.topic_id,
             epoch=self.server.leader.epoch,
             offset=self.next_offset,
             max_bytes=self.size.bytes,
+            until_offset=self.slice.until_offset,
         )
 
     @property
@@ -141,9 +151,22 @@ class SliceState:
         """The fields of its log lines."""
         return partition_fields(self.slice.partition, self.next_offset)
 
+    def suspect(self, kind: LossKind, evidence: str, now_ms: int) -> None:
+        """This loss is assumed at the deadline, unless something else is seen before."""
+        if self.suspected != (kind, evidence):
+            self.suspected, self.suspected_at_ms = (kind, evidence), now_ms
+
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
         """The time for which nothing but the evidence for this loss has been seen."""
         return now_ms - self.suspected_at_ms if self.suspected == (kind, evidence) else 0
+
+    def count_short_end(self, now_ms: int) -> int:
+        """Its leader reports such an end, which counts once metadata has named the leader. Returns
+        for how long it has reported one."""
+        self.short_ends += 1 if self.server.is_confirmed else 0
+        if self.short_ends <= 1:
+            self.short_end_at_ms = now_ms
+        return now_ms - self.short_end_at_ms
 
     def can_share_request(self, first: SliceState) -> bool:
         """Whether both slices can be in one request."""
@@ -198,8 +221,8 @@ def new_state(
 
 def move_on(
     state: SliceState, event: SliceEvent, reason: str, now_ms: int, limits: FetchLimits
-) -> None:
-    """Takes one transition of the table. What is lost is applied by the caller."""
+) -> Move:
+    """Takes one transition of the table. What is lost by it is for the caller to apply."""
     found = _TABLE[state.phase].get(event)
     if found is None:
         raise Bug(f"{state.slice}: {event.name} happened while the slice is {state.phase.value}")
@@ -216,6 +239,9 @@ def move_on(
             _log(state, f"Returned to the leader {state.server.leader.address}", reason)
         case Move.GO_ON if reason:
             state.retry.last_failure = reason
+        case Move.ENLARGE:
+            state.size.double(limits)
+    return move
 
 
 def _log(state: SliceState, what: str, reason: str) -> None:

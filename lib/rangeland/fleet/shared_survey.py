@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
@@ -61,12 +61,12 @@ class SurveyTicket:
         """The survey that the job would get now, taken if need be; None if it will take its own."""
         return self.surveys.ahead(self)
 
-    def survey_of(self, job: Job, wanted: SurveyRequest) -> Survey:
+    def survey_of(self, job: Job, request: SurveyRequest) -> Survey:
         """Takes the place of ``job_survey.survey_of``, and raises what that raises."""
         survey = self.ahead()
         self.surveys.remove(self)
-        if survey is None or self.request != wanted:
-            return self.surveys.take(job, wanted)
+        if survey is None or self.request != request:
+            return self.surveys.take(job, request)
         return survey
 
 
@@ -125,17 +125,16 @@ class SharedSurveys:
             cluster.tickets.clear()
 
 
-def may_share(job: Job, wanted: SurveyRequest) -> bool:
+def may_share(job: Job, request: SurveyRequest) -> bool:
     """Whether a survey for other topics too means the same for this job: it takes all partitions
     of listed topics, asks for no group's offsets, and its offsets are numbers of records."""
     capabilities = load_dialect(job.source.dialect).capabilities
     is_plain = not capabilities.offsets_are_bytes and capabilities.has_metadata
-    return bool(wanted.topics) and not wanted.partitions and not wanted.groups and is_plain
+    return bool(request.topics) and not request.partitions and not request.groups and is_plain
 
 
-def merge_requests(wanted: Iterable[SurveyRequest]) -> SurveyRequest:
+def merge_requests(requests: Sequence[SurveyRequest]) -> SurveyRequest:
     """One request for all of these."""
-    requests = list(wanted)
     return SurveyRequest(
         topics=tuple(dict.fromkeys(t for w in requests for t in w.topics)),
         times_ms=tuple(sorted({t for w in requests for t in w.times_ms})),
@@ -149,7 +148,7 @@ def merge_requests(wanted: Iterable[SurveyRequest]) -> SurveyRequest:
 
 def _naming_offsets(requests: Iterable[SurveyRequest]) -> tuple[Bounds, ...]:
     found: list[Bounds] = []
-    for side in (side for wanted in requests for side in wanted.bounds):
+    for side in (side for request in requests for side in request.bounds):
         if side not in found and any(isinstance(bound, AtOffset) for bound in side.every):
             found.append(side)
     return tuple(found)

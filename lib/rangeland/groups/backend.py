@@ -18,7 +18,7 @@ from enum import Enum, StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
 from rangeland.dialects.error_meaning import ErrorCode
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Conflict, JobFileError, RangelandError, Unreachable
 from rangeland.model import Address, Partition
 
@@ -205,11 +205,11 @@ class GroupIO(Protocol):
 
     @property
     def seeds(self) -> tuple[Address, ...]: ...
-    def ask(self, address: Address, question: Question) -> Any:
-        """Sends a question to a broker. Raises Unreachable if a reconnect did not help."""
+    def ask(self, address: Address, request: BrokerRequest) -> Any:
+        """Sends a request to a broker. Raises Unreachable if a reconnect did not help."""
 
-    def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        """Sends all questions before it reads responses; returns them in the same order."""
+    def ask_all(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
+        """Sends all requests before it reads responses; returns them in the same order."""
 
     def pause(self, pause_ms: int) -> None: ...
     def now_ms(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import JobFileError
 from rangeland.groups.backend import GroupBackend
 from rangeland.job import Job
@@ -59,11 +59,11 @@ class BrokerGroupIO:
     def seeds(self) -> tuple[Address, ...]:
         return self._brokers.settings.seeds
 
-    def ask(self, address: Address, question: Question) -> Any:
-        return self._brokers.call(address, question)
+    def ask(self, address: Address, request: BrokerRequest) -> Any:
+        return self._brokers.call(address, request)
 
-    def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        return self._brokers.call_all(address, questions)
+    def ask_all(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
+        return self._brokers.call_all(address, requests)
 
     def pause(self, pause_ms: int) -> None:
         time.sleep(pause_ms / 1000)

@@ -1,18 +1,14 @@
 """The formats of a job's keys and values, made from its section ``decode``.
 
-Schemas in files and those of a schema registry are read here, in the driver and once per run: tasks
-get formats as values. So a file or a subject that changes meanwhile cannot give rows and table two
-types.
+Schemas in files are read here, in the driver and once per run: tasks get formats as values. So a
+file that changes meanwhile cannot give rows and table two types.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
@@ -27,37 +23,25 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RecordField,
-    TopicField,
     WriterSchemas,
 )
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
-from rangeland.job.connection_settings import schema_registry_settings
 from rangeland.job.decode_section import PayloadSpec, names_file
 from rangeland.job.job_file import Job
-from rangeland.schema_registry.catalogue_maker import make_catalogue
-from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.proto_compiler import compile_proto
-from rangeland.schema_registry.registry_client import FIRST_RESPONSE_MS, RegistryClient
 from rangeland.schema_registry.table_formats import TableFormats
 
 MAX_SCHEMA_BYTES = 4 << 20
-MAX_SEEN_IDS = 50
-"""Per topic: more are no schema ids, probably, and each is asked for."""
 _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
-SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]
-"""The topics of a run, and which schema ids their keys and values have."""
 
-
-def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
-    """Makes the row format of a job; None where keys and values stay bytes. ``seen``: needed for a
-    job with a schema registry, which is asked for their schemas. Raises JobFileError for a schema
-    that cannot be read or used, TableRefused for schemas that do not fit into one table, and
-    Unreachable for a registry that does not answer."""
+def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat | None:
+    """Makes the row format of a job; None where keys and values stay bytes. ``schemas``: those of
+    its schema registry, if it has one. Raises JobFileError for a schema that cannot be read or
+    used."""
     decode = job.decode
-    schemas = _schemas(job, seen or {})
     unknown = UnknownFields(decode.unknown_fields)
     # What is kept of unknown fields is that of values: keys have no column for it.
     of_keys = UnknownFields.DROP if unknown is UnknownFields.KEEP else unknown
@@ -78,28 +62,12 @@ def check_schemas(job: Job) -> None:
     read or used. Asks no server, so it is cheap to do first."""
     decode = job.decode
     if decode.registry is None:
-        row_format_of(job)
+        make_row_format(job)
         return
     if decode.key.schema_:
         _format(decode.key, UnknownFields.DROP, "key", None)
     if decode.value.schema_:
         _format(decode.value, UnknownFields.DROP, "value", None)
-
-
-def _schemas(job: Job, seen: SeenIds) -> TableFormats | None:
-    """The schemas of a registry, frozen; None without one."""
-    registry = job.decode.registry
-    if registry is None:
-        return None
-    settings = schema_registry_settings(job, registry)
-    client = RegistryClient(settings, first_response_ms=FIRST_RESPONSE_MS)
-    strategy = registry.subject_name_strategy
-    without_schema = [
-        f for f in job.decode.fields_with_schema_ids if not job.decode.payload(f).schema_
-    ]
-    ids = {of: tuple(islice(found, MAX_SEEN_IDS)) for of, found in seen.items()}
-    catalogue = make_catalogue(client, strategy, ids, without_schema)
-    return TableFormats(ExecutorSchemas(catalogue, settings), strategy, ids)
 
 
 def _format(

@@ -105,7 +105,5 @@ class PolicySpec(Section):
     @property
     def values(self) -> Policy:
         general = self.model_dump(exclude={"topics"})
-        return Policy(
-            **{name: Action(word) for name, word in general.items()},
-            topics=tuple(one.rule(pattern) for pattern, one in self.topics.items()),
-        )
+        rules = tuple(one.rule(pattern) for pattern, one in self.topics.items())
+        return Policy(rules, **{name: Action(word) for name, word in general.items()})

@@ -122,7 +122,7 @@ class PlanCommitter:
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            for text in without_time(nulls, self.target.table.layout(self.reader.row_schema)):
+            for text in without_time(nulls, self.target.schema.layout(self.reader.row_schema)):
                 self._warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
         return CommittedPlan(plan, outcome, landed, recovered, shared is not None)
@@ -156,7 +156,7 @@ class PlanCommitter:
                 self.progress.step(
                     f"keeping {count_noun(len(outcome.quarantine_files), 'file')} in quarantine"
                 )
-            if (missing := self.target.commit_quarantine(outcome)) is not None:
+            if (missing := self.target.quarantine.commit(outcome)) is not None:
                 return missing
         if self.constraints.are_any and (gone := self.target.table.gone_prepared_files(outcome)):
             return FilesGone(gone)
@@ -277,7 +277,7 @@ class PlanCommitter:
         where files of another driver are gone: the plan is then read again before its commit."""
         if not self.constraints.are_any or gone_files(self.target.table.storage(), files):
             return
-        columns = self.target.table.as_written(self.reader.columns_to_add())
+        columns = self.target.schema.as_written(self.reader.columns_to_add())
         if (refused := self.constraints.violation_error(files, columns)) is not None:
             raise refused
 

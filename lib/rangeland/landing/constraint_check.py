@@ -23,28 +23,29 @@ class ConstraintCheck:
 
     def __init__(self, spark: Any, target: LandingTarget) -> None:
         self._spark = spark
-        self._table = target.table
+        self._target = target
         self._passed: set[tuple[str, tuple[TableConstraint, ...]]] = set()
 
     @property
     def are_any(self) -> bool:
-        return bool(self._table.constraints())
+        return bool(self._target.schema.constraints())
 
     def violation_error(self, files: Sequence[DataFile], columns: str) -> TableRefused | None:
         """The error for the first row that the table's constraints do not allow, if there is one.
         ``columns``: the schema of the files, if the table may have to follow it. Files that do not
         fit the table are not read: they are not committed either."""
-        constraints = self._table.constraints()
+        constraints = self._target.schema.constraints()
         left = [file for file in files if (file.path, constraints) not in self._passed]
         if not constraints or not left:
             return None
-        change = self._table.change_by(columns)
+        table = self._target.table
+        change = table.change_by(columns)
         if change.misfits:
             return None
-        path, schema = self._table.uri, self._table.columns_of_files(change)
+        path, schema = table.uri, self._target.schema.columns_of_files(change)
         rows = prepared_frame(self._spark, path, left, schema)
-        found = first_violation(rows, constraints, self._table.columns)
+        found = first_violation(rows, constraints, table.columns)
         if found is None:
             self._passed |= {(file.path, constraints) for file in left}
             return None
-        return violation_error(found.constraint, self._table.name, found.place)
+        return violation_error(found.constraint, table.name, found.place)

@@ -39,6 +39,8 @@ from rangeland.landing.loss_records import (
     seen_losses,
 )
 from rangeland.landing.target_ledger import TargetLedger
+from rangeland.landing.target_quarantine import TargetQuarantine
+from rangeland.landing.target_schema import TargetSchema
 from rangeland.landing.target_table import TargetTable
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Loss
@@ -57,10 +59,16 @@ class LandingTarget:
     def __init__(self, spark: Any, job: Job) -> None:
         self._job = job
         self.table = TargetTable(spark, job)
+        self.quarantine = TargetQuarantine(self.table)
         self.ledger = TargetLedger(spark, self.table)
         self.identity = IdentityCheck(job.application, self.table, self.ledger)
         self.history = JobHistory(job, self.table, self.ledger, self.identity)
         self.refresh()
+
+    @property
+    def schema(self) -> TargetSchema:
+        """The table's schema as of its last snapshot."""
+        return TargetSchema(self._job, self.table.snapshot)
 
     def refresh(self) -> None:
         """Reads ledger and table again."""
@@ -124,7 +132,7 @@ class LandingTarget:
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
-        columns = self.table.as_written(plan.columns if columns is None else columns)
+        columns = self.schema.as_written(plan.columns if columns is None else columns)
         return self._prepare(plan, replace(mine, attempt=attempt, columns=columns), losses)
 
     def _prepare(
@@ -201,10 +209,6 @@ class LandingTarget:
             self.ledger.add_columns_if_lacking()
         return losses
 
-    def commit_quarantine(self, outcome: OutcomeEvent) -> table_commit.FilesGone | None:
-        """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
-        return self.table.commit_quarantine(outcome)
-
     def land(
         self, outcome: OutcomeEvent, since: int | None, gone: Sequence[AddedFile] = ()
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
@@ -220,7 +224,7 @@ class LandingTarget:
             removed=gone,
             properties={LEDGER_PROPERTY: self.ledger.require().table_id},
             schema=outcome.columns,
-            checked=self.table.constraints(),
+            checked=self.schema.constraints(),
         )
         return table_commit.land(self.table.delta, table, request, since or 0)
 
@@ -233,7 +237,7 @@ class LandingTarget:
             f"{LEDGER_PROPERTY}/{ledger_id}",
             1,
             properties={LEDGER_PROPERTY: ledger_id},
-            checked=self.table.constraints(),
+            checked=self.schema.constraints(),
         )
         table_commit.land(self.table.delta, snapshot, request)
         self.table.refresh()

@@ -89,8 +89,8 @@ class PlanSurveys:
 
     def request_for_plan(self, position: JobPosition) -> SurveyRequest:
         """The request of ``new`` to the cluster."""
-        wanted = request_for_range(self._job, position.topics, position.checkpoint)
-        return replace(wanted, speed=self.speed)
+        request = request_for_range(self._job, position.topics, position.checkpoint)
+        return replace(request, speed=self.speed)
 
     def _request_for_marks(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
         source, topics = self._job.source, frozenset(p.topic for p in marks)
@@ -98,7 +98,7 @@ class PlanSurveys:
             source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
         )
 
-    def _take(self, wanted: SurveyRequest) -> Survey:
+    def _take(self, request: SurveyRequest) -> Survey:
         self._progress.step(f"asking {self._job.source.where} for leaders and offsets")
-        self.last = self._survey_of(self._job, wanted)
+        self.last = self._survey_of(self._job, request)
         return self.last

@@ -25,7 +25,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.loss import Action, Loss
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.job_position import JobPosition
@@ -42,8 +42,10 @@ KEEP = Policy(undecodable=Action.QUARANTINE)
 quarantine."""
 HOLD_ALL = Policy.all(Action.HOLD)
 """The policy for reading a log again: what is still damaged or lost stays in quarantine."""
-FIND_ALL = replace(HOLD_ALL, corrupt=Action.SKIP, missing=Action.SKIP, undecodable=Action.SKIP)
-"""The policy for finding out what is still damaged or missing, wherever it is."""
+READ_ON = Policy(
+    (), **{k: Action.SKIP if k.traits.is_found_by_reading else Action.HOLD for k in LossKind}
+)
+"""The policy for finding out all that is still damaged or missing."""
 
 
 ReadFilter = tuple[Isolation, tuple[str, ...]]
@@ -87,7 +89,7 @@ def _try_batches(
     more of them than fit into the driver's memory."""
     wanted = _ranges_in_force(job, target)
     left = set(wanted)
-    for batch in target.table.quarantined_batches(lambda *key: key in left):
+    for batch in target.quarantine.batches(lambda *key: key in left):
         key = (batch.application, batch.sequence, batch.range)
         if key not in left:
             continue
@@ -115,7 +117,7 @@ def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, 
     if not job.decode.fields_with_schema_ids:
         return found
     wanted = _ranges_in_force(job, target)
-    for batch in target.table.quarantined_batches(lambda *key: key in wanted):
+    for batch in target.quarantine.batches(lambda *key: key in wanted):
         if batch.quarantined_bytes.rows is None:
             continue
         for field in job.decode.fields_with_schema_ids:
@@ -262,7 +264,7 @@ def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[Loss
     """What these slices still have that is damaged or missing. Reads on behind it."""
     if not slices:
         return []
-    with closing(read_slices(slices, replace(settings, policy=FIND_ALL))) as chunks:
+    with closing(read_slices(slices, replace(settings, policy=READ_ON))) as chunks:
         return [chunk.loss for chunk in chunks if chunk.loss is not None]
 
 
@@ -278,9 +280,7 @@ def settings_of(
         last = bisect_left(slices, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
         return [s for s in slices[first:last] if s.until_offset <= where.until_offset]
 
-    wanted = target.table.quarantined_batches(
-        lambda _application, _sequence, where: bool(inside(where))
-    )
+    wanted = target.quarantine.batches(lambda _application, _sequence, where: bool(inside(where)))
     kept: dict[int, QuarantinedBytes] = {}
     for batch in sorted(wanted, key=lambda batch: batch.quarantined_at_ms):
         kept |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}

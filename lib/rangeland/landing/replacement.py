@@ -71,7 +71,7 @@ class Replacement:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
         path, table = self._target.table.uri, self._table()
-        schema = self._target.table.columns_of_files()
+        schema = self._target.schema.columns_of_files()
         new = prepared_frame(self._spark, path, [one.file for one in files], schema)
         condition = f"coalesce({self._condition(table, plan)}, false)"
         if stray_rows := new.where(f"NOT ({condition})").count():
@@ -114,7 +114,7 @@ class Replacement:
         """The table, the new rows, and the condition for the rows that they replace."""
         path, table = self._target.table.uri, self._table()
         files = [one.file for one in outcome.files]
-        schema = self._target.table.columns_of_files(change)
+        schema = self._target.schema.columns_of_files(change)
         new = prepared_frame(self._spark, path, files, schema)
         return table, new, self._condition(table, plan)
 

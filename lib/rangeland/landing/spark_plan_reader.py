@@ -176,12 +176,12 @@ class SparkPlanReader:
         """``read_widths`` are those of slices read earlier, by index."""
         writer = WriterSettings(
             table=self.target.table.delta.storage(str(self.target.table.path)),
-            layout=self.target.table.layout(self.row_schema),
+            layout=self.target.schema.layout(self.row_schema),
             compression=self.job.sink.compression,
             compression_level=self.job.sink.compression_level,
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
-            quarantine=self.target.table.quarantine_settings(plan),
+            quarantine=self.target.quarantine.writer_settings(plan),
             columns=self.target.table.columns,
         )
         tasks, settings = self.tasks(slices), self.read_settings(plan)
@@ -279,7 +279,7 @@ class SparkPlanReader:
 
     def columns_to_add(self) -> str:
         """The schema of what is written, if the table may have to follow it."""
-        return self.target.table.columns_to_add(self.row_schema)
+        return self.target.schema.columns_to_add(self.row_schema)
 
     # --- helpers -------------------------------------------------------------------
 

@@ -1,5 +1,4 @@
-"""The table a job lands in: where it is, whether it exists, how rows fit into it; and the
-quarantine beside it.
+"""The table a job lands in: where it is, whether it exists, and what its store has of it.
 
 It is created here if it does not exist, but never in a folder with other files. The ledger knows
 what was landed in it: see ``job_history``.
@@ -8,38 +7,28 @@ what was landed in it: see ``job_history``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from rangeland.decode.columns import LogColumns
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
-from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSettings
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_kinds import StoreKind
 from rangeland.delta.stores.store_probe import foreign_entries, try_store
-from rangeland.delta.table_metadata import AddedFile, TableLayout, TableMetadata
-from rangeland.delta.table_schema.arrow_schema import schema_json
-from rangeland.delta.table_schema.column_mapping import map_columns
-from rangeland.delta.table_schema.schema_compatibility import RowLayout, new_table, row_layout
+from rangeland.delta.table_metadata import AddedFile, TableMetadata
+from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.delta.table_schema.schema_evolution import (
-    Evolution,
     SchemaChange,
-    as_written,
-    follow,
 )
-from rangeland.delta.table_schema.table_constraints import TableConstraint, constraints_of
 from rangeland.delta.transaction_log import table_commit
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_snapshot import Snapshot
-from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job
+from rangeland.landing.target_schema import TargetSchema
 from rangeland.model import DataFile
-from rangeland.planning.plan import Plan
-from rangeland.spark.catalog_names import QUARANTINE_SUFFIX, literal, quote_name
+from rangeland.spark.catalog_names import literal, quote_name
 
 RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
 
@@ -102,63 +91,13 @@ class TargetTable:
         """The names of the log's own columns in this table."""
         return self._job.log_columns
 
-    # --- rows --------------------------------------------------------------------------
+    # --- warnings ----------------------------------------------------------------------
 
-    def columns_to_add(self, row_schema: pa.Schema) -> str:
-        """The schema that a table follows when such rows land, as Delta's JSON; empty where it
-        stays as it is. In a table with column mapping it says what files call the columns."""
-        if self._job.evolution is not Evolution.ADD:
-            return ""
-        columns = schema_json(row_schema)
-        if self.snapshot is None or self.snapshot.is_own:
-            return columns
-        return map_columns(self.snapshot.metadata, columns)
-
-    def as_written(self, columns: str) -> str:
-        """A schema of rows, as files of the table have it."""
-        if not columns or self.snapshot is None:
-            return columns
-        return as_written(self.snapshot.schema_json, columns)
-
-    def change_by(self, columns: str) -> SchemaChange:
-        """The change that files with these columns, a schema or nothing, make to the table's
-        schema."""
-        snapshot = self.delta.load(self.uri) if columns else None
-        return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, columns)
-
-    def columns_of_files(self, change: SchemaChange | None = None) -> str:
-        """The schema by which to read prepared files: the table's, after a change of it."""
-        if change is not None and change.is_any:
-            return change.schema_json
-        if self.snapshot is None:
-            raise Bug(f"rows are to be read that were prepared for {self.name}, which has no table")
-        return self.snapshot.schema_json
-
-    def constraints(self) -> tuple[TableConstraint, ...]:
-        """The table's constraints on its rows. None if it was just created here."""
-        if self.snapshot is None or self.snapshot.is_own:
-            return ()
-        return constraints_of(self.snapshot.metadata)
-
-    def _row_layout(self, metadata: TableMetadata, row_schema: pa.Schema) -> RowLayout:
-        fixed = [self.columns.column_name(f.name) for f in rows_of(self._job.source.dialect)]
-        found, written = follow(metadata, row_schema, self._job.evolution, fixed)
-        return row_layout(found, written, self._job.sink.partition_by)
-
-    def layout(self, row_schema: pa.Schema) -> TableLayout:
-        """The layout in which these rows are written. Raises TableRefused where they do not fit."""
-        if self.snapshot is None or self.snapshot.is_own:
-            # A table that was created here fits, as a test proves.
-            return new_table(row_schema, self._job.sink.partition_by).layout
-        return self._row_layout(self.snapshot.metadata, row_schema).layout
-
-    def row_warnings(self, row_schema: pa.Schema) -> tuple[str, ...]:
-        """Warnings about how these rows fit."""
-        metadata = self.metadata
-        found = () if metadata is None else self._row_layout(metadata, row_schema).notes
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about where the table is, and about its properties."""
         store = None if self.path is None else self.delta.store(self.path)
-        concurrent = [store.note] if store and store.kind is not StoreKind.LOCAL else []
-        return (*found, *filter(None, concurrent), *self.property_warnings())
+        concurrent = store.note if store and store.kind is not StoreKind.LOCAL else ""
+        return (*filter(None, [concurrent]), *self.property_warnings())
 
     def property_warnings(self) -> tuple[str, ...]:
         """Warnings about table properties that will cause problems later."""
@@ -207,10 +146,8 @@ class TargetTable:
             return
         made = new_table(row_schema, self._job.sink.partition_by)
         created = self.delta.create(path, made.schema_json, made.partition_columns)
-        if (
-            not created.is_own
-        ):  # another driver created it: check that it fits before a plan is entered
-            self._row_layout(created.metadata, row_schema)
+        # If another driver created it, check that it fits before a plan is entered.
+        TargetSchema(self._job, created).layout(row_schema)
         self.snapshot = created
 
     def _create_in_catalog(self, row_schema: pa.Schema) -> None:
@@ -258,6 +195,12 @@ class TargetTable:
         gone = set(table_commit.gone_files(self.storage(), prepared))
         return [f for f in own if f.path in gone]
 
+    def change_by(self, columns: str) -> SchemaChange:
+        """The change that files with these columns, a schema or nothing, make to the table's
+        schema, as it is now."""
+        snapshot = self.delta.load(self.uri) if columns else None
+        return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, columns)
+
     def storage(self) -> StoreSettings:
         """The settings for access to the table's files."""
         return self.delta.storage(self.uri)
@@ -278,33 +221,6 @@ class TargetTable:
         if self.path is None:
             raise Bug(f"an outcome is to be landed in {self.name}, which does not exist")
         return self.path
-
-    # --- the quarantine beside it --------------------------------------------------
-
-    def quarantine_settings(self, plan: Plan) -> QuarantineWriterSettings:
-        """The settings with which tasks of a plan keep batches that they cannot decode."""
-        where = self._quarantine().storage()
-        return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
-
-    def commit_quarantine(self, outcome: OutcomeEvent) -> table_commit.FilesGone | None:
-        """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
-        quarantine = self._quarantine()
-        if not outcome.quarantine_files:
-            if outcome.attempt:
-                quarantine.commit(outcome)  # drops what an earlier attempt had kept
-            return None
-        if gone := quarantine.gone_files(outcome):
-            return table_commit.FilesGone(gone)
-        quarantine.commit(outcome)
-        self.register(QUARANTINE_SUFFIX, quarantine.path)
-        return None
-
-    def quarantined_batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
-        """The wanted batches of all that were ever kept, one file at a time."""
-        return iter(()) if self.path is None else self._quarantine().batches(wanted)
-
-    def _quarantine(self) -> Quarantine:
-        return Quarantine(self.delta, self.uri)
 
 
 def _column(name: str) -> Any:

@@ -9,6 +9,7 @@ that it names; the general policy decides the others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rangeland.loss import Action, Loss, LossKind
@@ -26,24 +27,24 @@ class TopicRule:
         return topic == self.pattern or matches(self.pattern, topic)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Policy:
     """One action per kind of loss, and ``topics`` that have their own."""
 
-    expired: Action = Action.FAIL
-    recreated: Action = Action.FAIL
-    truncated: Action = Action.FAIL
-    vanished: Action = Action.FAIL
-    corrupt: Action = Action.FAIL
-    undecodable: Action = Action.FAIL
-    missing: Action = Action.FAIL
-    unreachable: Action = Action.FAIL
-    topics: tuple[TopicRule, ...] = ()
+    actions: Mapping[LossKind, Action]
+    topics: tuple[TopicRule, ...]
+
+    def __init__(self, topics: tuple[TopicRule, ...] = (), **actions: Action) -> None:
+        """``actions`` by the names of the kinds. The other kinds fail."""
+        named = {LossKind(name): action for name, action in actions.items()}
+        given = {kind: named.get(kind, Action.FAIL) for kind in LossKind}
+        object.__setattr__(self, "actions", given)
+        object.__setattr__(self, "topics", topics)
 
     @staticmethod
     def all(action: Action) -> Policy:
         """The same action for every kind."""
-        return Policy(**{kind.value: action for kind in LossKind}, topics=())
+        return Policy((), **dict.fromkeys(LossKind, action))
 
     def decide(self, loss: Loss) -> Action:
         """What is done about a loss. What may turn out not to be one is not skipped."""
@@ -60,8 +61,7 @@ class Policy:
         """What the job says."""
         rule = next((rule for rule in self.topics if rule.matches(topic)), None)
         own = dict(rule.actions).get(kind) if rule is not None else None
-        general: Action = getattr(self, kind.value)
-        return general if own is None else own
+        return self.actions[kind] if own is None else own
 
     def without_receipts(self) -> Policy:
         """The policy for reading without receipts or a quarantine, as a DataFrame: what would be
@@ -70,17 +70,16 @@ class Policy:
         def strict(action: Action) -> Action:
             return action if action is Action.SKIP else Action.FAIL
 
-        general = {v.value: strict(getattr(self, v.value)) for v in LossKind}
-        rules = [
-            replace(rule, actions=tuple((v, strict(a)) for v, a in rule.actions))
+        rules = tuple(
+            replace(rule, actions=tuple((kind, strict(action)) for kind, action in rule.actions))
             for rule in self.topics
-        ]
-        return Policy(**general, topics=tuple(rules))
+        )
+        return Policy(rules, **{kind: strict(action) for kind, action in self.actions.items()})
 
     def ever(self, kind: LossKind, action: Action) -> bool:
         """True if this action applies to any topic."""
         rules = [dict(rule.actions).get(kind) for rule in self.topics]
-        return action in (getattr(self, kind.value), *rules)
+        return action in (self.actions[kind], *rules)
 
     @property
     def tolerates_missing_leaders(self) -> bool:

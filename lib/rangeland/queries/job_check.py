@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
+from rangeland.cluster_access.registry_lookup import row_format_of
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError, public_name
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
-from rangeland.job.payload_formats import row_format_of
 from rangeland.progress_events import Progress
 from rangeland.results import CheckResult
 from rangeland.run import Runner
@@ -90,16 +90,16 @@ def _schemas(job: Job) -> str:
 
 def _table(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
-    notes = runner.target.table.row_warnings(runner.rows)
-    if runner.target.table.metadata is None:
-        runner.target.table.layout(runner.rows)
-        runner.target.table.check_folder()
-        runner.target.table.try_store()
+    table, schema = runner.target.table, runner.target.schema
+    schema.layout(runner.rows)
+    notes = (*schema.notes(runner.rows), *table.warnings())
+    if table.version is None:
+        table.check_folder()
+        table.try_store()
         return _with_notes(f"{job.sink.table} does not exist yet, and can be created", notes)
-    runner.target.table.layout(runner.rows)
-    runner.target.table.try_store()
+    table.try_store()
     runner.check_agreement()
-    at = f"{job.sink.table} is at version {runner.target.table.version}"
+    at = f"{job.sink.table} is at version {table.version}"
     return _with_notes(f"{at}, accepts these rows, and can be written", notes)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rangeland.cluster_access.cluster_lookup import read_settings
 from rangeland.cluster_access.job_survey import survey_of
+from rangeland.cluster_access.registry_lookup import row_format_of
 from rangeland.decode.columns import TOPIC, VALUE
 from rangeland.decode.payload.json.json_inference import InferredField, infer_json_schema
 from rangeland.decode.payload.row_format import RowFormat
@@ -24,7 +25,6 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.job.payload_formats import row_format_of
 from rangeland.model import LogState, Slice
 from rangeland.progress_events import Progress
 from rangeland.results import WriterSchema

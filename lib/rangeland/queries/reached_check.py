@@ -59,20 +59,20 @@ def check_reached(
         )
     source = job.source
     progress.step(f"asking {source.where} for the ends of the logs")
-    wanted = request_for_topics(job, times_ms=times_awaited(until))
+    request = request_for_topics(job, times_ms=times_awaited(until))
     asked_at_ms = int(clock() * 1000)
-    survey = survey_of(job, wanted)
+    survey = survey_of(job, request)
     found = reach(until, survey, asked_at_ms, idle_after_ms)
     if any(p.state == "idle" for p in found) and source.isolation is Isolation.READ_COMMITTED:
-        unsettled = _with_open_transactions(job, wanted, survey)
+        unsettled = _with_open_transactions(job, request, survey)
         found = reach(until, survey, asked_at_ms, idle_after_ms, unsettled)
     return ReachResult(job.job, asked_at_ms, found)
 
 
-def _with_open_transactions(job: Job, wanted: SurveyRequest, survey: Survey) -> set[Partition]:
+def _with_open_transactions(job: Job, request: SurveyRequest, survey: Survey) -> set[Partition]:
     """Partitions with records of an open transaction, which brokers do not report, with their
     times, when asked for committed records."""
-    everything = survey_of(job, replace(wanted, times_ms=()), Isolation.READ_UNCOMMITTED)
+    everything = survey_of(job, replace(request, times_ms=()), Isolation.READ_UNCOMMITTED)
     return {
         partition
         for partition, log in everything.logs.items()

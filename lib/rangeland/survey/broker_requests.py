@@ -34,7 +34,7 @@ def by_leader(
 def request_records(
     brokers: ConnectionPool,
     address: Address,
-    asked: Sequence[PartitionFetch],
+    fetches: Sequence[PartitionFetch],
     max_bytes: int,
     max_wait_ms: int = 0,
 ) -> FetchResult:
@@ -42,8 +42,8 @@ def request_records(
     may wait for records."""
     dialect, isolation = brokers.dialect, brokers.settings.isolation
     options = FetchOptions(isolation, max_wait_ms, max_bytes)
-    responses = brokers.call_all(address, dialect.ask_records(asked, options))
-    return dialect.read_records(responses, asked, isolation)
+    responses = brokers.call_all(address, dialect.ask_records(fetches, options))
+    return dialect.read_records(responses, fetches, isolation)
 
 
 def request_offsets(
@@ -57,10 +57,10 @@ def request_offsets(
 ) -> dict[Partition, OffsetResult]:
     """Requests the offsets of a time or an end. ``by_segment``: by the oldest version of the
     request, which finds the beginnings of segments (``OffsetResult.borders``)."""
-    questions = brokers.dialect.ask_offsets(leaders, when, isolation)
+    requests = brokers.dialect.ask_offsets(leaders, when, isolation)
     if by_segment:
-        questions = [replace(question, max_version=0) for question in questions]
-    return brokers.dialect.read_offsets(brokers.call_all(address, questions))
+        requests = [replace(request, max_version=0) for request in requests]
+    return brokers.dialect.read_offsets(brokers.call_all(address, requests))
 
 
 def request_latest_timestamps(
@@ -70,8 +70,8 @@ def request_latest_timestamps(
     isolation: Isolation,
 ) -> dict[Partition, OffsetResult]:
     """Requests the records with the latest timestamps, deleted or not."""
-    questions = brokers.dialect.ask_latest_timestamps(leaders, isolation)
-    return brokers.dialect.read_offsets(brokers.call_all(address, questions))
+    requests = brokers.dialect.ask_latest_timestamps(leaders, isolation)
+    return brokers.dialect.read_offsets(brokers.call_all(address, requests))
 
 
 def request_sizes(

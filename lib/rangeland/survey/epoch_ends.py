@@ -73,8 +73,8 @@ def epoch_ends(
     for address, group in by_leader(grown, lambda log: log.leader).items():
         leaders = {p: log.leader for p, log in group.items()}
         try:
-            questions = brokers.dialect.ask_epochs(leaders, {p: epochs[p] for p in group})
-            responses = brokers.call_all(address, questions)
+            requests = brokers.dialect.ask_epochs(leaders, {p: epochs[p] for p in group})
+            responses = brokers.call_all(address, requests)
         except NoCommonVersion:  # the broker is too old for the request
             found |= dict.fromkeys(group)
             continue

@@ -12,7 +12,7 @@ from typing import Any
 
 from rangeland.connection.failures import ConnectionLost, NotABroker
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import ClusterView, LeaderQuery, NoReply
+from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoReply
 from rangeland.model import Address
 
 
@@ -26,25 +26,25 @@ def ask_leaders(
     )
     answered_by: Address | None = None
     try:
-        asking = next(search)
+        request = next(search)
         while True:
-            responses, answered = _ask_in_turn(brokers, asking)
+            responses, answered = _ask_in_turn(brokers, request)
             answered_by = answered or answered_by
-            asking = search.send(responses)
+            request = search.send(responses)
     except StopIteration as done:
         view: ClusterView = done.value
         return replace(view, answered_by=answered_by)
 
 
 def _ask_in_turn(
-    brokers: ConnectionPool, asking: LeaderQuery
+    brokers: ConnectionPool, request: LeaderRequest
 ) -> tuple[list[Any] | NoReply, Address | None]:
     """The responses, and the broker that gave them."""
     tried: dict[Address, str] = {}
     not_brokers = 0
-    for seed in asking.seeds:
+    for seed in request.seeds:
         try:
-            return brokers.call_all(seed, asking.questions), seed
+            return brokers.call_all(seed, request.requests), seed
         except ConnectionLost as error:
             tried[seed] = error.why
             not_brokers += isinstance(error, NotABroker) and not brokers.was_served

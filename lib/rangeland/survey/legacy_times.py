@@ -17,7 +17,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
-from rangeland.dialects.protocol_session import NoCommonVersion, Question
+from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import request_offsets
 
@@ -88,10 +88,10 @@ def _timeless(
         PartitionFetch(p, leaders[p].topic_id, leaders[p].epoch, offset, SAMPLE_BYTES)
         for p, offset in offsets.items()
     ]
-    questions: list[Question] = []
+    requests: list[BrokerRequest] = []
     for one in fetches:
-        questions += dialect.ask_records([one], options)
-    responses = brokers.call_all(address, questions)
+        requests += dialect.ask_records([one], options)
+    responses = brokers.call_all(address, requests)
     found: set[Partition] = set()
     for one, response in zip(fetches, responses, strict=True):
         answered = dialect.read_records([response], [one], Isolation.READ_UNCOMMITTED)

@@ -43,12 +43,12 @@ def _retention(
 ) -> dict[str, Retention]:
     """The retention of topics, as a broker reports it; nothing if none does."""
     topics = sorted({partition.topic for partition in logs})
-    questions = brokers.dialect.ask_retention(topics) if topics else []
+    requests = brokers.dialect.ask_retention(topics) if topics else []
     known = (*(log.leader.address for log in logs.values()), seed)
     addresses = list(dict.fromkeys(address for address in known if address is not None))
-    for address in addresses[:MOST_ASKED] if questions else ():
+    for address in addresses[:MOST_ASKED] if requests else ():
         try:
-            return brokers.dialect.read_retention(brokers.call_all(address, questions))
+            return brokers.dialect.read_retention(brokers.call_all(address, requests))
         except RangelandError as error:
             logger.info("Got no retention of topics from %s: %s", address, error.what)
     return {}

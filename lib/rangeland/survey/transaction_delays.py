@@ -93,8 +93,8 @@ def _transactions(
     brokers: ConnectionPool, address: Address, partitions: set[Partition]
 ) -> dict[Partition, OpenTransaction]:
     try:
-        questions = brokers.dialect.ask_transactions(partitions)
-        return brokers.dialect.read_transactions(brokers.call_all(address, questions))
+        requests = brokers.dialect.ask_transactions(partitions)
+        return brokers.dialect.read_transactions(brokers.call_all(address, requests))
     except RangelandError:  # the broker is too old for the request, or does not allow it
         return {}
 

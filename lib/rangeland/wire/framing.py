@@ -101,20 +101,6 @@ class FrameReader:
         self._shared[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 
-    def feed(self, data: bytes) -> list[memoryview]:
-        """All frames that ``data`` completes. It copies: for tests and small responses."""
-        frames = []
-        view = memoryview(data)
-        while view:
-            place = self.buffer()
-            count = min(len(place), len(view))
-            place[:count] = view[:count]
-            view = view[count:]
-            whole = self.advance(count)
-            if whole is not None:
-                frames.append(whole)
-        return frames
-
     def _checked_length(self) -> int:
         first = bytes(self._shared[self._start : self._start + LENGTH_BYTES])
         length = int.from_bytes(first, "big", signed=True)

@@ -35,10 +35,10 @@ from rangeland.delta.ledger.events import (
     PartEvent,
     PlanEvent,
     Spans,
+    prepared_plans,
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
 from rangeland.delta.ledger.ledger_files import LedgerFiles
-from rangeland.delta.ledger.prepared_plans import prepared_plans
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import names_in, schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -199,6 +199,14 @@ class Ledger:
         left by a run that died. Opens no file."""
         return [(key.application, key.sequence) for key in self._seen().without_outcome]
 
+    def possibly_unfinished(self) -> tuple[tuple[str, int], ...]:
+        """(application, sequence) of all plans that may not be in the table yet: the newest one,
+        and those that were not known to be in the table when it was entered."""
+        newest = self.newest()
+        if newest is None:
+            return ()
+        return (*newest.unfinished, (newest.application, newest.sequence))
+
     def coverage(self) -> Spans:
         """The offsets that have landed. Reads the newest plan, and the outcomes of the plans that
         were unfinished when it was entered."""
@@ -206,7 +214,7 @@ class Ledger:
         if newest is None:
             return {}
         landed = newest.covered
-        for application, sequence in (*newest.unfinished, (newest.application, newest.sequence)):
+        for application, sequence in self.possibly_unfinished():
             outcome = self.outcome(application, sequence)
             if outcome is not None:
                 landed = with_ranges(landed, self._landed_by(outcome))
@@ -222,14 +230,6 @@ class Ledger:
         return without_still_to_come(outcome.ranges, losses)
 
     # --- writing ------------------------------------------------------------------------
-
-    def possibly_unfinished(self) -> tuple[tuple[str, int], ...]:
-        """(application, sequence) of all plans that may not be in the table yet: the newest one,
-        and those that were not known to be in the table when it was entered."""
-        newest = self.newest()
-        if newest is None:
-            return ()
-        return (*newest.unfinished, (newest.application, newest.sequence))
 
     def enter(
         self, plan: PlanEvent, expected: int, unfinished: Sequence[tuple[str, int]] = ()

@@ -1,8 +1,8 @@
-"""Jafka's side of the dialect interface: questions as messages, responses as values.
+"""Jafka's side of the dialect interface: requests as messages, responses as values.
 
 Pure. Every broker has its own partitions and does not know other brokers, so each is asked
 separately. There is no metadata: fetches of zero bytes show how many partitions a topic has, and
-a question for its end shows whether the topic exists. Nothing outside this module sees the special
+a request for its end shows whether the topic exists. Nothing outside this module sees the special
 values of the protocol (-1 latest, -2 earliest).
 """
 
@@ -16,7 +16,7 @@ from rangeland.decode.jafka.layout import POSITION
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import (
     ClusterView,
-    LeaderQuery,
+    LeaderRequest,
     NoReply,
     OffsetResult,
     Search,
@@ -36,7 +36,7 @@ from rangeland.dialects.jafka.error_codes import (
     WRONG_PARTITION,
     error_code_of,
 )
-from rangeland.dialects.protocol_session import Credentials, Question
+from rangeland.dialects.protocol_session import BrokerRequest, Credentials
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
@@ -122,14 +122,12 @@ class _MemberSearch:
 
 def _search_member(
     address: Address, topics: Sequence[str]
-) -> Generator[LeaderQuery, Any, dict[str, _MemberSearch] | NoReply]:
+) -> Generator[LeaderRequest, Any, dict[str, _MemberSearch] | NoReply]:
     searches = {topic: _MemberSearch() for topic in topics}
     step = FIRST_PARTITIONS
     while uncounted := [topic for topic, search in searches.items() if not search.is_counted]:
-        questions = tuple(
-            _ask_partitions(topic, searches[topic].count, step) for topic in uncounted
-        )
-        responses = yield LeaderQuery((address,), questions)
+        requests = tuple(_ask_partitions(topic, searches[topic].count, step) for topic in uncounted)
+        responses = yield LeaderRequest((address,), requests)
         if isinstance(responses, NoReply):
             return responses
         for topic, response in zip(uncounted, responses, strict=True):
@@ -139,7 +137,7 @@ def _search_member(
     ends = [(topic, number) for topic, search in searches.items() for number in range(search.count)]
     if not ends:
         return searches
-    responses = yield LeaderQuery((address,), tuple(_ask_end(*end) for end in ends))
+    responses = yield LeaderRequest((address,), tuple(_ask_end(*end) for end in ends))
     if isinstance(responses, NoReply):
         return responses
     for (topic, _), response in zip(ends, responses, strict=True):
@@ -147,15 +145,15 @@ def _search_member(
     return searches
 
 
-def _ask_partitions(topic: str, first: int, count: int) -> Question:
+def _ask_partitions(topic: str, first: int, count: int) -> BrokerRequest:
     """Fetches no bytes: only the error codes matter."""
     numbers = range(first, first + count)
     parts = (m.FetchRequest(topic=topic, partition=n, offset=0, max_bytes=0) for n in numbers)
-    return Question(m.MultiFetchRequest(tuple(parts)))
+    return BrokerRequest(m.MultiFetchRequest(tuple(parts)))
 
 
-def _ask_end(topic: str, number: int) -> Question:
-    return Question(
+def _ask_end(topic: str, number: int) -> BrokerRequest:
+    return BrokerRequest(
         m.OffsetsRequest(topic=topic, partition=number, time_ms=m.LATEST_TIME, max_count=1)
     )
 
@@ -195,8 +193,8 @@ def _view(
 
 def ask_offsets(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
-) -> list[Question]:
-    """One question per partition for the end, two for anything else: a question is about one
+) -> list[BrokerRequest]:
+    """One request per partition for the end, two for anything else: a request is about one
     partition, and only the one for the end lists all segments."""
     match when:
         case Earliest():
@@ -208,8 +206,8 @@ def ask_offsets(
     return [_ask(partition, time, count) for partition in leaders for time, count in asked]
 
 
-def _ask(partition: Partition, time_ms: int, max_count: int) -> Question:
-    return Question(
+def _ask(partition: Partition, time_ms: int, max_count: int) -> BrokerRequest:
+    return BrokerRequest(
         m.OffsetsRequest(
             topic=partition.topic,
             partition=partition.number,
@@ -253,7 +251,7 @@ def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
 # --- records ----------------------------------------------------------------------------
 
 
-def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
+def ask_records(fetches: Sequence[PartitionFetch], options: FetchOptions) -> list[BrokerRequest]:
     """Everything in one request. A broker neither waits for more data nor limits the whole
     response, so nothing in ``options`` is sent."""
     parts = tuple(
@@ -263,14 +261,14 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
             offset=a.offset,
             max_bytes=a.max_bytes,
         )
-        for a in asked
+        for a in fetches
     )
-    return [Question(parts[0] if len(parts) == 1 else m.MultiFetchRequest(parts))]
+    return [BrokerRequest(parts[0] if len(parts) == 1 else m.MultiFetchRequest(parts))]
 
 
 def read_records(
     responses: Sequence[m.FetchResponse | m.MultiFetchResponse],
-    asked: Sequence[PartitionFetch],
+    fetches: Sequence[PartitionFetch],
     isolation: Isolation,
 ) -> FetchResult:
     """Parts in the order of the request. Brokers do not report how far a log can be read."""
@@ -279,7 +277,7 @@ def read_records(
     whole = error_code_of(NONE if is_one else response.error_code)
     given = (response,) if isinstance(response, m.FetchResponse) else response.parts
     parts = tuple(
-        _fetched_partition(a.partition, part) for a, part in zip(asked, given, strict=True)
+        _fetched_partition(a.partition, part) for a, part in zip(fetches, given, strict=True)
     )
     return FetchResult(whole.meaning, whole.name, parts)
 
@@ -292,7 +290,7 @@ def _fetched_partition(partition: Partition, part: m.FetchResponse) -> FetchedPa
 # --- login ------------------------------------------------------------------------------
 
 
-def login(credentials: Credentials) -> Generator[Question, Any, None]:
+def login(credentials: Credentials) -> Generator[BrokerRequest, Any, None]:
     raise JobFileError(
         "brokers of this dialect have no logins",
         why=f"{credentials.mechanism} was requested",

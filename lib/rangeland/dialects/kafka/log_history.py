@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.model import Leader, OpenTransaction, Partition
 
 EPOCH_AT, MAGIC_AT = 12, 16
@@ -20,7 +20,7 @@ EPOCH_AT, MAGIC_AT = 12, 16
 
 def ask_epochs(
     leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
-) -> list[Question]:
+) -> list[BrokerRequest]:
     """One request for all partitions, which must all be led by the same broker."""
     topics: dict[str, list[m.EpochPartition]] = {}
     for partition, epoch in epochs.items():
@@ -33,7 +33,7 @@ def ask_epochs(
             )
         )
     wanted = tuple(m.EpochTopic(topic=t, partitions=tuple(p)) for t, p in topics.items())
-    return [Question(m.OffsetForLeaderEpochRequest(topics=wanted))]
+    return [BrokerRequest(m.OffsetForLeaderEpochRequest(topics=wanted))]
 
 
 def read_epochs(
@@ -61,7 +61,7 @@ def epoch_of(records: memoryview) -> int | None:
     return epoch if epoch >= 0 else None
 
 
-def ask_transactions(partitions: Collection[Partition]) -> list[Question]:
+def ask_transactions(partitions: Collection[Partition]) -> list[BrokerRequest]:
     """One request for all partitions, which must all be led by the same broker."""
     topics: dict[str, list[int]] = {}
     for partition in sorted(partitions):
@@ -70,7 +70,7 @@ def ask_transactions(partitions: Collection[Partition]) -> list[Question]:
         m.DescribeProducersTopic(name=topic, partition_indexes=tuple(numbers))
         for topic, numbers in topics.items()
     )
-    return [Question(m.DescribeProducersRequest(topics=wanted))]
+    return [BrokerRequest(m.DescribeProducersRequest(topics=wanted))]
 
 
 def read_transactions(

@@ -1,4 +1,4 @@
-"""Kafka's side of the dialect interface: questions as messages, responses as values.
+"""Kafka's side of the dialect interface: requests as messages, responses as values.
 
 Pure. Nothing outside this module sees the special values of the protocol (-1 latest, -2 earliest,
 -1 nothing). A fetch uses topic ids if all requested partitions have one; otherwise its version
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import (
     ClusterView,
-    LeaderQuery,
+    LeaderRequest,
     NoReply,
     OffsetResult,
     Search,
@@ -29,7 +29,7 @@ from rangeland.dialects.fetch_values import (
 )
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
@@ -62,7 +62,7 @@ def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
 ) -> Search:
     """The first seed that answers is believed: any broker knows the whole cluster."""
-    responses = yield LeaderQuery(tuple(seeds), (ask_cluster(topics),))
+    responses = yield LeaderRequest(tuple(seeds), (ask_cluster(topics),))
     if isinstance(responses, NoReply):
         raise responses.as_error()
     response: m.MetadataResponse = responses[0]
@@ -77,10 +77,10 @@ def find_leaders(
     return _pick_topics(read_cluster(response), topics)
 
 
-def ask_cluster(topics: Sequence[str] | None) -> Question:
+def ask_cluster(topics: Sequence[str] | None) -> BrokerRequest:
     """Asks for the brokers and these topics; None: all of them."""
     wanted = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
-    return Question(m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+    return BrokerRequest(m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
 
 
 def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
@@ -132,7 +132,7 @@ def _leader(
 
 def ask_offsets(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
-) -> list[Question]:
+) -> list[BrokerRequest]:
     """One request for all partitions; all must be led by the broker that is asked."""
     match when:
         case Earliest():
@@ -146,7 +146,7 @@ def ask_offsets(
 
 def ask_latest_timestamps(
     leaders: Mapping[Partition, Leader], isolation: Isolation
-) -> list[Question]:
+) -> list[BrokerRequest]:
     """KIP-734. Brokers before 3.0 do not know it and name the first record, or none if that is in a
     segment without records."""
     return _list_offsets(leaders, m.MAX_TIMESTAMP, isolation)
@@ -154,7 +154,7 @@ def ask_latest_timestamps(
 
 def _list_offsets(
     leaders: Mapping[Partition, Leader], timestamp: int, isolation: Isolation
-) -> list[Question]:
+) -> list[BrokerRequest]:
     topics = tuple(
         m.ListOffsetsTopic(
             name=topic,
@@ -169,7 +169,7 @@ def _list_offsets(
         )
         for topic, partitions in _by_topic(leaders, lambda p: p).items()
     )
-    return [Question(m.ListOffsetsRequest(isolation_level=_level(isolation), topics=topics))]
+    return [BrokerRequest(m.ListOffsetsRequest(isolation_level=_level(isolation), topics=topics))]
 
 
 def read_offsets(responses: Sequence[m.ListOffsetsResponse]) -> dict[Partition, OffsetResult]:
@@ -196,12 +196,12 @@ def _offset_response(part: m.ListOffsetsPartitionResponse) -> OffsetResult:
     return OffsetResult(code.meaning, code.name, found, time_ms=time_ms)
 
 
-def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
+def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
     topics = tuple(
         m.DescribableLogDirTopic(topic=topic, partitions=tuple(p.number for p in group))
         for topic, group in _by_topic(list(logs), lambda p: p).items()
     )
-    return [Question(m.DescribeLogDirsRequest(topics=topics))]
+    return [BrokerRequest(m.DescribeLogDirsRequest(topics=topics))]
 
 
 def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, int]:
@@ -215,8 +215,8 @@ def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition
     return sizes
 
 
-def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
-    """A full fetch without a session, in the order of ``asked``, in which brokers fill it."""
+def ask_records(fetches: Sequence[PartitionFetch], options: FetchOptions) -> list[BrokerRequest]:
+    """A full fetch without a session, in the order of ``fetches``, in which brokers fill it."""
     topics = tuple(
         m.FetchTopic(
             topic=topic,
@@ -231,7 +231,7 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
                 for a in group
             ),
         )
-        for topic, group in _by_topic(asked, lambda a: a.partition).items()
+        for topic, group in _by_topic(fetches, lambda a: a.partition).items()
     )
     request = m.FetchRequest(
         max_wait_ms=options.max_wait_ms,
@@ -241,16 +241,16 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
         topics=topics,
         rack_id=options.rack,
     )
-    with_ids = all(a.topic_id for a in asked)
-    return [Question(request, None if with_ids else LAST_FETCH_BY_NAME)]
+    with_ids = all(a.topic_id for a in fetches)
+    return [BrokerRequest(request, None if with_ids else LAST_FETCH_BY_NAME)]
 
 
 def read_records(
-    responses: Sequence[m.FetchResponse], asked: Sequence[PartitionFetch], isolation: Isolation
+    responses: Sequence[m.FetchResponse], fetches: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
     """Parts in the order of the response. Topics that have only an id get their names."""
     (response,) = responses
-    names = {a.topic_id: a.partition.topic for a in asked if a.topic_id}
+    names = {a.topic_id: a.partition.topic for a in fetches if a.topic_id}
     whole = error_code_of(response.error_code)
     nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
     parts = []

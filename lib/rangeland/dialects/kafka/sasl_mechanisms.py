@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
-from rangeland.dialects.protocol_session import Credentials, NoCommonVersion, Question
+from rangeland.dialects.protocol_session import BrokerRequest, Credentials, NoCommonVersion
 from rangeland.errors import (
     BROKER_OPERATOR,
     AccessDenied,
@@ -48,8 +48,8 @@ _NO_LAYER: Final = 1
 """A security layer of RFC 4752: messages after the login are neither signed nor encrypted by
 SASL."""
 
-Talk = Generator[Question, Any, int | None]
-Saying = Generator[Question, Any, m.SaslAuthenticateResponse]
+Talk = Generator[BrokerRequest, Any, int | None]
+Saying = Generator[BrokerRequest, Any, m.SaslAuthenticateResponse]
 
 
 def login(credentials: Credentials) -> Talk:
@@ -58,7 +58,7 @@ def login(credentials: Credentials) -> Talk:
     RemoteProtocolError if it does not prove that it knows the password, and MissingRequirement
     without the package that SCRAM needs."""
     mechanism = credentials.mechanism
-    shaken = yield Question(m.SaslHandshakeRequest(mechanism=mechanism))
+    shaken = yield BrokerRequest(m.SaslHandshakeRequest(mechanism=mechanism))
     if shaken.error_code:
         raise _no_mechanism_error(mechanism, shaken)
     talks: dict[str, Callable[[_Exchange, Credentials], Saying]] = {
@@ -78,10 +78,10 @@ def login(credentials: Credentials) -> Talk:
     return last.session_lifetime_ms
 
 
-def ask_mechanisms() -> list[Question]:
+def ask_mechanisms() -> list[BrokerRequest]:
     """A listener without SASL answers ILLEGAL_SASL_STATE. One with SASL lists its mechanisms,
     whether or not PLAIN is among them. The request does not identify the client."""
-    return [Question(m.SaslHandshakeRequest(mechanism="PLAIN"))]
+    return [BrokerRequest(m.SaslHandshakeRequest(mechanism="PLAIN"))]
 
 
 def read_mechanisms(responses: Sequence[m.SaslHandshakeResponse]) -> tuple[str, ...] | None:
@@ -102,12 +102,12 @@ class _Exchange:
         if not self.is_bare:
             try:
                 response: m.SaslAuthenticateResponse
-                response = yield Question(m.SaslAuthenticateRequest(auth_bytes=token))
+                response = yield BrokerRequest(m.SaslAuthenticateRequest(auth_bytes=token))
                 return response
             except NoCommonVersion:
                 self.is_bare = True  # a broker before 1.0 does not know the request
         try:
-            response = yield Question(m.BareToken(token))
+            response = yield BrokerRequest(m.BareToken(token))
             return response
         except Unreachable as error:
             if not error.closed:

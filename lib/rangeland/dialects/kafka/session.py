@@ -211,10 +211,10 @@ class KafkaSession(ProtocolSession):
         return correlation_id, value
 
     def _ask_versions(self, version: int) -> bytes:
-        question = ApiVersionsRequest(
+        request = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
         )
-        return self._encode(question, version)[1]
+        return self._encode(request, version)[1]
 
     def _encode(self, request: Any, version: int) -> tuple[int, bytes]:
         cls = type(request)

@@ -8,7 +8,7 @@ from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.model import Retention
 from rangeland.untrusted import Unreadable, decimal
 
@@ -16,19 +16,19 @@ CLEANUP = "cleanup.policy"
 RETENTION = (CLEANUP, "retention.ms", "retention.bytes")
 
 
-def ask_retention(topics: Sequence[str]) -> list[Question]:
+def ask_retention(topics: Sequence[str]) -> list[BrokerRequest]:
     resources = tuple(
         m.ConfigResource(resource_type=m.TOPIC, resource_name=t, configuration_keys=RETENTION)
         for t in topics
     )
-    return [Question(m.DescribeConfigsRequest(resources=resources))]
+    return [BrokerRequest(m.DescribeConfigsRequest(resources=resources))]
 
 
-def ask_cleanup(topic: str) -> list[Question]:
+def ask_cleanup(topic: str) -> list[BrokerRequest]:
     resource = m.ConfigResource(
         resource_type=m.TOPIC, resource_name=topic, configuration_keys=(CLEANUP,)
     )
-    return [Question(m.DescribeConfigsRequest(resources=(resource,)))]
+    return [BrokerRequest(m.DescribeConfigsRequest(resources=(resource,)))]
 
 
 def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:

@@ -35,7 +35,7 @@ def found_at(response: m.RemotingResponse) -> int | None:
 def ask_follow_ups(
     series: m.PullSeries, responses: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> list[m.RemotingRequest | m.Pull]:
-    """The questions that are left once all pulls of a series have their ``responses``."""
+    """The messages that are left to send once all pulls of a series have their ``responses``."""
     topic, found = series.about.topic, found_at(responses[0])
     if found is None:
         return []

@@ -40,7 +40,7 @@ unknown."""
 @dataclass(slots=True)
 class SentPull:
     """A request that was sent or is about to be. A pull should return everything before ``end``,
-    and may ask for more. ``owner``: the id of its question, None if it has none yet."""
+    and may ask for more. ``owner``: the id of its message, None if it has none yet."""
 
     request: RemotingRequest | Pull
     end: int = 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.dialects.rocketmq.log_entries import first_offset
@@ -26,9 +26,9 @@ SAMPLE: Final = 8
 FEW: Final = 64
 
 
-def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
+def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
     return [
-        Question(m.Pull(queue, offset, SAMPLE))
+        BrokerRequest(m.Pull(queue, offset, SAMPLE))
         for queue, (start, end) in logs.items()
         if end - start >= FEW
         for offset in ((start + end) // 2, end - SAMPLE)

@@ -1,4 +1,4 @@
-"""RocketMQ's side of the dialect interface: questions as requests, responses as values.
+"""RocketMQ's side of the dialect interface: requests as messages, responses as values.
 
 Pure. Name servers know which brokers have which queues. They are asked in turn, each for what the
 previous ones do not know, because one that has just started knows little. A broker answers 0 for a
@@ -17,7 +17,7 @@ from rangeland.decode.rocketmq.layout import BORN_TIMESTAMP
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import (
     ClusterView,
-    LeaderQuery,
+    LeaderRequest,
     NoReply,
     OffsetResult,
     Search,
@@ -32,7 +32,7 @@ from rangeland.dialects.fetch_values import (
     FetchResult,
     PartitionFetch,
 )
-from rangeland.dialects.protocol_session import Credentials, Question
+from rangeland.dialects.protocol_session import BrokerRequest, Credentials
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import (
     MISSING,
@@ -109,10 +109,10 @@ def _is_new(view: TopicView, views: Mapping[str, TopicView]) -> bool:
 
 def _ask_server(
     seed: Address, wanted: Sequence[str] | None
-) -> Generator[LeaderQuery, Any, dict[str, TopicView] | NoReply | None]:
+) -> Generator[LeaderRequest, Any, dict[str, TopicView] | NoReply | None]:
     """None: it is a broker, not a name server."""
     if wanted is None:
-        responses = yield LeaderQuery((seed,), (Question(m.all_topics()),))
+        responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_topics()),))
         if isinstance(responses, NoReply):
             return responses
         if responses[0].code == REQUEST_NOT_SUPPORTED:
@@ -121,7 +121,9 @@ def _ask_server(
         wanted = [name for name in wanted if not is_system_topic(name)]
     if not wanted:
         return {}
-    responses = yield LeaderQuery((seed,), tuple(Question(m.route(topic)) for topic in wanted))
+    responses = yield LeaderRequest(
+        (seed,), tuple(BrokerRequest(m.route(topic)) for topic in wanted)
+    )
     if isinstance(responses, NoReply):
         return responses
     if all(response.code == REQUEST_NOT_SUPPORTED for response in responses):
@@ -129,9 +131,9 @@ def _ask_server(
     return {t: _view(t, response) for t, response in zip(wanted, responses, strict=True)}
 
 
-def _ask_for_brokers(seed: Address) -> Generator[LeaderQuery, Any, frozenset[str] | None]:
+def _ask_for_brokers(seed: Address) -> Generator[LeaderRequest, Any, frozenset[str] | None]:
     """None if the server does not say."""
-    responses = yield LeaderQuery((seed,), (Question(m.all_brokers()),))
+    responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_brokers()),))
     if isinstance(responses, NoReply) or responses[0].code != SUCCESS:
         return None
     return read_brokers(responses[0].body)
@@ -156,15 +158,15 @@ def _view(topic: str, response: m.RemotingResponse) -> TopicView:
 
 def ask_offsets(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
-) -> list[Question]:
-    """One question per queue. Times are those at which brokers stored messages."""
+) -> list[BrokerRequest]:
+    """One request per queue. Times are those at which brokers stored messages."""
     match when:
         case Earliest():
-            return [Question(m.min_offset(queue)) for queue in leaders]
+            return [BrokerRequest(m.min_offset(queue)) for queue in leaders]
         case Latest():
-            return [Question(m.max_offset(queue)) for queue in leaders]
+            return [BrokerRequest(m.max_offset(queue)) for queue in leaders]
         case AtTime(time_ms):
-            return [Question(m.TimeSearch(queue, max(time_ms, 0))) for queue in leaders]
+            return [BrokerRequest(m.TimeSearch(queue, max(time_ms, 0))) for queue in leaders]
 
 
 def read_offsets(responses: Sequence[m.RemotingResponse]) -> dict[Partition, OffsetResult]:
@@ -193,10 +195,10 @@ def _offset_in(response: m.RemotingResponse) -> int | None:
 # --- records ----------------------------------------------------------------------------
 
 
-def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
+def ask_records(fetches: Sequence[PartitionFetch], options: FetchOptions) -> list[BrokerRequest]:
     """A series of pulls for each queue; all are sent together."""
     return [
-        Question(
+        BrokerRequest(
             m.PullSeries(
                 about=a.partition,
                 offset=a.offset,
@@ -205,15 +207,15 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
                 tags=options.tags,
             )
         )
-        for a in asked
+        for a in fetches
     ]
 
 
 def read_records(
-    responses: Sequence[m.SeriesResponse], asked: Sequence[PartitionFetch], isolation: Isolation
+    responses: Sequence[m.SeriesResponse], fetches: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
     """Reads what each series returned without a gap."""
-    parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(asked, responses, strict=True))
+    parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(fetches, responses, strict=True))
     return FetchResult(ErrorMeaning.OK, "", parts)
 
 
@@ -364,7 +366,7 @@ def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = Fa
 # --- access -----------------------------------------------------------------------------
 
 
-def login(credentials: Credentials) -> Generator[Question, Any, None]:
+def login(credentials: Credentials) -> Generator[BrokerRequest, Any, None]:
     """There is no login: each request is signed. The first request that needs it shows whether the
     signature is right. Raises JobFileError for another mechanism, AccessDenied if the access key
     or its signature is refused."""
@@ -374,7 +376,7 @@ def login(credentials: Credentials) -> Generator[Question, Any, None]:
             why=f"{credentials.mechanism} was requested",
             do="set source.security.acl, and remove source.security.sasl",
         )
-    response = yield Question(m.AclLogin(credentials))
+    response = yield BrokerRequest(m.AclLogin(credentials))
     code = error_code_of(response.code)
     if code.meaning in (ErrorMeaning.DENIED, ErrorMeaning.REFUSED):
         raise AccessDenied(

@@ -54,10 +54,10 @@ MAX_OPAQUE: Final = 2**31 - 1
 
 @dataclass(slots=True)
 class _OpenRequest:
-    """A question whose response is incomplete. ``unanswered`` counts its requests without
+    """A message whose response is incomplete. ``unanswered`` counts its requests without
     responses."""
 
-    question: RemotingRequest | Pull | PullSeries | TimeSearch
+    message: RemotingRequest | Pull | PullSeries | TimeSearch
     sent: list[SentPull]
     unanswered: int
     follow_ups: list[SentPull] = field(default_factory=list)
@@ -88,14 +88,14 @@ class RocketmqSession(ProtocolSession):
         return len(self._waiting)
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
-        """The question's id and its frame, or frames. ``max_version`` is ignored."""
-        question_id = self._next_id
+        """The message's id and its frame, or frames. ``max_version`` is ignored."""
+        request_id = self._next_id
         self._next_id += 1
         if isinstance(request, AclLogin):
             self._credentials = request.credentials
             request = hello()
         if isinstance(request, RemotingRequest) and request.is_one_way:
-            return question_id, self._write(self._next_number(), request)
+            return request_id, self._write(self._next_number(), request)
         ahead: list[SentPull] = []
         if isinstance(request, PullSeries):
             sent, ahead = self._series(request)
@@ -105,10 +105,10 @@ class RocketmqSession(ProtocolSession):
             sent = [SentPull(request)]
         new = [one for one in (*sent, *ahead) if one.is_new]
         for one in sent:
-            one.owner = question_id
+            one.owner = request_id
         unanswered = sum(one.response is None for one in sent)
-        self._open[question_id] = _OpenRequest(request, sent, unanswered)
-        return question_id, b"".join(self._send(new))
+        self._open[request_id] = _OpenRequest(request, sent, unanswered)
+        return request_id, b"".join(self._send(new))
 
     def _series(self, series: PullSeries) -> tuple[list[SentPull], list[SentPull]]:
         """The pulls of a series, and those that are sent ahead for the next one."""
@@ -163,7 +163,7 @@ class RocketmqSession(ProtocolSession):
         return frame(*write_frame(one))
 
     def decode(self, response: memoryview) -> tuple[int, Any] | None:
-        """The id and the response of the question that this frame completes: a
+        """The id and the response of the message that this frame completes: a
         ``RemotingResponse``, or a ``SeriesResponse`` once all of its pulls are answered. None until
         then, and for a frame that is not a response. Raises RemoteProtocolError for an unexpected
         response."""
@@ -182,25 +182,23 @@ class RocketmqSession(ProtocolSession):
         one.response = RemotingResponse(one.request, read.code, read.remark, read.fields, read.body)
         return None if one.owner is None else self._take_response(one.owner, one.response)
 
-    def _take_response(
-        self, question_id: int, response: RemotingResponse
-    ) -> tuple[int, Any] | None:
-        asked = self._open[question_id]
+    def _take_response(self, request_id: int, response: RemotingResponse) -> tuple[int, Any] | None:
+        asked = self._open[request_id]
         asked.unanswered -= 1
         if asked.unanswered:
             return None
-        series = asked.question
+        series = asked.message
         if isinstance(series, TimeSearch):
-            return self._take_search_response(question_id, asked, series)
+            return self._take_search_response(request_id, asked, series)
         if not isinstance(series, PullSeries):
-            del self._open[question_id]
-            return question_id, response
+            del self._open[request_id]
+            return request_id, response
         if not asked.follow_ups and (
-            self._follow(question_id, asked, series)
-            or self._ask_follow_ups(question_id, asked, series)
+            self._follow(request_id, asked, series)
+            or self._ask_follow_ups(request_id, asked, series)
         ):
             return None
-        del self._open[question_id]
+        del self._open[request_id]
         responses, follow_ups = responses_of(asked.sent), responses_of(asked.follow_ups)
         topic = series.about.topic
         if series.tags or follow_ups:
@@ -212,39 +210,39 @@ class RocketmqSession(ProtocolSession):
         else:
             responses = responses[:1]  # what was returned by tags may be incomplete
         is_compacted = self._topics.is_compacted(topic) is True
-        return question_id, SeriesResponse(series, responses, follow_ups, is_compacted)
+        return request_id, SeriesResponse(series, responses, follow_ups, is_compacted)
 
-    def _follow(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
+    def _follow(self, request_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
         """Sends another pull if the series needs one, now that all others are answered."""
         pace = self._paces.get(series.about)
         next_one = pace.next_pull(series, asked.sent) if pace else None
         if next_one is not None:
-            self._add(question_id, asked, next_one)
+            self._add(request_id, asked, next_one)
         return next_one is not None
 
     def _take_search_response(
-        self, question_id: int, asked: _OpenRequest, search: TimeSearch
+        self, request_id: int, asked: _OpenRequest, search: TimeSearch
     ) -> tuple[int, Any] | None:
         responses = responses_of(asked.sent)
         self._topics.learn(search.about.topic, responses)
         request = ask_next(search, responses, self._topics)
         if request is not None:
-            self._add(question_id, asked, SentPull(request))
+            self._add(request_id, asked, SentPull(request))
             return None
-        del self._open[question_id]
-        return question_id, search_result(search, responses)
+        del self._open[request_id]
+        return request_id, search_result(search, responses)
 
-    def _add(self, question_id: int, asked: _OpenRequest, one: SentPull) -> None:
-        """Sends one more request of a question; all earlier ones are answered."""
-        one.owner = question_id
+    def _add(self, request_id: int, asked: _OpenRequest, one: SentPull) -> None:
+        """Sends one more request of a message; all earlier ones are answered."""
+        one.owner = request_id
         asked.sent.append(one)
         asked.unanswered = 1
         self._due += self._send([one])
 
-    def _ask_follow_ups(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
+    def _ask_follow_ups(self, request_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
         """Asks what else is needed, now that all pulls are answered. False: nothing."""
         requests = ask_follow_ups(series, responses_of(asked.sent), self._topics)
-        asked.follow_ups = [SentPull(each, owner=question_id) for each in requests]
+        asked.follow_ups = [SentPull(each, owner=request_id) for each in requests]
         asked.unanswered = len(asked.follow_ups)
         self._due += self._send(asked.follow_ups)
         return bool(asked.follow_ups)

@@ -2,7 +2,7 @@
 
 Brokers do not index the tags of messages inside batches that are stored as one message. So a
 response by tags is complete only if a broker has said that the topic does not store batches. A
-broker that is busy, or that does not allow the question, has said nothing. Then everything is
+broker that is busy, or that does not allow the request, has said nothing. Then everything is
 pulled, as for topics that store batches, and the decoder selects by tags, which costs only
 bandwidth. Such a broker is asked again from time to time, less and less often.
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups import backend
 from rangeland.groups.backend import GroupIO
@@ -22,9 +22,9 @@ from rangeland.model import Address
 _LAST_BY_ONE_KEY: Final = 3
 
 
-def ask_coordinator(group: str) -> Question:
+def ask_coordinator(group: str) -> BrokerRequest:
     # Up to version 3 there is one key, which every broker that is still in use understands.
-    return Question(m.FindCoordinatorRequest(key=group), max_version=_LAST_BY_ONE_KEY)
+    return BrokerRequest(m.FindCoordinatorRequest(key=group), max_version=_LAST_BY_ONE_KEY)
 
 
 class CoordinatorClient:
@@ -41,22 +41,22 @@ class CoordinatorClient:
     def ask(
         self,
         group: str,
-        question: Question,
+        request: BrokerRequest,
         code_of: Callable[[Any], int],
         patience_ms: int,
     ) -> tuple[Any, ErrorCode]:
         """The response and its code, which is never one that may pass. Raises Unreachable if such
         a code has not passed for ``patience_ms``."""
         return backend.ask_until_ready(
-            self.io, patience_ms, lambda: self._ask_once(group, question, code_of)
+            self.io, patience_ms, lambda: self._ask_once(group, request, code_of)
         )
 
     def _ask_once(
-        self, group: str, question: Question, code_of: Callable[[Any], int]
+        self, group: str, request: BrokerRequest, code_of: Callable[[Any], int]
     ) -> tuple[Any, ErrorCode]:
         try:
             address = self._find(group)
-            response = self.io.ask(address, question)
+            response = self.io.ask(address, request)
         except Unreachable:
             self._known.pop(group, None)
             raise

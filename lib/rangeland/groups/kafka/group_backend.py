@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.protocol_session import Question, UnsupportedRequest
+from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
 from rangeland.errors import Conflict, RemoteProtocolError
 from rangeland.groups.backend import (
     PAUSE_MS,
@@ -83,9 +83,9 @@ class KafkaGroups:
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         if not partitions:
             return {}
-        question = ask_group_offsets(group, partitions)
+        request = ask_group_offsets(group, partitions)
         with self._lock:
-            response, code = self._ask(group, question, code_of_group_offsets)
+            response, code = self._ask(group, request, code_of_group_offsets)
         if code.meaning is not ErrorMeaning.OK:
             raise coordinator_error(code, group, "its offsets were asked for")
         return dict.fromkeys(partitions) | read_group_offsets(response)
@@ -104,9 +104,9 @@ class KafkaGroups:
         """The group and its members. ``is_ours`` refers to the job that joined this group through
         this backend, or to any job of this library if none has."""
         with self._lock:
-            question = Question(m.DescribeGroupsRequest(groups=(group,)))
+            request = BrokerRequest(m.DescribeGroupsRequest(groups=(group,)))
             try:
-                response, code = self._ask(group, question, _code_of)
+                response, code = self._ask(group, request, _code_of)
             except UnsupportedRequest:
                 return GroupView(
                     GroupState.ABSENT
@@ -155,8 +155,8 @@ class KafkaGroups:
             self._io.pause(PAUSE_MS)
 
     def _newer_view(self, group: str) -> GroupView:
-        question = Question(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
-        response, code = self._ask(group, question, _code_of)
+        request = BrokerRequest(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
+        response, code = self._ask(group, request, _code_of)
         if code.name in _NO_SUCH_GROUP:
             return GroupView(GroupState.ABSENT)
         if code.meaning is not ErrorMeaning.OK:
@@ -201,9 +201,9 @@ class KafkaGroups:
 
     # --- requests and errors -----------------------------------------------------------
 
-    def _ask(self, group: str, question: Question, code_of: Any) -> tuple[Any, ErrorCode]:
+    def _ask(self, group: str, request: BrokerRequest, code_of: Any) -> tuple[Any, ErrorCode]:
         self._asked = group
-        return self._coordinators.ask(group, question, code_of, PATIENCE_MS)
+        return self._coordinators.ask(group, request, code_of, PATIENCE_MS)
 
     def _in_use_error(self, group: str, members: Sequence[GroupMember]) -> Conflict:
         return Conflict(

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups.backend import (
     BEATS_PER_SESSION,
@@ -186,9 +186,9 @@ class KafkaMember(BackendMembership):
 
     def _partitions_of(self, topics: set[str]) -> set[Partition]:
         wanted = tuple(m.MetadataRequestTopic(name=topic) for topic in sorted(topics))
-        question = Question(m.MetadataRequest(topics=wanted))
+        request = BrokerRequest(m.MetadataRequest(topics=wanted))
         group, patience_ms = self._joining.group, self._joining.rebalance_ms
-        response, _ = self._coordinators.ask(group, question, lambda _: 0, patience_ms)
+        response, _ = self._coordinators.ask(group, request, lambda _: 0, patience_ms)
         return {
             Partition(topic.name, part.partition_index)
             for topic in response.topics
@@ -223,12 +223,12 @@ class KafkaMember(BackendMembership):
             if not offsets:
                 return
             group = self._joining.group
-            question = ask_commit(group, offsets, self._generation, self._member_id)
+            request = ask_commit(group, offsets, self._generation, self._member_id)
             # No heartbeat is sent meanwhile, so this must end well within the session.
             patience_ms = self._joining.session_ms // BEATS_PER_SESSION
             deadline_ms = self._coordinators.io.now_ms() + patience_ms
             while True:
-                _, code = self._coordinators.ask(group, question, code_of_commit, patience_ms)
+                _, code = self._coordinators.ask(group, request, code_of_commit, patience_ms)
                 # Old coordinators answer this in any generation, newer ones only to a member that
                 # has not synced: which it is shows once the others have their assignments.
                 if code.name != "REBALANCE_IN_PROGRESS":
@@ -251,12 +251,12 @@ class KafkaMember(BackendMembership):
             self._member_id = m.UNKNOWN_MEMBER
             if leaving == m.UNKNOWN_MEMBER:
                 return
-            request = m.LeaveGroupRequest(group_id=self._joining.group, member_id=leaving)
-            question = Question(request, max_version=_LAST_WITH_ONE_MEMBER)
+            leave = m.LeaveGroupRequest(group_id=self._joining.group, member_id=leaving)
+            request = BrokerRequest(leave, max_version=_LAST_WITH_ONE_MEMBER)
             try:
                 self._coordinators.ask(
                     self._joining.group,
-                    question,
+                    request,
                     lambda response: response.error_code,
                     self.beat_ms,
                 )
@@ -272,7 +272,7 @@ class KafkaMember(BackendMembership):
         wait_ms = None if rebalance_ms is None else rebalance_ms + JOIN_SLACK_MS
         return self._coordinators.ask(
             self._joining.group,
-            Question(request, wait_ms=wait_ms),
+            BrokerRequest(request, wait_ms=wait_ms),
             lambda response: response.error_code,
             patience_ms,
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.model import Partition
 
 LAST_BY_ONE_GROUP = 7
@@ -22,7 +22,7 @@ def ask_commit(
     offsets: Mapping[Partition, int],
     generation: int = m.NO_GENERATION,
     member_id: str = m.UNKNOWN_MEMBER,
-) -> Question:
+) -> BrokerRequest:
     """A request to commit offsets, which are the next ones to be read. By default the sender is not
     a member."""
     topics: dict[str, list[m.CommitPartition]] = {}
@@ -35,14 +35,14 @@ def ask_commit(
         member_id=member_id,
         topics=tuple(m.CommitTopic(name=t, partitions=tuple(p)) for t, p in topics.items()),
     )
-    return Question(request)
+    return BrokerRequest(request)
 
 
 def code_of_commit(response: m.OffsetCommitResponse) -> int:
     return _deciding(part.error_code for topic in response.topics for part in topic.partitions)
 
 
-def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> Question:
+def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> BrokerRequest:
     """Offsets that an open transaction may still change are reported as a retriable error."""
     topics: dict[str, list[int]] = {}
     for partition in partitions:
@@ -55,7 +55,7 @@ def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> Question:
         ),
         require_stable=True,
     )
-    return Question(request, max_version=LAST_BY_ONE_GROUP)
+    return BrokerRequest(request, max_version=LAST_BY_ONE_GROUP)
 
 
 def code_of_group_offsets(response: m.OffsetFetchResponse) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, TOPIC_NOT_EXIST, error_code_of
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
@@ -49,7 +49,7 @@ class MasterBrokers:
     ) -> tuple[m.RemotingResponse, ErrorCode]:
         try:
             address = self._master(broker, topic)
-            response: m.RemotingResponse = self.io.ask(address, Question(request))
+            response: m.RemotingResponse = self.io.ask(address, BrokerRequest(request))
         except Unreachable:
             self._addresses.pop(broker, None)
             raise
@@ -70,10 +70,10 @@ class MasterBrokers:
         fails there is sent again alone. Raises Unreachable."""
         settled: dict[int, tuple[m.RemotingResponse, ErrorCode]] = {}
         for broker, indexes in _by_broker(requests).items():
-            questions = [Question(requests[index]) for index in indexes]
+            wrapped = [BrokerRequest(requests[index]) for index in indexes]
             try:
                 address = self._master(broker, _queue(requests[indexes[0]]).topic)
-                responses: list[m.RemotingResponse] = self.io.ask_all(address, questions)
+                responses: list[m.RemotingResponse] = self.io.ask_all(address, wrapped)
             except Unreachable:
                 self._addresses.pop(broker, None)
                 continue
@@ -104,7 +104,7 @@ class MasterBrokers:
         is_unknown = False
         for seed in self.io.seeds:
             try:
-                response: m.RemotingResponse = self.io.ask(seed, Question(m.route(topic)))
+                response: m.RemotingResponse = self.io.ask(seed, BrokerRequest(m.route(topic)))
             except Unreachable as error:
                 tried[str(seed)] = error.why or error.what
                 continue

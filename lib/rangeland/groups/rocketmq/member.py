@@ -22,7 +22,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from rangeland.dialects.protocol_session import Question
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.errors import Conflict, JobFileError, RangelandError
@@ -277,7 +277,7 @@ class RocketmqMember(BackendMembership):
             if slave in self._silent:
                 continue
             try:
-                self._masters.io.ask(slave, Question(request))
+                self._masters.io.ask(slave, BrokerRequest(request))
             except RangelandError:
                 # Slaves only show members to tools; nothing here depends on them.
                 self._silent.add(slave)

@@ -1,0 +1,47 @@
+"""The row format of a job, with what its schema registry knows of the schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import TypeAlias
+
+from rangeland.decode.payload.row_format import RowFormat
+from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
+from rangeland.job import Job
+from rangeland.job.connection_settings import schema_registry_settings
+from rangeland.job.payload_formats import make_row_format
+from rangeland.schema_registry.catalogue_maker import make_catalogue
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
+from rangeland.schema_registry.registry_client import FIRST_RESPONSE_MS, RegistryClient
+from rangeland.schema_registry.table_formats import TableFormats
+
+MAX_SEEN_IDS = 50
+"""Per topic: more are no schema ids, probably, and each is asked for."""
+
+SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]
+"""The topics of a run, and which schema ids their keys and values have."""
+
+
+def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
+    """Makes the row format of a job; None where keys and values stay bytes. ``seen``: needed for a
+    job with a schema registry, which is asked for their schemas. Raises what ``make_row_format``
+    raises, TableRefused for schemas that do not fit into one table, and Unreachable for a registry
+    that does not answer."""
+    return make_row_format(job, _registered(job, seen or {}))
+
+
+def _registered(job: Job, seen: SeenIds) -> TableFormats | None:
+    """The schemas of a registry, frozen; None without one."""
+    registry = job.decode.registry
+    if registry is None:
+        return None
+    settings = schema_registry_settings(job, registry)
+    client = RegistryClient(settings, first_response_ms=FIRST_RESPONSE_MS)
+    strategy = registry.subject_name_strategy
+    without_schema = [
+        f for f in job.decode.fields_with_schema_ids if not job.decode.payload(f).schema_
+    ]
+    ids = {of: tuple(islice(found, MAX_SEEN_IDS)) for of, found in seen.items()}
+    catalogue = make_catalogue(client, strategy, ids, without_schema)
+    return TableFormats(ExecutorSchemas(catalogue, settings), strategy, ids)

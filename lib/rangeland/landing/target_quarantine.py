@@ -1,0 +1,45 @@
+"""The quarantine beside a job's table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rangeland.delta.ledger.events import OutcomeEvent
+from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
+from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSettings
+from rangeland.delta.transaction_log.table_commit import FilesGone
+from rangeland.landing.target_table import TargetTable
+from rangeland.planning.plan import Plan
+from rangeland.spark.catalog_names import QUARANTINE_SUFFIX
+
+
+class TargetQuarantine:
+    """The quarantine of a table. It is created with the first bytes that are kept."""
+
+    def __init__(self, table: TargetTable) -> None:
+        self._table = table
+
+    def writer_settings(self, plan: Plan) -> QuarantineWriterSettings:
+        """The settings with which tasks of a plan keep batches that they cannot decode."""
+        where = self._open().storage()
+        return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
+
+    def commit(self, outcome: OutcomeEvent) -> FilesGone | None:
+        """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
+        quarantine = self._open()
+        if not outcome.quarantine_files:
+            if outcome.attempt:
+                quarantine.commit(outcome)  # drops what an earlier attempt had kept
+            return None
+        if gone := quarantine.gone_files(outcome):
+            return FilesGone(gone)
+        quarantine.commit(outcome)
+        self._table.register(QUARANTINE_SUFFIX, quarantine.path)
+        return None
+
+    def batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
+        """The wanted batches of all that were ever kept, one file at a time."""
+        return iter(()) if self._table.path is None else self._open().batches(wanted)
+
+    def _open(self) -> Quarantine:
+        return Quarantine(self._table.delta, self._table.uri)

@@ -1,0 +1,85 @@
+"""How the rows of a job fit into its table: decisions about one snapshot of it, without I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rangeland.delta.table_metadata import TableLayout, TableMetadata
+from rangeland.delta.table_schema.arrow_schema import schema_json
+from rangeland.delta.table_schema.column_mapping import map_columns
+from rangeland.delta.table_schema.schema_compatibility import RowLayout, new_table, row_layout
+from rangeland.delta.table_schema.schema_evolution import (
+    Evolution,
+    SchemaChange,
+    as_written,
+    follow,
+)
+from rangeland.delta.table_schema.table_constraints import TableConstraint, constraints_of
+from rangeland.delta.transaction_log.table_snapshot import Snapshot
+from rangeland.dialects.row_schema import rows_of
+from rangeland.errors import Bug
+from rangeland.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSchema:
+    """The schema of a job's table, for rows of that job. ``snapshot`` is None if there is no table
+    yet."""
+
+    job: Job
+    snapshot: Snapshot | None
+
+    @property
+    def _metadata(self) -> TableMetadata | None:
+        """What rows have to fit: nothing if the table was just created here, for these rows."""
+        if self.snapshot is None or self.snapshot.is_own:
+            return None
+        return self.snapshot.metadata
+
+    def layout(self, row_schema: pa.Schema) -> TableLayout:
+        """The layout in which these rows are written. Raises TableRefused where they do not fit."""
+        if (metadata := self._metadata) is None:
+            # A table that was created here fits, as a test proves.
+            return new_table(row_schema, self.job.sink.partition_by).layout
+        return self._row_layout(metadata, row_schema).layout
+
+    def notes(self, row_schema: pa.Schema) -> tuple[str, ...]:
+        """Warnings about how these rows fit."""
+        if self.snapshot is None:
+            return ()
+        return self._row_layout(self.snapshot.metadata, row_schema).notes
+
+    def _row_layout(self, metadata: TableMetadata, row_schema: pa.Schema) -> RowLayout:
+        columns, sink = self.job.log_columns, self.job.sink
+        fixed = [columns.column_name(f.name) for f in rows_of(self.job.source.dialect)]
+        found, written = follow(metadata, row_schema, self.job.evolution, fixed)
+        return row_layout(found, written, sink.partition_by)
+
+    def columns_to_add(self, row_schema: pa.Schema) -> str:
+        """The schema that a table follows when such rows land, as Delta's JSON; empty where it
+        stays as it is. In a table with column mapping it says what files call the columns."""
+        if self.job.evolution is not Evolution.ADD:
+            return ""
+        columns, metadata = schema_json(row_schema), self._metadata
+        return columns if metadata is None else map_columns(metadata, columns)
+
+    def as_written(self, columns: str) -> str:
+        """A schema of rows, as files of the table have it."""
+        if not columns or self.snapshot is None:
+            return columns
+        return as_written(self.snapshot.schema_json, columns)
+
+    def columns_of_files(self, change: SchemaChange | None = None) -> str:
+        """The schema by which to read prepared files: the table's, after a change of it."""
+        if change is not None and change.is_any:
+            return change.schema_json
+        if self.snapshot is None:
+            name = self.job.sink.table
+            raise Bug(f"rows are to be read that were prepared for {name}, which has no table")
+        return self.snapshot.schema_json
+
+    def constraints(self) -> tuple[TableConstraint, ...]:
+        """The table's constraints on its rows. None if it was just created here."""
+        return () if (metadata := self._metadata) is None else constraints_of(metadata)
