@@ -109,15 +109,6 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class VersionSupport(StrEnum):
-    """Whether a broker can be asked for its API versions."""
-
-    REPORTED = "reported"
-    """It answers with its versions."""
-    TOO_OLD = "too old"
-    """It does not know the request: it closes the connection, or does not answer."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """The cluster that a log belongs to."""
@@ -275,8 +266,8 @@ class Survey:
     """Which brokers have confirmed an unexpected response about a partition."""
     cluster: Cluster | None = None
     """None if no broker was asked."""
-    version_support: dict[Address, VersionSupport] = field(default_factory=dict)
-    """How each broker that was connected to takes the request for its API versions."""
+    reports_versions: dict[Address, bool] = field(default_factory=dict)
+    """Whether each broker that was connected to reports its API versions; old ones do not."""
     requests: int = 0
     """How many requests the survey has sent."""
 

@@ -353,6 +353,9 @@ class History:
                 return
             if found.state != "landed":
                 if policy == SKIP_ALL:
+                    # A plan that was unfinished may have landed what was damaged when it was read.
+                    if self.judge.has_quarantine() and self.judge.left_out(logs):
+                        self._repeat("reread")
                     self.judge.check_everything(logs)
                     return
                 policy = SKIP_ALL

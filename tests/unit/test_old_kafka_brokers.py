@@ -21,7 +21,7 @@ from rangeland.dialects.kafka.legacy_requests import fit_request
 from rangeland.dialects.kafka.requests import ask_offsets, find_leaders, read_offsets
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
 from rangeland.job import Job
-from rangeland.model import Address, AtTime, Isolation, Leader, Partition, Survey, VersionSupport
+from rangeland.model import Address, AtTime, Isolation, Leader, Partition, Survey
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wire.encoding import decode, encode
 from tests.unit.test_connection import (
@@ -217,7 +217,7 @@ def test_a_broker_that_says_nothing_to_an_opening_is_old_if_it_answers_as_the_ol
         ConnectionPool(settings_of(address, request_ms=1_000)) as brokers,
     ):
         brokers.call(address, question)
-        assert brokers.connect(address).version_support is not VersionSupport.REPORTED
+        assert not brokers.connect(address).reports_versions
         assert asked == [API_VERSIONS, 1, 3, 3]
         asked.clear()
         brokers.drop(address)
@@ -245,13 +245,13 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
         }
         job = Job.parse(json.dumps(document))
         survey = job_survey.survey_of(job, SurveyRequest(("orders",)), settings=settings)
-        assert survey.version_support == {address: VersionSupport.TOO_OLD}
+        assert survey.reports_versions == {address: False}
         asked.clear()
         with ConnectionPool(
             pickle.loads(pickle.dumps(settings.with_versions_of(survey)))
         ) as brokers:
             brokers.call(address, question)
-            assert brokers.version_support == survey.version_support
+            assert brokers.reports_versions == survey.reports_versions
     assert asked == [1, 3, 3]
 
 
@@ -270,21 +270,21 @@ def test_a_broker_that_was_young_is_waited_for_and_asked_nothing_else(
     with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=30_000)) as brokers:
         brokers.connect(address)
         brokers.drop(address)
-        assert brokers.connect(address).version_support is VersionSupport.REPORTED
+        assert brokers.connect(address).reports_versions
     assert asked == [API_VERSIONS, API_VERSIONS]
 
 
 def test_an_address_that_was_youngs_and_says_nothing_now_is_asked_for_its_age() -> None:
     asked: list[int] = []
     with peer(mute(asked)) as address:
-        known = Survey(0, {}, version_support={address: VersionSupport.REPORTED})
+        known = Survey(0, {}, reports_versions={address: True})
         with ConnectionPool(
             settings_of(address, request_ms=1_000).with_versions_of(known)
         ) as brokers:
             with pytest.raises(NoResponse):
                 brokers.connect(address)
             assert asked == [API_VERSIONS]
-            assert brokers.connect(address).version_support is VersionSupport.TOO_OLD
+            assert not brokers.connect(address).reports_versions
 
 
 def test_the_age_is_asked_for_as_long_as_any_response_is_waited_for(
@@ -323,7 +323,7 @@ def test_a_young_broker_that_is_slow_to_open_is_not_taken_for_an_old_one(
 
     with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=1_000)) as brokers:
         connection = brokers.connect(address)
-        assert connection.version_support is VersionSupport.REPORTED
+        assert connection.reports_versions
         assert connection._session.versions[3] == (0, 13)  # type: ignore[attr-defined]
         rest = [API_VERSIONS] if closes_at_the_oldest else [3, API_VERSIONS]
         assert asked == [API_VERSIONS, 1, *rest]
@@ -355,7 +355,7 @@ def test_a_young_broker_that_closes_is_not_taken_for_an_old_one(closes_at: Seque
     asked: list[int] = []
     with peer(young(closes_at, asked)) as address, ConnectionPool(settings_of(address)) as brokers:
         connection = brokers.connect(address)
-        assert connection.version_support is VersionSupport.REPORTED
+        assert connection.reports_versions
         assert connection._session.versions[3] == (0, 13)  # type: ignore[attr-defined]
 
 
@@ -385,9 +385,9 @@ def test_an_old_broker_that_was_upgraded_is_found_to_speak_by_now() -> None:
         peer(mute(asked), mute(asked), upgraded) as address,
         ConnectionPool(settings_of(address, request_ms=1_000)) as brokers,
     ):
-        assert brokers.connect(address).version_support is not VersionSupport.REPORTED
+        assert not brokers.connect(address).reports_versions
         brokers.drop(address)
-        assert brokers.connect(address).version_support is VersionSupport.REPORTED
+        assert brokers.connect(address).reports_versions
 
 
 def test_the_age_of_a_broker_shows_in_the_version_of_its_response() -> None:
@@ -422,10 +422,10 @@ def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
         ConnectionPool(settings_of(address)) as brokers,
     ):
         brokers.call(address, question)
-        assert brokers.connect(address).version_support is not VersionSupport.REPORTED
+        assert not brokers.connect(address).reports_versions
         brokers.drop(address)
         brokers.call(address, question)
-        assert brokers.connect(address).version_support is VersionSupport.REPORTED
+        assert brokers.connect(address).reports_versions
 
 
 def test_one_that_is_upgraded_is_found_to_be_new_again() -> None:

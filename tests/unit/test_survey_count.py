@@ -29,7 +29,6 @@ from rangeland.model import (
     QuarantinedBytes,
     Range,
     Survey,
-    VersionSupport,
 )
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.progress_events import NoProgress
@@ -72,13 +71,13 @@ class Cluster:
             1_000,
             logs,
             lookups=OffsetLookups(of_groups=self.group_offsets),
-            version_support={leader.address: VersionSupport.TOO_OLD},
+            reports_versions={leader.address: False},
         )
 
     @contextmanager
     def join(self, job: Job, settings: Any, partitions: Any, *about: object) -> Iterator[None]:
         self.claimed = list(partitions)
-        self.known = settings.version_support
+        self.known = settings.reports_versions
         self.clock.now += self.joining_s
         yield None
 
@@ -150,17 +149,17 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
 ) -> None:
     driver = Grouped(drivers.another())
     driver.run()
-    known = ((Address("b", 1), VersionSupport.TOO_OLD),)
+    known = ((Address("b", 1), False),)
     assert cluster.known == known
     reading = test_landing_target.reading_of(driver.target)
     (entered,) = driver.landed
-    assert reading.read_settings(entered).cluster.version_support == ()
+    assert reading.read_settings(entered).cluster.reports_versions == ()
     reading._surveys = driver.surveys
-    assert reading.read_settings(entered).cluster.version_support == known
+    assert reading.read_settings(entered).cluster.reports_versions == known
     # Without a group the tasks know it, too.
     alone = Grouped(drivers.another())
     alone.draft()
-    assert alone.surveys.last.version_support == dict(known)
+    assert alone.surveys.last.reports_versions == dict(known)
 
 
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
@@ -229,9 +228,7 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
     assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
     assert (made.plan.isolation, made.plan.tags) == left.read_filter
     assert [(s.isolation, s.tags) for s in read] == [left.read_filter]
-    assert [dict(s.cluster.version_support) for s in read] == [
-        {Address("b", 1): VersionSupport.TOO_OLD}
-    ]
+    assert [dict(s.cluster.reports_versions) for s in read] == [{Address("b", 1): False}]
 
 
 def test_the_look_that_shows_schema_ids_makes_the_first_plan(
@@ -256,4 +253,4 @@ def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
 ) -> None:
     monkeypatch.setattr(reader, "survey_of", cluster.survey)
     _, settings = reader.freeze(drivers.job)
-    assert dict(settings.cluster.version_support) == {Address("b", 1): VersionSupport.TOO_OLD}
+    assert dict(settings.cluster.reports_versions) == {Address("b", 1): False}

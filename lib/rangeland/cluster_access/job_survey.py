@@ -47,7 +47,7 @@ def survey_of(
                 request = replace(request, topics=_matching(job, request), topic_pattern=None)
             survey = take_survey(brokers, request, backend=backend)
             cluster = job.source.name_cluster(survey.cluster)
-            return replace(survey, version_support=brokers.version_support, cluster=cluster)
+            return replace(survey, reports_versions=brokers.reports_versions, cluster=cluster)
     finally:
         if backend is not None:
             backend.close()

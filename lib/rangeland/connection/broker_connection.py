@@ -36,7 +36,7 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
-from rangeland.model import Address, VersionSupport
+from rangeland.model import Address
 
 __all__ = ["BrokerConnection", "ConnectionLost"]
 
@@ -51,8 +51,8 @@ class BrokerConnection:
     several threads at once.
 
     Responses are returned in the order of the requests, whatever order they arrive in. After any
-    error it is closed for good. ``known`` is the broker's last known version support: one
-    that ``REPORTED`` and does not answer now is busy.
+    error it is closed for good. ``reported_versions``: whether the broker did so the last
+    time, if it is known; one that did and does not answer now is busy.
     ``was_served``: these settings have worked before, so a closed connection is not a refusal.
     ``answers_plainly``: this address has answered without TLS before and is not tried with TLS."""
 
@@ -63,11 +63,11 @@ class BrokerConnection:
         settings: ClusterSettings,
         *,
         is_probe: bool = False,
-        known: VersionSupport | None = None,
+        reported_versions: bool | None = None,
         was_served: bool = False,
         answers_plainly: bool = False,
     ) -> None:
-        self.version_support = VersionSupport.REPORTED if known is None else known
+        self.reports_versions = reported_versions is not False
         self.address = address
         self._settings = settings
         self._dialect = dialect
@@ -84,7 +84,7 @@ class BrokerConnection:
         self._session = dialect.open_session(settings.client_id)
         self._stream = self._connect()
         try:
-            self._open(known)
+            self._open(reported_versions)
             self._stream.take_large_frames()
             if self._authentication is not None:
                 self._log_in_twice(self._authentication)
@@ -111,9 +111,9 @@ class BrokerConnection:
 
     # --- version negotiation -------------------------------------------------------------------
 
-    def _open(self, known: VersionSupport | None) -> None:
+    def _open(self, reported: bool | None) -> None:
         try:
-            self._open_with(known)
+            self._open_with(reported)
         except RemoteProtocolError as error:
             raise self._not_a_broker_error(error) from error
         except ConnectionLost:
@@ -121,11 +121,11 @@ class BrokerConnection:
         except Unreachable as error:  # it answered with an error that may pass
             raise ConnectionLost.of(error) from error
 
-    def _open_with(self, known: VersionSupport | None) -> None:
+    def _open_with(self, reported: bool | None) -> None:
         try:
-            if known is VersionSupport.TOO_OLD:
+            if reported is False:
                 self._probe_versions()
-            elif known is VersionSupport.REPORTED:
+            elif reported:
                 self._negotiate()
             else:
                 self._negotiate_or_probe()
@@ -160,17 +160,17 @@ class BrokerConnection:
         know it leave all later requests on the connection unanswered. Instead a request is sent
         that brokers without the negotiation answer differently. Only brokers from 4.0 on close the
         connection at the oldest request."""
-        self.version_support = VersionSupport.REPORTED
+        self.reports_versions = True
         try:
             self._open_with_oldest(self._session.skip_opening(), deadline)
             self._stream.take_large_frames()
             self._stream.send(self._session.version_probe())
             response = self._stream.receive(self._settings.request_ms, deadline)
             if self._session.is_too_old(response):
-                self.version_support = VersionSupport.TOO_OLD
+                self.reports_versions = False
         except ConnectionClosed:
             self._connect_again()
-        if self.version_support is VersionSupport.REPORTED:
+        if self.reports_versions:
             self._session = self._dialect.open_session(self._settings.client_id)
             self._negotiate()
 
@@ -178,7 +178,7 @@ class BrokerConnection:
         """A broker that closes may be too old for the negotiation, busy, or shutting down. However
         often it closes, it is old only if it answers as the old ones do: with a new broker taken
         for an old one, headers and times would be lost."""
-        self.version_support = VersionSupport.REPORTED
+        self.reports_versions = True
         if not self._session.skip_opening() or self._settings.sasl is not None:
             raise ConnectionClosed.of(closed, do=diagnosis.SILENT_CLOSE)
         self._connect_again()
@@ -209,7 +209,7 @@ class BrokerConnection:
         self._early.clear()
         self._is_known = self._has_answered = False
         self._connect_again()
-        self._open(self.version_support)
+        self._open(self.reports_versions)
         self._stream.take_large_frames()
         try:
             self._log_in(authentication)

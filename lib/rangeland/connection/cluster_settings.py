@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from rangeland.model import Address, Isolation, Survey, VersionSupport
+from rangeland.model import Address, Isolation, Survey
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 
@@ -85,9 +85,9 @@ class ClusterSettings:
     """The brokers by name, where the cluster does not list them itself."""
     rack: str = ""
     """The rack of this client."""
-    version_support: tuple[tuple[Address, VersionSupport], ...] = ()
+    reports_versions: tuple[tuple[Address, bool], ...] = ()
     """What is known of it by broker, which saves asking again."""
 
     def with_versions_of(self, survey: Survey) -> ClusterSettings:
         """The same, with what a survey has found out about the brokers."""
-        return replace(self, version_support=tuple(survey.version_support.items()))
+        return replace(self, reports_versions=tuple(survey.reports_versions.items()))

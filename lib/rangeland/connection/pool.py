@@ -17,7 +17,7 @@ from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoRe
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangelandError
-from rangeland.model import Address, VersionSupport
+from rangeland.model import Address
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +33,16 @@ class ConnectionPool:
         self.dialect: Dialect = load_dialect(settings.dialect)
         self.requests = 0
         self._open: dict[Address, BrokerConnection] = {}
-        self._version_support: dict[Address, VersionSupport] = dict(settings.version_support)
+        self._reports_versions: dict[Address, bool] = dict(settings.reports_versions)
         self._served: set[Address] = set()
         self._closed = False
 
     @property
-    def version_support(self) -> dict[Address, VersionSupport]:
-        """The known version support of the brokers. What a survey has learned is passed on to the
-        group and the tasks, so that a broker without ApiVersions is not sent the request again."""
-        return dict(self._version_support)
+    def reports_versions(self) -> dict[Address, bool]:
+        """Whether each broker reports its API versions, as far as that is known. What a survey has
+        learned is passed on to the group and the tasks, so that a broker that does not know the
+        request is not sent it again."""
+        return dict(self._reports_versions)
 
     @property
     def was_served(self) -> bool:
@@ -133,21 +134,21 @@ class ConnectionPool:
             raise ConnectionLost(f"{address} is no longer asked", why="the connections were closed")
 
     def _open_connection(self, address: Address) -> BrokerConnection:
-        """A broker's version support is remembered as long as it answers."""
-        known = self._version_support.get(address)
+        """Whether a broker reports its versions is remembered as long as it answers."""
+        reported = self._reports_versions.get(address)
         try:
             connection = BrokerConnection(
                 address,
                 self.dialect,
                 self.settings,
-                known=known,
+                reported_versions=reported,
                 was_served=self.was_served,
                 answers_plainly=address in self._served,
             )
         except (NoResponse, ConnectionClosed):
-            self._version_support.pop(address, None)  # another version may be running there now
+            self._reports_versions.pop(address, None)  # another version may be running there now
             raise
-        self._version_support[address] = connection.version_support
+        self._reports_versions[address] = connection.reports_versions
         return connection
 
     def drop(self, address: Address) -> None:
