@@ -185,9 +185,9 @@ class Cluster(SimulatedCluster):
         found = end
         if part.timestamp != m.LATEST_TIMESTAMP:
             times = (
-                (EPOCH_MS + e.time_ms, max(_first_of(e), log.start))
+                (EPOCH_MS + e.time_ms, first)
                 for e in log.entries
-                if not e.is_empty
+                if not e.is_empty and (first := _first_from(log.start, e)) is not None
             )
             found = next((first for time_ms, first in times if time_ms >= part.timestamp), end)
         lags = log.high_watermark(self.world.now_ms) < log.end
@@ -357,9 +357,10 @@ def _versions_response(age: str, frame: bytes) -> bytes:
     return _headed(m.ApiVersionsRequest, version, response)
 
 
-def _first_of(entry: Entry) -> int:
-    """A cleaner may have taken the records before it."""
-    return entry.records[0][0] if entry.records else entry.base
+def _first_from(start: int, entry: Entry) -> int | None:
+    """The first record from there on; a cleaner may have taken any of an entry."""
+    offsets = [offset for offset, _ in entry.records] or [max(entry.base, start)]
+    return next((offset for offset in offsets if offset >= start), None)
 
 
 def _failed(number: int, code: int) -> m.FetchedPartitionData:
