@@ -3,6 +3,7 @@
 One metadata request is enough where brokers have topic ids and no leader was elected meanwhile;
 otherwise the ends and epochs of the uncertain logs are surveyed, twice where something is odd.
 Where topics have no ids, a batch of each log is fetched before and after reading, and compared.
+A log that nobody confirms counts as changed, not as the same.
 
 A plan that is read again because its logs have changed is read by one driver alone: the parts of
 others are of the logs as they were. Its tasks get no leaders, so they look for them first, and
@@ -212,7 +213,8 @@ def _check_same_bytes(
 ) -> None:
     """Raises LogChange for a log whose bytes differ from its fingerprint, or are not known both
     before and after reading. There is nothing to compare where the log had no complete batch of
-    a size that can be fetched, or where its bytes have expired since."""
+    a size that can be fetched, or where its bytes have expired since. A replica's bytes are as
+    good as its leader's, but it may not have them yet."""
     offsets = _offsets_to_compare(brokers, plan, logs)
     now = _checksums(brokers, {p: log.leader for p, log in logs.items()}, offsets)
     check_same_checksums(fingerprints, now)
