@@ -14,7 +14,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.landing.final_log_check import FinalLogCheck
+from rangeland.landing.final_log_check import FinalLogCheck, Fingerprints
 from rangeland.loss import Action
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest
@@ -94,13 +94,11 @@ def log_check_of(cluster: Cluster) -> FinalLogCheck:
     return FinalLogCheck(job_of(cluster.bootstrap, "lake/lived", TOPIC), set)
 
 
-def seen_before(cluster: Cluster, plan: Plan) -> dict[Partition, int]:
+def seen_before(cluster: Cluster, plan: Plan) -> Fingerprints:
     return log_check_of(cluster).fingerprint(ReadSettings(settings_of(cluster.bootstrap)), plan)
 
 
-def changed_since(
-    cluster: Cluster, plan: Plan, seen: dict[Partition, int]
-) -> list[tuple[str, int, int]]:
+def changed_since(cluster: Cluster, plan: Plan, seen: Fingerprints) -> list[tuple[str, int, int]]:
     """What has happened since all of a plan was read."""
     receipts = [
         Receipt(s.index, s.partition, s.from_offset, s.until_offset, Counts(landed=s.width))

@@ -44,7 +44,7 @@ CAUGHT_AT: Mapping[str, int] = {
     "a reviewed plan is applied whatever is under way": 1239,
     "a replacement removes rows for what is lost": 429,
     "the checkpoint passes the end of a log that was cut": 819,
-    "a high watermark that lags is the end": 529,
+    "a high watermark that lags is the end": 739,
     "a table without its ledger is landed in": 519,
     "a table that is gone is made again": 1409,
     "a table that was created again meanwhile is landed in": 1169,

@@ -10,7 +10,7 @@ import pytest
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchedPartition
+from rangeland.dialects.fetch_values import FetchedPartition, FetchResult
 from rangeland.model import Address, Leader, Partition
 from rangeland.survey import batch_fetch
 from tests.jafka_entries import entry
@@ -55,4 +55,29 @@ def test_a_log_is_known_by_one_batch(
     monkeypatch.setattr(batch_fetch, "sample_batches", sample)
     leaders = {P: Leader(Address("b", 1))}
     found = batch_fetch.batch_checksums(cast(ConnectionPool, brokers), leaders, {P: at})
-    assert found == ({} if known_by is None else {P: zlib.crc32(known_by)})
+    assert found == {P: None if known_by is None else zlib.crc32(known_by)}
+
+
+@pytest.mark.parametrize(
+    ("meaning", "end", "found"),
+    [
+        (ErrorMeaning.OUT_OF_RANGE, None, {P: None}),
+        (ErrorMeaning.FIND_LEADER, None, {}),
+        (ErrorMeaning.RETRY, None, {}),
+        (ErrorMeaning.OK, 6, {}),  # the response had no room for the batch
+        (ErrorMeaning.OK, 5, {P: None}),
+        (ErrorMeaning.OK, None, {P: None}),
+    ],
+)
+def test_an_answer_without_a_batch_is_not_the_same_as_no_answer(
+    monkeypatch: pytest.MonkeyPatch, meaning: ErrorMeaning, end: int | None, found: object
+) -> None:
+    part = FetchedPartition(P, meaning, "", memoryview(b""), end)
+    read = FetchResult(ErrorMeaning.OK, "", (part,))
+    monkeypatch.setattr(batch_fetch, "request_records", lambda *about: read)
+
+    class Fake:
+        dialect = load_dialect("kafka")
+
+    leaders = {P: Leader(Address("b", 1))}
+    assert batch_fetch.batch_checksums(cast(ConnectionPool, Fake()), leaders, {P: 5}) == found

@@ -18,13 +18,18 @@ from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.landing import final_log_check
-from rangeland.landing.final_log_check import FinalLogCheck, LogChange, check_same_bytes
+from rangeland.landing.final_log_check import (
+    FinalLogCheck,
+    Fingerprints,
+    LogChange,
+    check_same_checksums,
+)
 from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.shared_reader import PlanToRead, SharedReader
 from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.loss import Action, Loss, LossKind
-from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range
+from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.slice_receipt import Receipt
@@ -66,7 +71,7 @@ class Reading(SparkPlanReader):
 
     def read_settings(self, plan: Plan) -> Any: ...
 
-    def fingerprint(self, *about: object) -> dict[Partition, int]:
+    def fingerprint(self, *about: object) -> Fingerprints:
         return {}
 
     def changes(self, *about: Any) -> dict[Loss, int | None]:
@@ -125,9 +130,9 @@ def test_a_loss_that_reading_once_more_does_not_change_ends_the_plan() -> None:
 
 def test_a_log_whose_bytes_differ_has_changed_while_it_was_read() -> None:
     other = Partition("orders", 1)
-    check_same_bytes({P: 7, other: 8}, {P: 7})
+    check_same_checksums({P: 7, other: 8}, {P: 7})
     with pytest.raises(LogChange, match="the log of orders/0 has changed while it was read"):
-        check_same_bytes({P: 7, other: 8}, {other: 8, P: 9})
+        check_same_checksums({P: 7, other: 8}, {other: 8, P: 9})
 
 
 # --- what is recorded of it ---------------------------------------------------------------------
@@ -212,16 +217,23 @@ def test_a_driver_of_a_group_ends_where_the_policy_does_not_go_on(drivers: Drive
 
 NEAR, FAR = Partition("orders", 0, "near"), Partition("orders", 0, "far")
 TWO = {p: Address(p.broker, 9) for p in (NEAR, FAR)}
+SAME = {NEAR: 7, FAR: 8}
 
 
 class TwoBrokers:
-    """Connections to two brokers with a log each, which ends at 60. Those of ``away`` do not
-    answer, and ``silent`` brokers list nothing."""
+    """Connections to two brokers with a log each, from ``start`` to ``end``. Those of ``away`` do
+    not answer, and ``silent`` brokers list nothing."""
 
     def __init__(
-        self, *away: Partition, listed: Sequence[Partition] = (NEAR, FAR), silent: str = ""
+        self,
+        *away: Partition,
+        listed: Sequence[Partition] = (NEAR, FAR),
+        silent: str = "",
+        start: int = 0,
+        end: int = 60,
     ) -> None:
         self.away, self.listed, self.silent = [TWO[p] for p in away], listed, silent
+        self.start, self.end = start, end
         members = tuple((p.broker, address) for p, address in TWO.items())
         self.settings = ClusterSettings("kafka", (), survey_ms=50, members=members)
         self.capabilities, self.requests = Capabilities(numbered_per_broker=True), 0
@@ -244,7 +256,7 @@ class TwoBrokers:
         return [each.message for each in questions]
 
     def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
-        return [BrokerRequest((tuple(leaders), 0 if when == Earliest() else 60))]
+        return [BrokerRequest((tuple(leaders), self.start if when == Earliest() else self.end))]
 
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
         ((partitions, offset),) = responses or [((), 0)]
@@ -257,8 +269,14 @@ class TwoBrokers:
         return {}
 
 
-def changes_in(brokers: TwoBrokers, monkeypatch: pytest.MonkeyPatch) -> list[Partition]:
+def changes_in(
+    brokers: TwoBrokers,
+    monkeypatch: pytest.MonkeyPatch,
+    before: Fingerprints = {},  # noqa: B006  # read only
+    now: Fingerprints = {},  # noqa: B006  # read only
+) -> list[Partition]:
     """The partitions that have changed since both were read up to 100."""
+    monkeypatch.setattr(final_log_check, "batch_checksums", lambda *about: dict(now))
     monkeypatch.setattr(final_log_check, "ConnectionPool", lambda cluster: brokers)
     monkeypatch.setattr(final_log_check, "LAGGING_SECONDS", 0)
     ranges = tuple(Range(p, 0, 100) for p in TWO)
@@ -266,7 +284,7 @@ def changes_in(brokers: TwoBrokers, monkeypatch: pytest.MonkeyPatch) -> list[Par
     receipts = [Receipt(i, p, 0, 100, Counts(landed=100)) for i, p in enumerate(TWO)]
     check = FinalLogCheck(job("truncated: fail"), lambda: [])
     settings = ReadSettings(brokers.settings)
-    return [loss.partition for loss in check.changes(settings, both, receipts, {})]
+    return [loss.partition for loss in check.changes(settings, both, receipts, before)]
 
 
 def test_a_broker_that_is_down_keeps_no_other_log_from_being_compared(
@@ -275,7 +293,72 @@ def test_a_broker_that_is_down_keeps_no_other_log_from_being_compared(
     assert changes_in(TwoBrokers(), monkeypatch) == [FAR, NEAR]
     assert changes_in(TwoBrokers(FAR), monkeypatch) == [NEAR]
     assert changes_in(TwoBrokers(FAR, listed=(NEAR,), silent="far"), monkeypatch) == [NEAR]
-    assert changes_in(TwoBrokers(FAR, NEAR), monkeypatch) == []
+
+
+def test_nothing_is_confirmed_if_no_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unreachable) as raised:
+        changes_in(TwoBrokers(FAR, NEAR), monkeypatch, SAME, SAME)
+    assert raised.value.exit_code == 75
+
+
+@pytest.mark.parametrize(
+    "brokers",
+    [TwoBrokers(FAR, end=100), TwoBrokers(FAR, listed=(NEAR,), silent="far", end=100)],
+)
+def test_a_log_whose_broker_went_down_after_it_was_read_is_not_taken_for_unchanged(
+    brokers: TwoBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LogChange, match="unknown whether orders/far-0 has changed"):
+        changes_in(brokers, monkeypatch, SAME, SAME)
+
+
+@pytest.mark.parametrize(
+    ("start", "before", "now"),
+    [
+        (0, {NEAR: 7}, {NEAR: 7, FAR: 8}),  # no answer before
+        (0, {NEAR: 7, FAR: 8}, {NEAR: 7}),  # no answer now
+        (0, {NEAR: 7, FAR: 8}, {NEAR: 7, FAR: None}),
+        (99, {NEAR: 7, FAR: 8}, {NEAR: 7}),  # the log begins at the last offset that was read
+    ],
+)
+def test_bytes_that_do_not_arrive_are_not_taken_for_the_same(
+    start: int, before: Fingerprints, now: Fingerprints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LogChange, match="unknown whether orders/far-0 has changed"):
+        changes_in(TwoBrokers(start=start, end=100), monkeypatch, before, now)
+
+
+@pytest.mark.parametrize(
+    ("start", "before", "now"),
+    [
+        (0, {NEAR: 7, FAR: 8}, {NEAR: 7, FAR: 8}),
+        (0, {NEAR: 7, FAR: None}, {NEAR: 7, FAR: 8}),  # a batch that was too large, and compacted
+        (100, {NEAR: 7, FAR: 8}, {NEAR: None, FAR: None}),  # expired since
+    ],
+)
+def test_logs_are_confirmed_by_their_bytes_as_long_as_they_have_them(
+    start: int, before: Fingerprints, now: Fingerprints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert changes_in(TwoBrokers(start=start, end=100), monkeypatch, before, now) == []
+
+
+def test_a_log_is_asked_again_for_its_bytes_by_whoever_leads_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers, asked = TwoBrokers(), []
+
+    def checksums(_: Any, leaders: Any, offsets: Any) -> Fingerprints:
+        asked.append(dict(leaders))
+        return {p: 7 for p, leader in leaders.items() if leader.address == TWO[p]}
+
+    monkeypatch.setattr(final_log_check, "batch_checksums", checksums)
+    monkeypatch.setattr(final_log_check, "ConnectionPool", lambda cluster: brokers)
+    monkeypatch.setattr(final_log_check, "RESURVEY_POLL_SECONDS", 0)
+    slices = (Slice(0, NEAR, 0, 100, leader=TWO[NEAR]), Slice(1, FAR, 0, 100, leader=TWO[NEAR]))
+    both = replace(plan(), ranges=tuple(Range(p, 0, 100) for p in TWO), slices=slices)
+    check = FinalLogCheck(job("truncated: fail"), lambda: [])
+    assert check.fingerprint(ReadSettings(brokers.settings), both) == {NEAR: 7, FAR: 7}
+    assert asked == [{NEAR: Leader(TWO[NEAR]), FAR: Leader(TWO[NEAR])}, {FAR: Leader(TWO[FAR])}]
 
 
 @pytest.mark.parametrize("silent", ["", "another"])

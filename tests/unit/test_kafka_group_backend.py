@@ -112,9 +112,18 @@ def test_offsets_that_a_transaction_holds_are_waited_for() -> None:
     assert all(request.require_stable for request in io.requests(m.OffsetFetchRequest))
 
 
-def test_a_partition_that_the_response_leaves_out_has_no_offset() -> None:
-    _, backend = a_backend(found(), fetched(3))
+def test_a_partition_that_the_response_leaves_out_is_asked_for_again() -> None:
+    _, backend = a_backend(found(), fetched(3), fetched(3, -1))
     assert backend.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
+
+
+def test_a_partition_that_no_response_has_is_not_taken_for_one_without_an_offset() -> None:
+    io, backend = a_backend(found(), *[fetched(3)] * 1000)
+    with pytest.raises(
+        Unreachable, match="did not say whether the group has an offset of orders/1"
+    ):
+        backend.offsets("g", ALL)
+    assert 30_000 <= io.clock_ms < 31_000
 
 
 def test_no_partitions_send_no_request() -> None:

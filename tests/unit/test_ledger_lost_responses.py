@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from rangeland.delta.ledger.event_rows import SCHEMA
 from rangeland.delta.ledger.events import EventRange, PlanEvent
-from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.ledger.ledger_table import COMPACTIONS, Ledger
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -106,6 +107,32 @@ def ledger_of(table: TableInMemory, path: Path) -> Ledger:
 def plan(sequence: int, start: int, end: int) -> PlanEvent:
     ranges = (EventRange(Range(P0, start, end, "id")),)
     return PlanEvent("rangeland/a", "a", sequence, f"h{sequence}", ranges, "{}", 1_000)
+
+
+class CompactedAtOnce(TableInMemory):
+    """A commit whose response is lost, and whose rows another driver moves before anybody looks."""
+
+    def commit(self, snapshot: Version, request: CommitRequest) -> Committed | AlreadyCommitted:
+        done = super().commit(snapshot, request)
+        newest = self.versions[-1]
+        (file,) = newest.added
+        moved = AddedFile("compacted.zstd.parquet", file.size_bytes, 0, file.stats, {})
+        shutil.copy(Path(newest.path) / file.path, Path(newest.path) / moved.path)
+        after = {**newest.transactions, COMPACTIONS: 1}
+        self.versions.append(Version(newest.path, newest.version + 1, (moved,), after))
+        return done
+
+
+def test_a_file_whose_rows_a_compaction_may_have_moved_is_kept_for_those_who_read_it(
+    tmp_path: Path,
+) -> None:
+    table = CompactedAtOnce()
+    ledger = ledger_of(table, tmp_path).open_or_create()
+    table.loses_responses = True
+    assert not ledger.enter(plan(1, 0, 10), 0)
+    (named,) = table.versions[-2].added
+    assert (Path(ledger.path) / named.path).exists()
+    assert ledger.entered() == 1
 
 
 def test_a_commit_that_conflicts_with_itself_is_ours_and_keeps_its_file(

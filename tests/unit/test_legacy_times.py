@@ -22,17 +22,25 @@ B1 = Address("b1", 9092)
 P = Partition("t", 0)
 NOTHING = OffsetResult(ErrorMeaning.OK, "", None)
 END = 400
+HIDING = ((0, 100, 0), (100, 500, 0), (200, 600, 2))
 
 
 class Broker:
     """Segments ``(base offset, last modified, format)``, asked as of 0.11; ``no_oldest`` as
-    of 4.0."""
+    of 4.0. ``part``: what it returns of a partition in place of its records, if anything."""
 
-    def __init__(self, *segments: tuple[int, int, int], no_oldest: bool = False) -> None:
+    def __init__(
+        self,
+        *segments: tuple[int, int, int],
+        no_oldest: bool = False,
+        part: m.FetchedPartitionData | None = None,
+        leaves_out: bool = False,
+    ) -> None:
         self.dialect = load_dialect("kafka")
         self.settings = ClusterSettings("kafka", (B1,))
         self.segments = segments
         self.no_oldest = no_oldest
+        self.part, self.leaves_out = part, leaves_out
         self.fetched: list[int] = []
 
     def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
@@ -53,7 +61,8 @@ class Broker:
         part = m.ListOffsetsPartitionResponse(
             partition_index=0, error_code=0, old_style_offsets=starts
         )
-        topic = m.ListOffsetsTopicResponse(name="t", partitions=(part,))
+        parts = () if self.leaves_out else (part,)
+        topic = m.ListOffsetsTopicResponse(name="t", partitions=parts)
         return m.ListOffsetsResponse(topics=(topic,))
 
     def _records(self, offset: int) -> Any:
@@ -65,7 +74,8 @@ class Broker:
             high_watermark=END,
             records=memoryview(bytes(16) + bytes([magic]) + bytes(40)),
         )
-        return m.FetchResponse(responses=(m.FetchedTopic(topic="t", partitions=(part,)),))
+        parts = (self.part or part,)
+        return m.FetchResponse(responses=(m.FetchedTopic(topic="t", partitions=parts),))
 
 
 def told(broker: Broker, time_ms: int, response: OffsetResult = NOTHING) -> OffsetResult:
@@ -106,6 +116,23 @@ def test_an_ordinary_log_stays_exact(
 
 def test_what_was_found_is_not_doubted_and_new_brokers_cannot_be() -> None:
     known = OffsetResult(ErrorMeaning.OK, "", 7)
-    hiding = ((0, 100, 0), (100, 500, 0), (200, 600, 2))
-    assert told(Broker(*hiding), 450, known) is known
-    assert told(Broker(*hiding, no_oldest=True), 450) is NOTHING
+    assert told(Broker(*HIDING), 450, known) is known
+    assert told(Broker(*HIDING, no_oldest=True), 450) is NOTHING
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"),
+    [(0, ErrorMeaning.RETRY), (1, ErrorMeaning.OUT_OF_RANGE), (6, ErrorMeaning.FIND_LEADER)],
+)
+def test_a_segment_that_is_not_returned_is_not_taken_for_one_with_times(
+    code: int, meaning: ErrorMeaning
+) -> None:
+    part = m.FetchedPartitionData(
+        partition_index=0, error_code=code, high_watermark=END, records=memoryview(b"")
+    )
+    found = told(Broker(*HIDING, part=part), 450)
+    assert (found.meaning, found.offset) == (meaning, None)
+
+
+def test_a_partition_that_the_response_leaves_out_is_asked_for_again() -> None:
+    assert told(Broker(*HIDING, leaves_out=True), 450).meaning is ErrorMeaning.RETRY

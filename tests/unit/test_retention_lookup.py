@@ -20,13 +20,14 @@ WANTED = SurveyRequest(topics=("t",), speed=ReadSpeed())
 
 
 class Brokers:
-    """Of these brokers the ``dead`` do not answer."""
+    """Of these brokers the ``dead`` do not answer, and ``unsure`` has an error for the topic."""
 
-    def __init__(self, *dead: Address) -> None:
-        self.dead = dead
+    def __init__(self, *dead: Address, unsure: Address | None = None) -> None:
+        self.dead, self.unsure = dead, unsure
         self.asked: list[Address] = []
         self.dialect = SimpleNamespace(
-            ask_retention=lambda topics: [topics], read_retention=lambda responses: KEPT
+            ask_retention=lambda topics: [topics],
+            read_retention=lambda responses: KEPT if responses else {},
         )
         self.settings = SimpleNamespace(isolation=None)
 
@@ -34,7 +35,7 @@ class Brokers:
         self.asked.append(address)
         if address in self.dead:
             raise Unreachable(f"{address} does not answer", why="it is down")
-        return questions
+        return [] if address == self.unsure else questions
 
 
 def asked_of(brokers: Brokers, *leaders: Address, seed: Address | None = None) -> Survey:
@@ -62,6 +63,12 @@ def test_another_broker_is_asked_where_one_does_not_answer(
         assert asked_of(brokers, B1, B1, B2).retention == KEPT
     assert brokers.asked == [B1, B2]
     assert "Got no retention of topics from b1:9092" in caplog.text
+
+
+def test_another_broker_is_asked_for_topics_that_one_has_an_error_for() -> None:
+    brokers = Brokers(unsure=B1)
+    assert asked_of(brokers, B1, B2).retention == KEPT
+    assert brokers.asked == [B1, B2]
 
 
 def test_no_more_than_two_are_waited_for() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from rangeland.dialects.rocketmq.messages import RemotingRequest
 from rangeland.errors import (
     AccessDenied,
     Conflict,
@@ -16,6 +19,7 @@ from rangeland.groups.backend import GroupBackend, JoinRequest
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.client_ids import client_id
 from rangeland.groups.rocketmq.group_backend import open_backend
+from rangeland.groups.rocketmq.masters import PATIENCE_MS
 from rangeland.model import Partition
 from tests.fakes.rocketmq import MASTERS, SEEDS, Cluster, FakeGroupIO
 
@@ -146,6 +150,36 @@ def test_a_group_that_no_broker_knows_is_absent() -> None:
     assert backend.view("g").state == "absent"
     backend.offsets("g", ALL)
     assert backend.view("g").state == "absent"
+
+
+def test_a_group_that_one_name_server_does_not_know_is_looked_up_at_those_that_come_back() -> None:
+    cluster, io, backend = a_backend()
+    cluster.groups.add("g")
+
+    def strange(request: RemotingRequest) -> Any:
+        if io.asked[-1][0] == SEEDS[1]:
+            return None if cluster.clock_ms else Unreachable("no connection", why="refused")
+        return (17, {}, {}) if io.asked[-1][0] == SEEDS[0] else None
+
+    io.strange = strange
+    assert backend.view("g").state == "empty"
+
+
+def test_a_group_is_absent_if_all_name_servers_that_answer_do_not_know_it() -> None:
+    cluster, io, backend = a_backend()
+    silent = Unreachable("no connection", why="refused")
+    io.strange = lambda request: silent if io.asked[-1][0] == SEEDS[1] else None
+    assert backend.view("g").state == "absent"
+    assert cluster.clock_ms >= PATIENCE_MS
+    io.strange = lambda request: (3, {}, {}) if io.asked[-1][0] == SEEDS[1] else None  # a broker
+    assert backend.view("g").state == "absent"
+
+
+def test_a_group_is_not_absent_if_a_name_server_has_an_error() -> None:
+    _, io, backend = a_backend()
+    io.strange = lambda request: (1, {}, {}) if io.asked[-1][0] == SEEDS[1] else None
+    with pytest.raises(Unreachable, match="names-b:2: SYSTEM_ERROR"):
+        backend.view("g")
 
 
 def test_a_group_that_all_have_left_is_empty() -> None:

@@ -3,6 +3,7 @@
 One metadata request is enough where brokers have topic ids and no leader was elected meanwhile;
 otherwise the ends and epochs of the uncertain logs are surveyed, twice where something is odd.
 Where topics have no ids, a batch of each log is fetched before and after reading, and compared.
+A log that nobody confirms counts as changed, not as the same.
 
 A plan that is read again because its logs have changed is read by one driver alone: the parts of
 others are of the logs as they were. Its tasks get no leaders, so they look for them first, and
@@ -22,7 +23,7 @@ from rangeland.errors import Conflict, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.loss import Action, Loss, LossKind
-from rangeland.model import Cluster, Leader, Partition, Survey
+from rangeland.model import Cluster, Leader, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.lagging_ends import LAGGING_SECONDS, RESURVEY_POLL_SECONDS, may_lag
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
@@ -32,9 +33,13 @@ from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
 from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.wanted_partitions import UnknownTopic
+
+Fingerprints = Mapping[Partition, int | None]
+"""Checksums as ``batch_checksums`` returns them."""
 
 
 class FinalLogCheck:
@@ -44,22 +49,23 @@ class FinalLogCheck:
         self._job = job
         self._known = known
 
-    def fingerprint(self, settings: ReadSettings, plan: Plan) -> dict[Partition, int]:
-        """Checksums of a batch of each log before it is read, where topics have no ids."""
+    def fingerprint(self, settings: ReadSettings, plan: Plan) -> Fingerprints:
+        """Checksums of a batch of each log before it is read, where topics have no ids; without
+        those that nobody answers for in time."""
         nameless = {r.partition for r in plan.ranges if r.topic_id is None}
-        last = {s.partition: s for s in sorted(plan.slices, key=lambda s: s.from_offset)}
-        leaders = {p: Leader(s.leader) for p, s in last.items() if p in nameless and s.leader}
+        slices = sorted(plan.slices, key=lambda s: s.from_offset)
+        leaders = {s.partition: Leader(s.leader) for s in slices if s.partition in nameless}
         if not leaders:
             return {}
         with ConnectionPool(settings.cluster) as brokers:
-            return batch_checksums(brokers, leaders, _offsets_to_compare(brokers, plan, leaders))
+            return _checksums(brokers, leaders, _offsets_to_compare(brokers, plan, leaders))
 
     def changes(
         self,
         settings: ReadSettings,
         plan: Plan,
         receipts: Iterable[Receipt],
-        fingerprints: Mapping[Partition, int],
+        fingerprints: Fingerprints,
         after: LogChange | None = None,
     ) -> dict[Loss, int | None]:
         """The losses in the logs of a plan, each with the leader epoch that its log has now.
@@ -69,8 +75,10 @@ class FinalLogCheck:
         compared with what they were then. ``fingerprints``: those of before they were read.
 
         Raises Conflict where the logs belong to another cluster, Unreachable where that is unknown
-        for now, and LogChange where a fingerprint differs. A partition that only one broker has is
-        not compared while that broker is down: nothing can have been written to it."""
+        for now, and LogChange where a fingerprint differs or a log cannot be asked: its broker may
+        have changed it before it went down, and no receipt has bytes that would show it. If the
+        broker stays down, the second reading fails, or holds the partition if the policy says so.
+        """
         epochs = {} if after is None else after.epochs
         marks = {
             p: replace(mark, epoch=epochs.get(p, mark.epoch))
@@ -85,10 +93,6 @@ class FinalLogCheck:
                 return self._changes(brokers, tolerates_missing, plan, marks, fingerprints)
             except UnknownTopic as error:
                 raise _unknown_log_error(error.what) from error
-            except Unreachable as error:
-                if is_own and not isinstance(error, LogChange):
-                    return {}
-                raise
 
     def check_same_logs(
         self, plan: Plan, changes: Mapping[Loss, int | None], after: LogChange | None = None
@@ -139,27 +143,26 @@ class FinalLogCheck:
         tolerates_missing: bool,
         plan: Plan,
         marks: Mapping[Partition, LogMark],
-        fingerprints: Mapping[Partition, int],
+        fingerprints: Fingerprints,
     ) -> dict[Loss, int | None]:
-        is_own = brokers.dialect.capabilities.numbered_per_broker
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         attempt.find_leaders()
         self._check_planned_cluster(plan, attempt.cluster())
         found = attempt.found
-        away = {p for p in marks if is_own and found.absent.why_unreachable(p) is not None}
-        odd = {p: marks[p] for p in unconfirmed_partitions(marks, found.reachable) - away}
-        if not odd:
-            return {}
-        survey = self._survey_until_settled(brokers, tolerates_missing, odd)
-        missing = [p for p in odd if p not in survey.logs]
-        missing = [p for p in missing if not is_own or survey.absent.why_unreachable(p) is None]
-        if missing:
-            raise UnknownTopic(f"{missing[0]} was read and no longer exists")
-        if losses := find_changes(odd, survey):
-            return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
-        led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
-        checksums = batch_checksums(brokers, led, _offsets_to_compare(brokers, plan, fingerprints))
-        check_same_bytes(fingerprints, checksums)
+        odd = unconfirmed_partitions(marks, found.reachable)
+        served = {p: marks[p] for p in odd if found.absent.why_unreachable(p) is None}
+        if served:
+            survey = self._survey_until_settled(brokers, tolerates_missing, served)
+            missing = [p for p in served if p not in survey.logs]
+            if gone := [p for p in missing if survey.absent.why_unreachable(p) is None]:
+                raise UnknownTopic(f"{gone[0]} was read and no longer exists")
+            if losses := find_changes(served, survey):
+                return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
+            nameless = {p: log for p, log in survey.logs.items() if marks[p].topic_id is None}
+            _check_same_bytes(brokers, plan, nameless, fingerprints)
+            odd -= survey.logs.keys()
+        if odd:
+            raise _unconfirmed_log_error(min(odd), "its broker does not answer")
         return {}
 
     def _survey_until_settled(
@@ -176,8 +179,9 @@ class FinalLogCheck:
 
 
 class LogChange(Unreachable):
-    """A log is not the one that was planned, and can be read as it is now. ``losses`` are its
-    losses, each with the leader epoch that its log has now; none where only its bytes differ."""
+    """A log is not the one that was planned, or nothing shows that it is, and can be read as it is
+    now. ``losses`` are its losses, each with the leader epoch that its log has now; none where
+    only its bytes differ, or are unknown."""
 
     def __init__(
         self, what: str, *, why: str = "", losses: Mapping[Loss, int | None] | None = None
@@ -201,15 +205,56 @@ class LogChange(Unreachable):
         }
 
 
-def check_same_bytes(before: Mapping[Partition, int], now: Mapping[Partition, int]) -> None:
-    """Raises LogChange if a log has another checksum now. ``before``: also of other logs."""
+def _check_same_bytes(
+    brokers: ConnectionPool,
+    plan: Plan,
+    logs: Mapping[Partition, LogState],
+    fingerprints: Fingerprints,
+) -> None:
+    """Raises LogChange for a log whose bytes differ from its fingerprint, or are not known both
+    before and after reading. There is nothing to compare where the log had no complete batch of
+    a size that can be fetched, or where its bytes have expired since. A replica's bytes are as
+    good as its leader's, but it may not have them yet."""
+    offsets = _offsets_to_compare(brokers, plan, logs)
+    now = _checksums(brokers, {p: log.leader for p, log in logs.items()}, offsets)
+    check_same_checksums(fingerprints, now)
+    for partition, log in sorted(logs.items()):
+        if partition not in fingerprints:
+            raise _unconfirmed_log_error(partition, "its broker did not answer before it was read")
+        expired = log.start_offset > offsets[partition] and not log.leader.is_replica
+        if fingerprints[partition] is not None and now.get(partition) is None and not expired:
+            raise _unconfirmed_log_error(partition, "its broker does not return what was read")
+
+
+def check_same_checksums(before: Fingerprints, now: Fingerprints) -> None:
+    """Raises LogChange if a log has another checksum now."""
     for partition, checksum in now.items():
-        if checksum != before[partition]:
+        if checksum is not None and before.get(partition) not in (None, checksum):
             raise LogChange(
                 f"the log of {partition} has changed while it was read",
                 why="the topic was created again, or its log was cut off or compacted: topics "
                 "of these brokers have no ids that would show which",
             )
+
+
+def _unconfirmed_log_error(partition: Partition, why: str) -> LogChange:
+    return LogChange(f"it is unknown whether {partition} has changed while it was read", why=why)
+
+
+def _checksums(
+    brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
+) -> dict[Partition, int | None]:
+    """``batch_checksums``, for which whoever leads is asked again for a while."""
+    found = batch_checksums(brokers, leaders, offsets)
+    deadline = Deadline(LAGGING_SECONDS)
+    while (left := leaders.keys() - found.keys()) and deadline.wait(RESURVEY_POLL_SECONDS):
+        with suppress(Unreachable):
+            topics = sorted({p.topic for p in left})
+            view = ask_leaders(brokers, topics, brokers.settings.seeds)
+            known = {p: x for topic in view.topics.values() for p, x in topic.leaders.items()}
+            now = {p: leader for p, leader in known.items() if p in left}
+            found |= batch_checksums(brokers, now, offsets)
+    return found
 
 
 def _offsets_to_compare(

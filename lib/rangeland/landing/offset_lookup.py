@@ -5,9 +5,10 @@ The ledger says what became of the offset, the table which file has its row. No 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from rangeland.delta.ledger.events import EventRange, PlanEvent
+from rangeland.delta.ledger.events import EventRange, OutcomeEvent, PlanEvent
 from rangeland.delta.transaction_log.table_commit import landing_commit
 from rangeland.errors import UsageError
 from rangeland.landing.landing_target import LandingTarget
@@ -15,6 +16,7 @@ from rangeland.landing.table_rows import TableRows, table_rows
 from rangeland.landing.verification import Landings
 from rangeland.loss import Action, Loss
 from rangeland.model import Partition
+from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.table_audit import LandedRange
 from rangeland.results import Finding, FindState
 
@@ -38,9 +40,10 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
         why = "" if files else _why_not(landed, partition, offset)
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
-    event_range = next(e for e in outcome.ranges if e.range.has(partition, offset))
+    event_range = _range_at(outcome, partition, offset)
     why = ""
-    if files:
+    files, is_its_own = _files_of_newest(landings, partition, offset, files)
+    if files and is_its_own:
         state = FindState.LANDED
     elif (loss := _loss_of(target, plan, partition, offset)) is not None:
         state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
@@ -48,6 +51,11 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
         state = FindState.NO_ROW
     elif event_range.in_bytes:
         state = FindState.NO_ROW if _is_whole(rows, event_range) else FindState.NO_ROW_OR_HOLE
+    elif files:
+        state, why = (
+            FindState.NO_ROW_OR_HOLE,
+            "its row may be that of an earlier topic of that name",
+        )
     else:
         whole = (
             event_range.counts is not None and event_range.counts.landed == event_range.range.width
@@ -77,6 +85,40 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
         earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
         why=why,
     )
+
+
+def _files_of_newest(
+    landings: Landings, partition: Partition, offset: int, files: Sequence[str]
+) -> tuple[list[str], bool]:
+    """The files that may have the newest landing's row of an offset, and whether one of them has.
+    ``files``: one name for each row. Rows of earlier incarnations of the topic are in files that
+    their landings wrote, or in files that were rewritten since, as its own."""
+    written = [
+        (_range_at(outcome, partition, offset), _names_of(outcome)) for _, outcome in landings
+    ]
+    newest, own = written[-1]
+    others: dict[str | None, set[str]] = {}
+    for event_range, names in written[:-1]:
+        if not may_be_same(event_range.range.topic_id, newest.range.topic_id):
+            others.setdefault(event_range.range.topic_id, set()).update(names)
+    of_others = set[str]().union(*others.values())
+    left = [file for file in files if _name_of(file) not in of_others]
+    found = {_name_of(file) for file in files}
+    rewritten = sum(1 for names in others.values() if not names & found)
+    return left, len(left) > rewritten or any(_name_of(file) in own for file in left)
+
+
+def _range_at(outcome: OutcomeEvent, partition: Partition, offset: int) -> EventRange:
+    return next(e for e in outcome.ranges if e.range.has(partition, offset))
+
+
+def _names_of(outcome: OutcomeEvent) -> set[str]:
+    return {_name_of(one.file.path) for one in outcome.files}
+
+
+def _name_of(path: str) -> str:
+    """The name of a file without its folder. Names are unique."""
+    return path.rpartition("/")[2]
 
 
 def _loss_of(

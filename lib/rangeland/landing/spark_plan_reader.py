@@ -26,7 +26,7 @@ from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, 
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job.connection_settings import login_packages
-from rangeland.landing.final_log_check import FinalLogCheck, LogChange
+from rangeland.landing.final_log_check import FinalLogCheck, Fingerprints, LogChange
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.loss_records import whole_log_error
@@ -38,7 +38,7 @@ from rangeland.landing.shared_reader import (
     SharedReader,
 )
 from rangeland.loss import Loss
-from rangeland.model import Partition, Range, Slice
+from rangeland.model import Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.proof import RangeOutcome, prove_part
@@ -109,7 +109,7 @@ class SparkPlanReader:
         regrown = {} if after is None else after.regrown_offsets(plan, receipts.values())
         return PlanReceipts(receipts, files, regrown)
 
-    def _fingerprints(self, plan: Plan) -> dict[Partition, int]:
+    def _fingerprints(self, plan: Plan) -> Fingerprints:
         """The fingerprints of the logs that a plan reads. Bytes in quarantine cannot change, and
         have none."""
         if plan.kind is PlanKind.REDRIVE:
@@ -120,7 +120,7 @@ class SparkPlanReader:
         self,
         plan: Plan,
         receipts: Mapping[int, Receipt],
-        fingerprints: Mapping[Partition, int],
+        fingerprints: Fingerprints,
         after: LogChange | None = None,
     ) -> None:
         if plan.kind is not PlanKind.REDRIVE:

@@ -54,19 +54,26 @@ def sample_batches(
 
 def batch_checksums(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
-) -> dict[Partition, int]:
-    """A checksum of the batch or entry at the offset of each partition, without those that do not
-    arrive complete. They identify logs whose topics have no id: only compaction rewrites batches,
-    so if the bytes at an offset change, the topic was recreated, or its log was truncated and has
-    grown since, or it was compacted; these cannot be distinguished."""
+) -> dict[Partition, int | None]:
+    """A checksum of the batch or entry at the offset of each partition; None where a broker answers
+    without a complete one. Partitions that nobody answers for are left out, as are those of empty
+    responses, if their logs reach further. Checksums identify logs whose topics have no id: only
+    compaction rewrites batches, so if the bytes at an offset change, the topic was recreated, or
+    its log was truncated and has grown since, or it was compacted; these cannot be distinguished.
+    """
     is_bytes = brokers.dialect.capabilities.offsets_are_bytes
+    answered: set[Partition] = set()
 
     def asked_of(partition: Partition, leader: Leader, size: int) -> PartitionFetch:
+        answered.discard(partition)
         return PartitionFetch(partition, leader.topic_id, None, offsets[partition], size)
 
     def seen_in(part: FetchedPartition) -> dict[Partition, int]:
         offset = offsets[part.partition]
         until = offset + 1
+        if part.meaning.may_pass or (part.is_empty and offset < (part.readable_end or 0)):
+            return {}
+        answered.add(part.partition)
         try:
             end = brokers.dialect.next_offset(part.records, offset) if len(part.records) else None
             if part.meaning is not ErrorMeaning.OK or end is None:
@@ -79,4 +86,5 @@ def batch_checksums(
         return {part.partition: zlib.crc32(entry)} if len(entry) else {}
 
     wanted = {p: leaders[p] for p in offsets if p in leaders}
-    return sample_batches(brokers, wanted, lambda leader: leader, asked_of, seen_in)
+    found = sample_batches(brokers, wanted, lambda leader: leader, asked_of, seen_in)
+    return {**dict.fromkeys(answered), **found}

@@ -16,12 +16,14 @@ from dataclasses import replace
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
+from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, PartitionFetch
 from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import request_offsets
 
 SAMPLE_BYTES = 1 << 10
+_NOTHING = OffsetResult(ErrorMeaning.RETRY, "nothing", None)
+"""What is taken for the result where a response leaves a partition out, or has no records."""
 
 
 def corrected_times(
@@ -31,27 +33,36 @@ def corrected_times(
     when: AtTime,
     found: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, OffsetResult]:
-    """Better results for those of ``found`` that may be wrong."""
+    """Better results for those of ``found`` that may be wrong, and the errors of those for which it
+    is unknown whether they are."""
     late = {
         p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
     }
-    if brokers.dialect.capabilities.lacks_timestamp is None or not late:
+    lacks_timestamp = brokers.dialect.capabilities.lacks_timestamp
+    if lacks_timestamp is None or not late:
         return {}
     try:
         logs = _segments(brokers, address, late, Latest())
         written_before = _segments(brokers, address, late, AtTime(max(0, when.time_ms - 1)))
     except NoCommonVersion:
         return {}
-    failed = {p: x for p, x in (written_before | logs).items() if x.meaning is not ErrorMeaning.OK}
+    answers = {p: (written_before.get(p, _NOTHING), logs.get(p, _NOTHING)) for p in late}
+    better = {p: x for p, pair in answers.items() for x in pair if x.meaning is not ErrorMeaning.OK}
     suspects = {
         p: first
-        for p in late
-        if p in logs and p in written_before and p not in failed
-        for first in (_first_after(logs[p], written_before[p]),)
+        for p, (before, log) in answers.items()
+        if p not in better
+        for first in (_first_after(log, before),)
         if first is not None
     }
-    hiding = _timeless(brokers, address, late, suspects)
-    return failed | {p: replace(written_before[p], borders=()) for p in hiding}
+    for partition, part in _fetch_samples(brokers, address, late, suspects).items():
+        if part.meaning is not ErrorMeaning.OK:
+            better[partition] = OffsetResult(part.meaning, part.code, None)
+        elif part.is_empty:
+            better[partition] = _NOTHING
+        elif lacks_timestamp(part.records):
+            better[partition] = replace(written_before[partition], borders=())
+    return better
 
 
 def _segments(
@@ -74,14 +85,14 @@ def _first_after(log: OffsetResult, before: OffsetResult) -> int | None:
     return later_borders[0] if later_borders and later_borders[0] < end else None
 
 
-def _timeless(
+def _fetch_samples(
     brokers: ConnectionPool,
     address: Address,
     leaders: Mapping[Partition, Leader],
     offsets: Mapping[Partition, int],
-) -> set[Partition]:
-    """The partitions that have an entry without a timestamp at their offset. Each has its own
-    request: if one names several, only the first is guaranteed a complete entry."""
+) -> dict[Partition, FetchedPartition]:
+    """What the leader returns at the offset of each partition. Each has its own request: if one
+    names several, only the first is guaranteed a complete entry."""
     dialect = brokers.dialect
     options = FetchOptions(Isolation.READ_UNCOMMITTED, max_wait_ms=0, max_bytes=SAMPLE_BYTES)
     fetches = [
@@ -92,12 +103,11 @@ def _timeless(
     for one in fetches:
         requests += dialect.ask_records([one], options)
     responses = brokers.call_all(address, requests)
-    found: set[Partition] = set()
+    found: dict[Partition, FetchedPartition] = {}
     for one, response in zip(fetches, responses, strict=True):
-        answered = dialect.read_records([response], [one], Isolation.READ_UNCOMMITTED)
-        lacks_timestamp = dialect.capabilities.lacks_timestamp
-        if lacks_timestamp is not None and any(
-            lacks_timestamp(part.records) for part in answered.partitions
-        ):
-            found.add(one.partition)
+        whole = dialect.read_records([response], [one], Isolation.READ_UNCOMMITTED)
+        found[one.partition] = FetchedPartition(
+            one.partition, whole.meaning, whole.code, memoryview(b"")
+        )
+        found |= {part.partition: part for part in whole.partitions}
     return found

@@ -1,8 +1,8 @@
 """Which records retention may delete before a run has read them.
 
-One broker is asked for the retention of all topics, a second one if it does not answer, and each
-leader for the first offset that is young enough. All of it may fail, which the log says: the
-answers only affect warnings, and the order of reading.
+One broker is asked for the retention of all topics, a second one for those that it does not report,
+and each leader for the first offset that is young enough. All of it may fail, which the log says:
+the answers only affect warnings, and the order of reading.
 """
 
 from __future__ import annotations
@@ -41,17 +41,20 @@ def with_retention(
 def _retention(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], seed: Address | None
 ) -> dict[str, Retention]:
-    """The retention of topics, as a broker reports it; nothing if none does."""
-    topics = sorted({partition.topic for partition in logs})
-    requests = brokers.dialect.ask_retention(topics) if topics else []
+    """The retention of topics, as far as brokers report it."""
+    left = {partition.topic for partition in logs}
     known = (*(log.leader.address for log in logs.values()), seed)
     addresses = list(dict.fromkeys(address for address in known if address is not None))
-    for address in addresses[:MOST_ASKED] if requests else ():
+    found: dict[str, Retention] = {}
+    for address in addresses[:MOST_ASKED]:
+        if not (requests := brokers.dialect.ask_retention(sorted(left)) if left else []):
+            break
         try:
-            return brokers.dialect.read_retention(brokers.call_all(address, requests))
+            found |= brokers.dialect.read_retention(brokers.call_all(address, requests))
         except RangelandError as error:
             logger.info("Got no retention of topics from %s: %s", address, error.what)
-    return {}
+        left -= found.keys()
+    return found
 
 
 def _expiring_offsets(

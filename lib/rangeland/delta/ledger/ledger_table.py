@@ -300,8 +300,10 @@ class Ledger:
         self.refresh()
         if any(key.path == files[0].path for key in self.events()):
             return True  # the conflict was with our own commit, whose response was lost
-        for file in files:
-            self._files.remove(file)
+        snapshots = (view.snapshot, self._seen().snapshot)
+        if len({each.transaction_version(COMPACTIONS) for each in snapshots}) == 1:
+            for file in files:  # a compaction may have moved their rows: others still read them
+                self._files.remove(file)
         fields = {"ledger": self.path, "application": name, "sequence": number}
         logger.info("Found this ledger event written by another driver", extra=fields)
         return False

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
@@ -85,10 +86,11 @@ class KafkaGroups:
             return {}
         request = ask_group_offsets(group, partitions)
         with self._lock:
-            response, code = self._ask(group, request, code_of_group_offsets)
+            code_of = partial(code_of_group_offsets, asked=partitions)
+            response, code = self._ask(group, request, code_of)
         if code.meaning is not ErrorMeaning.OK:
             raise coordinator_error(code, group, "its offsets were asked for")
-        return dict.fromkeys(partitions) | read_group_offsets(response)
+        return read_group_offsets(response)
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         if not offsets:

@@ -6,12 +6,13 @@ codes of partitions are reduced to one: brokers repeat an error of the group for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import BrokerRequest
+from rangeland.errors import Unreachable
 from rangeland.model import Partition
 
 LAST_BY_ONE_GROUP = 7
@@ -58,9 +59,18 @@ def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> BrokerRequ
     return BrokerRequest(request, max_version=LAST_BY_ONE_GROUP)
 
 
-def code_of_group_offsets(response: m.OffsetFetchResponse) -> int:
+def code_of_group_offsets(response: m.OffsetFetchResponse, asked: Collection[Partition]) -> int:
+    """Raises Unreachable for a partition that was ``asked`` about and left out: brokers answer -1
+    where there is no offset."""
     parts = (part.error_code for topic in response.topics for part in topic.partitions)
-    return response.error_code or _deciding(parts)
+    code = response.error_code or _deciding(parts)
+    if not code and (left_out := set(asked) - read_group_offsets(response).keys()):
+        raise Unreachable(
+            f"the coordinator did not say whether the group has an offset of {min(left_out)}",
+            why="its response leaves out what it was asked about",
+            do="try again in a moment",
+        )
+    return code
 
 
 def read_group_offsets(response: m.OffsetFetchResponse) -> dict[Partition, int | None]:

@@ -15,7 +15,12 @@ from typing import Final
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.error_codes import SUCCESS, TOPIC_NOT_EXIST, error_code_of
+from rangeland.dialects.rocketmq.error_codes import (
+    REQUEST_NOT_SUPPORTED,
+    SUCCESS,
+    TOPIC_NOT_EXIST,
+    error_code_of,
+)
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
 from rangeland.errors import RangelandError, Unreachable
@@ -26,6 +31,10 @@ from rangeland.model import Address, Partition
 
 PATIENCE_MS: Final = 10_000
 """How long a master may be down or busy before a request fails."""
+
+
+class _UnknownToSome(Unreachable):
+    """A topic is unknown to the name servers that answer, and some do not."""
 
 
 class MasterBrokers:
@@ -98,10 +107,17 @@ class MasterBrokers:
         return [listed[number] for listed in known for number in sorted(listed) if number != MASTER]
 
     def route(self, topic: str) -> TopicRoute | None:
-        """The route of a topic; None: it is unknown to all name servers that answer. Raises
-        Unreachable if none answers."""
+        """The route of a topic; None if it is unknown to all name servers that answer. The others
+        are waited for first. Raises Unreachable if none answers, or one is not ready."""
+        try:
+            return backend.ask_until_ready(self.io, PATIENCE_MS, lambda: self._find_route(topic))
+        except _UnknownToSome:
+            return None
+
+    def _find_route(self, topic: str) -> TopicRoute | None:
+        """As name servers answer now. Raises _UnknownToSome if others do not answer at all."""
         tried: dict[str, str] = {}
-        is_unknown = False
+        codes: list[int] = []
         for seed in self.io.seeds:
             try:
                 response: m.RemotingResponse = self.io.ask(seed, BrokerRequest(m.route(topic)))
@@ -110,11 +126,14 @@ class MasterBrokers:
                 continue
             if response.code == SUCCESS:
                 return self._learn(read_route(response.body))
-            is_unknown = is_unknown or response.code == TOPIC_NOT_EXIST
+            if response.code != REQUEST_NOT_SUPPORTED:  # else it is no name server
+                codes.append(response.code)
             tried[str(seed)] = f"{error_code_of(response.code).name}: {response.remark}"
-        if is_unknown:
+        is_unknown = set(codes) == {TOPIC_NOT_EXIST}
+        if is_unknown and len(codes) == len(tried):
             return None
-        raise Unreachable(
+        error_class = _UnknownToSome if is_unknown else Unreachable
+        raise error_class(
             f"no name server knows a broker that has topic {topic}",
             why="; ".join(f"{seed}: {why}" for seed, why in tried.items()),
             do="try again in a moment",
@@ -129,7 +148,7 @@ class MasterBrokers:
 
     def _master(self, broker: str, topic: str) -> Address:
         if broker not in self._addresses:
-            self.route(topic)
+            self._find_route(topic)
         listed = self._addresses.get(broker, {})
         if MASTER not in listed:
             raise Unreachable(

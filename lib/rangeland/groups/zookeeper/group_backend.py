@@ -57,7 +57,9 @@ class ZooKeeperGroups:
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         """The group's offsets. Raises RemoteProtocolError for a node without an offset."""
         paths = {p: offset_path(group, p) for p in partitions}
-        nodes = self._connect().read_all(paths.values())
+        zookeeper = self._connect()
+        zookeeper.catch_up()
+        nodes = zookeeper.read_all(paths.values())
         found: dict[Partition, int | None] = {}
         for partition, path in paths.items():
             node = nodes[path]

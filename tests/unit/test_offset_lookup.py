@@ -1,0 +1,74 @@
+"""Which landing has an offset, where a topic was created again and both have landed it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rangeland.delta.ledger.events import EventFile, EventRange, OutcomeEvent
+from rangeland.landing import offset_lookup
+from rangeland.landing.offset_lookup import find_offset
+from rangeland.model import Counts, DataFile, Partition, Range
+from rangeland.results import FindState
+
+P = Partition("orders", 0)
+TABLE = "file:///lake/orders"
+
+
+def landing(sequence: int, topic_id: str | None, file: str) -> tuple[Any, OutcomeEvent]:
+    plan = SimpleNamespace(
+        application="rangeland/orders", job="orders", sequence=sequence, table_version=1
+    )
+    counts = Counts(landed=100)
+    event_range = EventRange(Range(P, 0, 100, topic_id), counts, "b1:9092", gaps=())
+    files = (EventFile(DataFile(f"date=1/{file}", 1, 100, "{}", 0)),)
+    outcome = OutcomeEvent(
+        "rangeland/orders", "orders", sequence, "hash", (event_range,), files, written_at_ms=0
+    )
+    return plan, outcome
+
+
+def state_of(
+    landings: list[tuple[Any, OutcomeEvent]], rows_in: list[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[FindState, list[str]]:
+    """What is found of an offset that has a row in each of these files."""
+    files = [f"{TABLE}/date=1/{name}" for name in rows_in]
+    rows = SimpleNamespace(files_with=lambda partition, offset: files)
+    monkeypatch.setattr(offset_lookup, "table_rows", lambda *about: rows)
+    monkeypatch.setattr(offset_lookup, "landing_commit", lambda *about: None)
+    target: Any = SimpleNamespace(
+        history=SimpleNamespace(landings=lambda: landings, losses=lambda *about: []),
+        table=SimpleNamespace(delta=None, uri=TABLE),
+    )
+    found = find_offset(None, target, P, 7)
+    return found.state, [name.rpartition("/")[2] for name in found.files]
+
+
+@pytest.mark.parametrize(
+    ("rows_in", "state", "shown"),
+    [
+        (["old", "new"], FindState.LANDED, ["new"]),
+        (["new"], FindState.LANDED, ["new"]),
+        (["old"], FindState.HOLE, []),
+        ([], FindState.HOLE, []),
+        (["optimized", "optimized"], FindState.LANDED, ["optimized"] * 2),
+        (["old", "optimized"], FindState.LANDED, ["optimized"]),
+        (["new", "optimized"], FindState.LANDED, ["new", "optimized"]),
+        (["optimized"], FindState.NO_ROW_OR_HOLE, ["optimized"]),  # of which of the two?
+    ],
+)
+def test_a_row_of_a_former_topic_is_not_taken_for_that_of_the_one_created_again(
+    rows_in: list[str], state: FindState, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [landing(1, "first", "old"), landing(2, "second", "new")]
+    assert state_of(both, rows_in, monkeypatch) == (state, shown)
+
+
+@pytest.mark.parametrize("ids", [("one", "one"), ("one", None), (None, None)])
+def test_a_row_of_the_same_topic_is_that_of_its_newest_landing(
+    ids: tuple[str | None, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [landing(1, ids[0], "old"), landing(2, ids[1], "new")]
+    assert state_of(both, ["old"], monkeypatch) == (FindState.LANDED, ["old"])
