@@ -359,8 +359,9 @@ def _versions_response(age: str, frame: bytes) -> bytes:
 
 def _first_from(start: int, entry: Entry) -> int | None:
     """The first record from there on; a cleaner may have taken any of an entry."""
-    offsets = [offset for offset, _ in entry.records] or [max(entry.base, start)]
-    return next((offset for offset in offsets if offset >= start), None)
+    if entry.is_marker or entry.is_aborted:
+        return max(entry.base, start)
+    return next((offset for offset, _ in entry.records if offset >= start), None)
 
 
 def _failed(number: int, code: int) -> m.FetchedPartitionData:
