@@ -111,7 +111,8 @@ class KafkaHistory(BrokerHistory):
             address = self._address_of(log)
             response = self._real.pool.call(address, BrokerRequest(asked))
             (made,) = response.responses[0].partition_responses
-            assert (made.error_code, made.base_offset) == (0, entry.base), "\n".join(self.said)
+            shown = [*self.said, f"{made}, not at {entry.base}"]
+            assert (made.error_code, made.base_offset) == (0, entry.base), "\n".join(shown)
 
     def _address_of(self, log: Log) -> Address:
         found = {p.number: at.address for p, at in self._real.leaders(self.topic).items()}
