@@ -226,19 +226,11 @@ def ask_records(capture: Capture, topic_id: str | None) -> bytes:
 
 def ask_group(capture: Capture) -> None:
     for version in capture.versions(m.FindCoordinatorRequest):
-        finding = (
-            m.FindCoordinatorRequest(coordinator_keys=(GROUP,))
-            if version >= 4
-            else m.FindCoordinatorRequest(key=GROUP)
-        )
+        finding = m.FindCoordinatorRequest(key=GROUP)
         capture.ask(finding, version, "group", f"the coordinator of {GROUP}")
     topics = (m.OffsetFetchTopic(name=TOPIC, partition_indexes=(0, 1)),)
     for version in capture.versions(m.OffsetFetchRequest):
-        fetching = (
-            m.OffsetFetchRequest(groups=(m.OffsetFetchGroup(group_id=GROUP, topics=topics),))
-            if version >= 8
-            else m.OffsetFetchRequest(group_id=GROUP, topics=topics)
-        )
+        fetching = m.OffsetFetchRequest(group_id=GROUP, topics=topics)
         # Version 0 asks ZooKeeper, where this group has nothing.
         capture.ask(fetching, version, "group", f"{GROUP} on partitions 0 and 1")
 

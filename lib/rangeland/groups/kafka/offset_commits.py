@@ -14,8 +14,6 @@ from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.model import Partition
 
-LAST_BY_ONE_GROUP = 7
-
 
 def ask_commit(
     group: str,
@@ -55,7 +53,7 @@ def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> BrokerRequ
         ),
         require_stable=True,
     )
-    return BrokerRequest(request, max_version=LAST_BY_ONE_GROUP)
+    return BrokerRequest(request)
 
 
 def code_of_group_offsets(response: m.OffsetFetchResponse) -> int:
