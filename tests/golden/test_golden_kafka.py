@@ -19,9 +19,10 @@ from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.wire.declarations import spec_of
 from rangeland.wire.encoding import decode, decode_from, encode
 from tests.contract.readers import read_three_ways
+from tests.kafka_produce import ProduceRequest
 
 HOME = Path(__file__).parent / "kafka"
-REQUEST_OF = {spec_of(request).name: request for request in m.REQUESTS}
+REQUEST_OF = {spec_of(request).name: request for request in (*m.REQUESTS, ProduceRequest)}
 
 
 @dataclass(frozen=True)
