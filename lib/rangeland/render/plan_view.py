@@ -26,7 +26,7 @@ from rangeland.render.text_drawing import (
     safe_text,
     shorten_name,
     table_of,
-    titled,
+    title_of,
 )
 from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import PlanPreview
@@ -63,7 +63,7 @@ def render_plan(preview: PlanPreview) -> RenderableType:
 
 def _plan_title(preview: PlanPreview) -> Text:
     plan = preview.draft.plan
-    title = titled(plan.job, f"plan {plan.sequence} for table {preview.table}")
+    title = title_of(plan.job, f"plan {plan.sequence} for table {preview.table}")
     return title.append(f" ({PLAN_TITLES[plan.kind]})" if plan.kind in PLAN_TITLES else "")
 
 

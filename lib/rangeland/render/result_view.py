@@ -25,7 +25,7 @@ from rangeland.render.text_drawing import (
     safe_text,
     shorten_name,
     table_of,
-    titled,
+    title_of,
 )
 from rangeland.results import RunResult, WriterSchema
 from rangeland.wording import count_noun, duration, number, size
@@ -62,7 +62,7 @@ def render_redrive(result: RedriveResult) -> RenderableType:
     parts: list[RenderableType] = []
     if result.done is not None:
         parts += [render_result(result.done), Text()]
-    parts.append(titled(result.job, f"quarantine of {result.table}"))
+    parts.append(title_of(result.job, f"quarantine of {result.table}"))
     if not result.still_quarantined:
         parts.append(safe_text("Nothing is in quarantine.", "green"))
         return Group(*parts)

@@ -49,7 +49,7 @@ def safe_text(text: object, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def titled(job: str, rest: str) -> Text:
+def title_of(job: str, rest: str) -> Text:
     """A title: the job, and what is said of it."""
     return safe_text(job, "bold").append_text(safe_text(f": {rest}"))
 

@@ -19,7 +19,7 @@ from rangeland.render.text_drawing import (
     safe_text,
     shorten_name,
     table_of,
-    titled,
+    title_of,
 )
 from rangeland.results import Finding, FindState, VerifyResult
 from rangeland.wording import count_noun, duration, number
@@ -35,11 +35,11 @@ _WORDS = {
 def render_verify(result: VerifyResult) -> RenderableType:
     """The coverage of each partition as a bar, and everything that is wrong."""
     if not result.landings:
-        title = titled(result.job, f"table {result.table}")
+        title = title_of(result.job, f"table {result.table}")
         return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
     found = result.audit
     landed = sum(p.landed if p.landed is not None else p.range.width for p in result.landed_ranges)
-    title = titled(result.job, f"table {result.table}, version {result.table_version}")
+    title = title_of(result.job, f"table {result.table}, version {result.table_version}")
     parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
     if result.is_well:
         all_there = f"{count_noun(landed, 'landed record')}, each in the table exactly once"
