@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.model import Address
 from rangeland.testing.client_library import TIMEOUT_S, admin, library, our_errors, producer
@@ -25,6 +24,7 @@ from rangeland.testing.producer import (
 )
 from rangeland.testing.zookeeper import Visitor
 from tests.brokers.model_histories import BrokerHistory, Side, tick
+from tests.kafka_produce import ProducePartition, ProduceRequest, ProduceTopic
 from tests.simulation.clusters import SimulatedCluster
 from tests.simulation.logs import CODECS, Entry, Log, Transaction
 
@@ -105,9 +105,9 @@ class KafkaHistory(BrokerHistory):
         """The model's own batches. A client does not know where they will be."""
         for entry in log.entries[before:]:
             data = memoryview(bytes(8) + entry.data[8:])
-            part = m.ProducePartition(index=log.number, records=data)
-            topic = m.ProduceTopic(name=self.topic, partition_data=(part,))
-            asked = m.ProduceRequest(acks=self.acks, timeout_ms=10_000, topic_data=(topic,))
+            part = ProducePartition(index=log.number, records=data)
+            topic = ProduceTopic(name=self.topic, partition_data=(part,))
+            asked = ProduceRequest(acks=self.acks, timeout_ms=10_000, topic_data=(topic,))
             address = self._address_of(log)
             response = self._real.pool.call(address, BrokerRequest(asked))
             (made,) = response.responses[0].partition_responses

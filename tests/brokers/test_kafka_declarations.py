@@ -18,13 +18,14 @@ from rangeland.dialects.kafka.messages import REQUESTS
 from rangeland.jvm.jars import fetch_jars, jar_files
 from rangeland.wire.declarations import field_spec, spec_of
 from rangeland.wire.primitives import WireType
+from tests.kafka_produce import ProduceRequest
 
 pytestmark = pytest.mark.brokers
 
 Shape = tuple[list[Any], dict[int, Any]]
 CASES = [
     pytest.param(cls, spec_of(cls).name + kind, id=cls.__name__)
-    for request in REQUESTS
+    for request in (*REQUESTS, ProduceRequest)
     for cls, kind in ((request, "Request"), (spec_of(request).response, "Response"))
     if cls is not None
 ]

@@ -29,6 +29,7 @@ from rangeland.wire.declarations import spec_of
 from rangeland.wire.encoding import encode
 from rangeland.wire.framing import FrameReader, frame
 from tests.golden.capture_groups import ask_as_member, ask_newer_groups
+from tests.kafka_produce import ProducePartition, ProduceRequest, ProduceTopic
 
 HOME = Path(__file__).parent / "kafka"
 TOPIC, OTHER_TOPIC, GROUP = "golden", "golden-produced", "golden-readers"
@@ -226,19 +227,11 @@ def ask_records(capture: Capture, topic_id: str | None) -> bytes:
 
 def ask_group(capture: Capture) -> None:
     for version in capture.versions(m.FindCoordinatorRequest):
-        finding = (
-            m.FindCoordinatorRequest(coordinator_keys=(GROUP,))
-            if version >= 4
-            else m.FindCoordinatorRequest(key=GROUP)
-        )
+        finding = m.FindCoordinatorRequest(key=GROUP)
         capture.ask(finding, version, "group", f"the coordinator of {GROUP}")
     topics = (m.OffsetFetchTopic(name=TOPIC, partition_indexes=(0, 1)),)
     for version in capture.versions(m.OffsetFetchRequest):
-        fetching = (
-            m.OffsetFetchRequest(groups=(m.OffsetFetchGroup(group_id=GROUP, topics=topics),))
-            if version >= 8
-            else m.OffsetFetchRequest(group_id=GROUP, topics=topics)
-        )
+        fetching = m.OffsetFetchRequest(group_id=GROUP, topics=topics)
         # Version 0 asks ZooKeeper, where this group has nothing.
         capture.ask(fetching, version, "group", f"{GROUP} on partitions 0 and 1")
 
@@ -247,10 +240,10 @@ def ask_the_rest(capture: Capture, batch: bytes) -> None:
     for version in capture.versions(m.DescribeLogDirsRequest):
         topic = m.DescribableLogDirTopic(topic=TOPIC, partitions=(0, 1))
         capture.ask(m.DescribeLogDirsRequest(topics=(topic,)), version, "golden", TOPIC)
-    for version in capture.versions(m.ProduceRequest):
-        part = m.ProducePartition(index=0, records=memoryview(batch))
-        produced = m.ProduceTopic(name=OTHER_TOPIC, partition_data=(part,))
-        request = m.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=(produced,))
+    for version in capture.versions(ProduceRequest):
+        part = ProducePartition(index=0, records=memoryview(batch))
+        produced = ProduceTopic(name=OTHER_TOPIC, partition_data=(part,))
+        request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=(produced,))
         capture.ask(request, version, "one-batch", f"a batch of three to {OTHER_TOPIC}")
     for version in capture.versions(m.SaslHandshakeRequest):
         asked = "PLAIN on a listener without SASL"

@@ -72,11 +72,7 @@ def ask_as_member(capture: Capture, topic: str) -> None:
     for version in capture.versions(m.LeaveGroupRequest):
         leaving = joined.get(version, me).member_id
         group = f"{MEMBERS}-{version}"
-        request = (
-            m.LeaveGroupRequest(group_id=group, members=(m.LeavingMember(member_id=leaving),))
-            if version >= 3
-            else m.LeaveGroupRequest(group_id=group, member_id=leaving)
-        )
+        request = m.LeaveGroupRequest(group_id=group, member_id=leaving)
         capture.ask(request, version, "member", f"the member of {group}")
         capture.ask(request, version, "gone", "the same once more")
 

@@ -18,12 +18,14 @@ from rangeland.wire.framing import FrameReader, frame
 from tests.contract.readers import read_anything, read_three_ways
 from tests.examples import tried
 from tests.frames import feed
+from tests.kafka_produce import ProduceRequest
 from tests.property.message_strategies import values_of
 
 MESSAGES = [
     RequestHeader,
     ResponseHeader,
     *REQUESTS,
+    ProduceRequest,
     *(spec_of(request).response for request in REQUESTS),
 ]
 EVERY_VERSION = [

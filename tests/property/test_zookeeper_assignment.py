@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.groups.zookeeper.assignment import assign_ranges, in_order
+from rangeland.groups.zookeeper.assignment import rank, shares
 from rangeland.model import Partition
 
 MEMBERS = [f"g_h-1795233329683-{n:08x}" for n in range(5)]
@@ -18,9 +18,9 @@ EACH = list(itertools.product(range(1, 9), range(1, 6)))
 @pytest.mark.parametrize(("partitions", "members"), EACH)
 def test_each_partition_has_exactly_one_owner(partitions: int, members: int) -> None:
     wanted = {Partition("orders", n, str(n % 2)) for n in range(partitions)}
-    shares = assign_ranges(MEMBERS[:members], wanted)
-    assert sorted(p for share in shares.values() for p in share) == sorted(wanted)
-    assert shares.keys() == set(MEMBERS[:members])
+    found = shares(wanted, MEMBERS[:members])
+    assert sorted(p for share in found.values() for p in share) == sorted(wanted)
+    assert found.keys() == set(MEMBERS[:members])
 
 
 @pytest.mark.parametrize(("partitions", "members"), EACH)
@@ -32,14 +32,23 @@ def test_shares_are_upstreams(partitions: int, members: int) -> None:
     ]
     walk = iter(ordered)
     expected = {m: set(itertools.islice(walk, c)) for m, c in zip(MEMBERS, counts, strict=False)}
-    assert assign_ranges(MEMBERS[:members], ordered) == expected
+    assert shares(ordered, MEMBERS[:members]) == expected
 
 
 def test_partitions_are_in_upstreams_order() -> None:
     """Jafka sorts names as text, Kafka sorts numbers."""
     jafka = [Partition("t", n, b) for b, n in [("10", 0), ("2", 0), ("1", 2), ("1", 10)]]
-    assert [f"{p.broker}-{p.number}" for p in in_order(jafka)] == ["1-10", "1-2", "10-0", "2-0"]
-    assert [p.number for p in in_order([Partition("t", n) for n in (10, 2, 1)])] == [1, 2, 10]
+    assert [f"{p.broker}-{p.number}" for p in sorted(jafka, key=rank)] == [
+        "1-10",
+        "1-2",
+        "10-0",
+        "2-0",
+    ]
+    assert [p.number for p in sorted([Partition("t", n) for n in (10, 2, 1)], key=rank)] == [
+        1,
+        2,
+        10,
+    ]
 
 
 @given(
@@ -57,8 +66,8 @@ def test_partitions_are_in_upstreams_order() -> None:
 def test_shares_do_not_depend_on_the_order_of_what_is_said(
     partitions: set[Partition], members: list[str]
 ) -> None:
-    shares = assign_ranges(members, partitions)
-    assert assign_ranges(reversed(members), sorted(partitions, reverse=True)) == shares
+    found = shares(partitions, members)
+    assert shares(sorted(partitions, reverse=True), reversed(members)) == found
     for topic in ("a", "b"):
-        sizes = [sum(p.topic == topic for p in share) for share in shares.values()]
+        sizes = [sum(p.topic == topic for p in share) for share in found.values()]
         assert max(sizes) - min(sizes) <= 1

@@ -22,8 +22,8 @@ from rangeland.decode.jafka.layout import (
     EntryWalk,
     MessageSet,
     SetFault,
+    UndecodableEntry,
     messages_batch,
-    undecodable_entry_error,
 )
 
 
@@ -66,7 +66,7 @@ def _messages(one: MessageSet, index: int) -> Iterator[_Message]:
         length, fault = _length(raw, start)
         fault = fault or _kind(raw, start) or _checksum(raw, start, length)
         if fault is not None:
-            raise undecodable_entry_error(fault, index, record, start)
+            raise UndecodableEntry(fault, index, record, start)
         value = raw[start + LENGTH_BYTES + HEADER_BYTES : start + LENGTH_BYTES + length]
         if one.is_packed:
             yield _Message(value, one.base_offset, one.first_position + record)

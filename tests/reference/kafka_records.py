@@ -24,7 +24,7 @@ from rangeland.decode.kafka.layout import (
     Payload,
     RecordFormat,
     TooManyHeaders,
-    undecodable_record_error,
+    UndecodableRecord,
 )
 from tests.reference.kafka_cursor import Cursor, DecodedRecord, Malformed, micros_of
 from tests.reference.kafka_messages import MessageReader, walk_messages
@@ -80,7 +80,7 @@ def read_records(
         if reader.position != len(reader.data):
             raise Malformed(Fault.TRAILING_BYTES, reader.position)
     except Malformed as malformed:
-        raise undecodable_record_error(malformed.fault, index, record, malformed.position) from None
+        raise UndecodableRecord(malformed.fault, index, record, malformed.position) from None
 
 
 def _headers_value(record: DecodedRecord) -> list[dict[str, object]] | None:

@@ -31,7 +31,7 @@ from rangeland.decode.rocketmq.layout import (
     DecodedMessages,
     MessageWalk,
     StoredFault,
-    undecodable_message_error,
+    UndecodableMessage,
 )
 from tests.reference.kafka_cursor import micros_of
 
@@ -75,12 +75,12 @@ class RocketmqReference:
             try:
                 message = _message(raw, offset)
             except _BadMessage as bad:
-                raise undecodable_message_error(bad.fault, offset, walk.start) from None
+                raise UndecodableMessage(bad.fault, offset, walk.start) from None
             if not tags or _last(TAGS, message.properties) in tags:
                 rows.append(message)
         walked = walk.as_walk()
         if walked.fault is not None:
-            raise undecodable_message_error(walked.fault, walked.last_offset, walked.end)
+            raise UndecodableMessage(walked.fault, walked.last_offset, walked.end)
         return DecodedMessages(_batch(rows), _codecs(rows), walked)
 
 

@@ -7,7 +7,7 @@ import gzip
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from google.protobuf import descriptor_pb2 as pb
 from google.protobuf import struct_pb2
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import PayloadFormat, PayloadSchemaError
 from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
@@ -85,9 +85,7 @@ FORMATS = {
     "json": Known(_json, _json_good, VALUE),
     "avro": Known(AvroFormat(json.dumps(AVRO)), _avro_good, VALUE),
     "protobuf": Known(ProtobufFormat(_descriptors), _proto_good, VALUE),
-    "framed json": Known(
-        FramedJsonFormat(_json, Schemas()), _json_id + _json_good, VALUE, _json_id
-    ),
+    "framed json": Known(replace(_json, writers=Schemas()), _json_id + _json_good, VALUE, _json_id),
     "framed avro": Known(
         AvroFormat(json.dumps(AVRO), Schemas()), _avro_id + _avro_good, VALUE, _avro_id
     ),

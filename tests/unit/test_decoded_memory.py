@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from google.protobuf import descriptor_pb2 as pb
 from rangeland.decode.payload import column_buffers, payload_kernel
 from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.json import json_columns, json_kernel
-from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.payload_decoder import (
     MAX_DECODED_BYTES,
     DecodedPayloads,
@@ -100,7 +101,7 @@ CASES = [
     pytest.param(AVRO, avro_payloads(), id="avro"),
     pytest.param(JSON, json_payloads(), id="json"),
     pytest.param(
-        FramedJsonFormat(JSON, KnownJson()), json_payloads(b"\0\0\0\0\5"), id="framed json"
+        replace(JSON, writers=KnownJson()), json_payloads(b"\0\0\0\0\5"), id="framed json"
     ),
     pytest.param(PROTOBUF, protobuf_payloads(), id="protobuf"),
 ]

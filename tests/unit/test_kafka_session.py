@@ -16,7 +16,6 @@ from rangeland.dialects.kafka.messages import (
     ListOffsetsResponse,
     MetadataRequest,
     MetadataResponse,
-    ProduceRequest,
     RequestHeader,
     ResponseHeader,
     SaslHandshakeRequest,
@@ -27,6 +26,7 @@ from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire.declarations import spec_of
 from rangeland.wire.encoding import decode, decode_from, encode
+from tests.kafka_produce import ProduceRequest
 
 FOUR_ONE = {0: (0, 13), 1: (4, 18), 2: (1, 10), 3: (0, 13), 18: (0, 4)}
 
@@ -48,7 +48,7 @@ def sent(data: bytes | None) -> tuple[RequestHeader, Any]:
     assert data is not None
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     key, version = int.from_bytes(data[4:6], "big"), int.from_bytes(data[6:8], "big")
-    request = next(cls for cls in REQUESTS if spec_of(cls).key == key)
+    request = next(cls for cls in (*REQUESTS, ProduceRequest) if spec_of(cls).key == key)
     header, end = decode_from(RequestHeader, request_header_version(request, version), data, 4)
     return header, decode(request, version, data, end)
 

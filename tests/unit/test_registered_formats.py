@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError, UnknownFields
 from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
@@ -64,7 +64,7 @@ PAYLOADS = [
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_framed_json(kind: pa.DataType) -> None:
-    form = FramedJsonFormat(JsonFormat(parse_ddl("id BIGINT, name STRING")), Known())
+    form = JsonFormat(parse_ddl("id BIGINT, name STRING"), writers=Known())
     form = pickle.loads(pickle.dumps(form))
     array = pa.array([b"not looked at", *PAYLOADS], kind)[1:]
     found = form.decoder().decode(array)
@@ -91,8 +91,8 @@ def test_framed_json(kind: pa.DataType) -> None:
 
 
 def test_unknown_fields_of_framed_json_are_kept() -> None:
-    body = JsonFormat(parse_ddl("id BIGINT, name STRING"), UnknownFields.KEEP)
-    found = FramedJsonFormat(body, Known()).decoder().decode(pa.array(PAYLOADS, pa.binary()))
+    form = JsonFormat(parse_ddl("id BIGINT, name STRING"), UnknownFields.KEEP, Known())
+    found = form.decoder().decode(pa.array(PAYLOADS, pa.binary()))
     assert found.rescued is not None
     assert json.loads(found.rescued.to_pylist()[2]) == {"more": True}
 
@@ -103,7 +103,7 @@ FRAMED = st.builds(framed, st.integers(-1, 5), st.sampled_from([b"", b"{}", b'{"
 
 @given(st.lists(ANY | FRAMED, max_size=8), st.integers(0, 3))
 def test_any_bytes_are_decoded_or_named(payloads: list[bytes | None], start: int) -> None:
-    form = FramedJsonFormat(JsonFormat(parse_ddl("id BIGINT")), Known())
+    form = JsonFormat(parse_ddl("id BIGINT"), writers=Known())
     whole = pa.array(payloads, pa.binary())
     found = form.decoder().decode(whole[start:])
     refused = {one.row for one in found.undecodable}
@@ -115,7 +115,7 @@ def test_any_bytes_are_decoded_or_named(payloads: list[bytes | None], start: int
 
 
 def test_no_payloads() -> None:
-    form = FramedJsonFormat(JsonFormat(parse_ddl("id BIGINT")), Known())
+    form = JsonFormat(parse_ddl("id BIGINT"), writers=Known())
     for array in (pa.array([], pa.binary()), pa.array([None, None], pa.binary())):
         found = form.decoder().decode(array)
         assert found.values.to_pylist() == [None] * len(array)
@@ -125,8 +125,8 @@ def test_no_payloads() -> None:
 def test_json_of_a_registry() -> None:
     schema = RegisteredSchema(JSON, json.dumps(ORDER))
     form = registered_format(schema, Known(), unknown_fields=UnknownFields.FAIL)
-    assert isinstance(form, FramedJsonFormat)
-    assert form.body.unknown_fields is UnknownFields.FAIL
+    assert isinstance(form, JsonFormat)
+    assert form.unknown_fields is UnknownFields.FAIL
     found = form.decoder().decode(pa.array(PAYLOADS[:1], pa.binary()))
     assert found.values.to_pylist() == [{"id": 1, "name": None}]
 

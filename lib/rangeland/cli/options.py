@@ -122,6 +122,15 @@ def _check_settings(given: Mapping[str, Any]) -> None:
                 )
 
 
+def load_job_with(
+    settings: Sequence[str] | None, until_bound: str | None = None
+) -> Callable[[Path], tuple[Job, JobText]]:
+    """Loads job files with the options of a command that reads no records."""
+    from rangeland.job.command_line_overrides import load_job
+
+    return functools.partial(load_job, settings=settings or (), until_bound=until_bound)
+
+
 def load_with_schemas(
     settings: Sequence[str] | None,
     from_bound: str | None = None,

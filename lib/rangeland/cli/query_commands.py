@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ from rangeland.cli.options import (
     Settings,
     answer_result,
     command,
+    load_job_with,
     spark_for,
     write_out,
 )
@@ -36,9 +36,7 @@ def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None)
     Example:
       rangeland check orders.yaml
     """
-    from rangeland.job.command_line_overrides import load_job
-
-    jobs = load_jobs(job_files, partial(load_job, settings=settings or ()))
+    jobs = load_jobs(job_files, load_job_with(settings))
 
     from rangeland.queries.job_check import check as check_job
     from rangeland.render.status_view import render_check
@@ -77,9 +75,7 @@ def status(
 
         return TableCommand(lambda one, *about: status_job(one.job, *about), render_status)
 
-    from rangeland.job.command_line_overrides import load_job
-
-    jobs = load_jobs(job_files, partial(load_job, settings=settings or ()), parallel)
+    jobs = load_jobs(job_files, load_job_with(settings), parallel)
     answer_each(output, jobs, table_command, asks_brokers=True)
 
 
@@ -108,11 +104,7 @@ def verify(
 
         return TableCommand(lambda one, *about: verify_job(one.job, *about), render_verify)
 
-    from rangeland.job.command_line_overrides import load_job
-
-    jobs = load_jobs(
-        job_files, partial(load_job, settings=settings or ()), parallel, asks_cluster=False
-    )
+    jobs = load_jobs(job_files, load_job_with(settings), parallel, asks_cluster=False)
     answer_each(output, jobs, table_command)
 
 
@@ -147,10 +139,10 @@ def find(
       rangeland find orders.yaml orders 0 123456
       rangeland find clicks.yaml clicks 1-0 123456
     """
-    from rangeland.job.command_line_overrides import load_job, read_partition
+    from rangeland.job.command_line_overrides import read_partition
     from rangeland.job.topic_tables import job_of_topic
 
-    job, text = load_job(job_file, settings or ())
+    job, text = load_job_with(settings)(job_file)
     if job.sink.is_per_topic:
         job = job_of_topic(job, text, topic)[0]
     wanted = read_partition(job, topic, partition, broker)
@@ -200,9 +192,7 @@ def reached(
       rangeland reached orders.yaml --until 2026-01-31T06:00:00Z --idle-after 300
       rangeland reached orders.yaml --until '{"orders": {"0": 40}}'
     """
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or (), until_bound=until_bound)
+    job, _ = load_job_with(settings, until_bound)(job_file)
 
     from rangeland.queries.reached_check import check_reached
     from rangeland.render.status_view import render_reach
@@ -242,9 +232,7 @@ def sample(
       rangeland sample orders.yaml
       rangeland sample orders.yaml --records 1000 --out orders.ddl
     """
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    job, _ = load_job_with(settings)(job_file)
 
     from rangeland.queries.payload_sample import sample as sample_job
     from rangeland.render.sample_view import render_sample

@@ -15,6 +15,7 @@ from rangeland.cli.options import (
     JobPaths,
     Settings,
     command,
+    load_job_with,
     load_with_schemas,
     spark_for,
 )
@@ -89,9 +90,7 @@ def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
     """
     output.writes = True
 
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    job, _ = load_job_with(settings)(job_file)
 
     from rangeland.render.result_view import render_adopt
     from rangeland.run import adopt as adopt_table
@@ -113,9 +112,7 @@ def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
     """
     output.writes = True
 
-    from rangeland.job.command_line_overrides import load_job
-
-    job, _ = load_job(job_file, settings or ())
+    job, _ = load_job_with(settings)(job_file)
 
     from rangeland.groups.mirror_command import group_of, push
     from rangeland.render.group_view import render_mirror

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
@@ -106,12 +106,9 @@ def _with_fields(
         is_text = path.suffix.lower() == ".proto"
         found = _compile(path, field) if is_text else _read_bytes(path, field)
         return ProtobufFormat(found, payload.message or "", writers)
-    if not names_file(schema):
-        made = JsonFormat(parse_ddl(schema), unknown)
-    else:
-        parse = parse_json_schema if path.suffix.lower() == ".json" else parse_ddl
-        made = JsonFormat(parse(_read_text(path, field)), unknown)
-    return made if writers is None else FramedJsonFormat(made, writers)
+    parse = parse_json_schema if path.suffix.lower() == ".json" else parse_ddl
+    fields = parse(_read_text(path, field)) if names_file(schema) else parse_ddl(schema)
+    return JsonFormat(fields, unknown, writers)
 
 
 def _compile(path: Path, field: str) -> bytes:

@@ -7,13 +7,13 @@ are never given to rich as ``str``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.model import LogState, Partition, Range, Slice
+from rangeland.planning.grouping import by_partition
 from rangeland.planning.plan import PlanKind
 from rangeland.render.text_drawing import (
     KINDS,
@@ -26,6 +26,7 @@ from rangeland.render.text_drawing import (
     safe_text,
     shorten_name,
     table_of,
+    title_of,
 )
 from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import PlanPreview
@@ -62,8 +63,7 @@ def render_plan(preview: PlanPreview) -> RenderableType:
 
 def _plan_title(preview: PlanPreview) -> Text:
     plan = preview.draft.plan
-    title = safe_text(plan.job, "bold")
-    title.append_text(safe_text(f": plan {plan.sequence} for table {preview.table}"))
+    title = title_of(plan.job, f"plan {plan.sequence} for table {preview.table}")
     return title.append(f" ({PLAN_TITLES[plan.kind]})" if plan.kind in PLAN_TITLES else "")
 
 
@@ -79,8 +79,8 @@ def _nothing_to_land(preview: PlanPreview) -> Text:
 
 def _plan_table(preview: PlanPreview) -> Group:
     plan = preview.draft.plan
-    ranges = _by_partition(plan.ranges)
-    slices = _by_partition(plan.slices)
+    ranges = by_partition(plan.ranges)
+    slices = by_partition(plan.slices)
     logs = {log.partition: log for log in preview.logs}
     rows = sorted({*logs, *ranges}) if len(logs) <= MAX_ROWS else sorted(ranges)
     shown, hidden = biggest(rows, lambda p: sum(r.width for r in ranges.get(p, [])))
@@ -138,10 +138,3 @@ def _plan_totals(preview: PlanPreview) -> Text:
     )
     text.append(f"; nothing to land in {number(idle)} more" if idle > 0 else "")
     return text.append(f"\nhash {plan.hash[:16]}", style="dim")
-
-
-def _by_partition(spans: Iterable[Any]) -> dict[Partition, list[Any]]:
-    found: dict[Partition, list[Any]] = {}
-    for span in spans:
-        found.setdefault(span.partition, []).append(span)
-    return found

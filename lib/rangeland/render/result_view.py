@@ -25,6 +25,7 @@ from rangeland.render.text_drawing import (
     safe_text,
     shorten_name,
     table_of,
+    title_of,
 )
 from rangeland.results import RunResult, WriterSchema
 from rangeland.wording import count_noun, duration, number, size
@@ -61,8 +62,7 @@ def render_redrive(result: RedriveResult) -> RenderableType:
     parts: list[RenderableType] = []
     if result.done is not None:
         parts += [render_result(result.done), Text()]
-    title = safe_text(result.job, "bold").append_text(safe_text(f": quarantine of {result.table}"))
-    parts.append(title)
+    parts.append(title_of(result.job, f"quarantine of {result.table}"))
     if not result.still_quarantined:
         parts.append(safe_text("Nothing is in quarantine.", "green"))
         return Group(*parts)

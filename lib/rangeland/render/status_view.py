@@ -26,6 +26,7 @@ from rangeland.render.text_drawing import (
     safe_text,
     shorten_name,
     table_of,
+    title_of,
 )
 from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import CheckResult, PartitionStatus, RecentLanding, Status
@@ -35,7 +36,7 @@ from rangeland.wording import count_noun, duration, number
 def render_status(status: Status) -> RenderableType:
     """Draws how far each log of a job is landed, and how much is left."""
     version = "" if status.table_version is None else f", version {status.table_version}"
-    title = safe_text(status.job, "bold").append_text(safe_text(f": table {status.table}{version}"))
+    title = title_of(status.job, f"table {status.table}{version}")
     title.append(f", {count_noun(status.sequence, 'landing')}")
     lag = sum(p.lag for p in status.partitions)
     behind = Text("everything is landed", "green")

@@ -49,6 +49,11 @@ def safe_text(text: object, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
+def title_of(job: str, rest: str) -> Text:
+    """A title: the job, and what is said of it."""
+    return safe_text(job, "bold").append_text(safe_text(f": {rest}"))
+
+
 def shorten_name(named: object) -> Text:
     """The name of a partition or a group member, without its middle if it is too long for a
     column."""

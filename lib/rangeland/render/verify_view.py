@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.model import Partition, Range
+from rangeland.planning.grouping import by_partition
 from rangeland.render.text_drawing import (
     Legend,
     LogBar,
@@ -18,6 +19,7 @@ from rangeland.render.text_drawing import (
     safe_text,
     shorten_name,
     table_of,
+    title_of,
 )
 from rangeland.results import Finding, FindState, VerifyResult
 from rangeland.wording import count_noun, duration, number
@@ -33,13 +35,11 @@ _WORDS = {
 def render_verify(result: VerifyResult) -> RenderableType:
     """The coverage of each partition as a bar, and everything that is wrong."""
     if not result.landings:
-        title = safe_text(result.job, "bold").append_text(safe_text(f": table {result.table}"))
+        title = title_of(result.job, f"table {result.table}")
         return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
     found = result.audit
     landed = sum(p.landed if p.landed is not None else p.range.width for p in result.landed_ranges)
-    title = safe_text(result.job, "bold").append_text(
-        safe_text(f": table {result.table}, version {result.table_version}")
-    )
+    title = title_of(result.job, f"table {result.table}, version {result.table_version}")
     parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
     if result.is_well:
         all_there = f"{count_noun(landed, 'landed record')}, each in the table exactly once"
@@ -67,24 +67,15 @@ def render_verify(result: VerifyResult) -> RenderableType:
 
 
 def _coverage_table(result: VerifyResult) -> Group:
-    by_partition: dict[Partition, list[Range]] = {}
-    for landed_range in result.landed_ranges:
-        by_partition.setdefault(landed_range.range.partition, []).append(landed_range.range)
+    ranges = by_partition(landed.range for landed in result.landed_ranges)
     table = table_of("partition", "log", ">from", ">until", ">missing", ">too many")
-    shown, hidden = biggest(sorted(by_partition), lambda p: sum(r.width for r in by_partition[p]))
-    bars = {p: _bar(result, p, by_partition[p]) for p in shown}
+    shown, hidden = biggest(sorted(ranges), lambda p: sum(r.width for r in ranges[p]))
+    bars = {p: _bar(result, p, ranges[p]) for p in shown}
     for p in shown:
-        bad = [_width(result.audit.holes, p), _width(result.audit.duplicates, p)]
-        cells = [Text(number(n), "bold red" if n else "dim") for n in bad]
-        bar = bars[p]
+        bar, cells = bars[p], _wrong_cells(result, {p})
         table.add_row(shorten_name(p), bar, number(bar.first), number(bar.last), *cells)
     if hidden:
-        rest = [
-            sum(_width(kind, p) for p in hidden)
-            for kind in (result.audit.holes, result.audit.duplicates)
-        ]
-        cells = [Text(number(n), "bold red" if n else "dim") for n in rest]
-        table.add_row(rest_name(hidden), "", "", "", *cells)
+        table.add_row(rest_name(hidden), "", "", "", *_wrong_cells(result, set(hidden)))
     return Group(table, Legend.of(bars.values(), _WORDS))
 
 
@@ -96,8 +87,11 @@ def _bar(result: VerifyResult, partition: Partition, ranges: Sequence[Range]) ->
     return LogBar(first, last, tuple(spans))
 
 
-def _width(ranges: Sequence[Range], partition: Partition) -> int:
-    return sum(r.width for r in ranges if r.partition == partition)
+def _wrong_cells(result: VerifyResult, partitions: set[Partition]) -> list[Text]:
+    """How many offsets of these are missing, and how many are there more than once."""
+    wrong = (result.audit.holes, result.audit.duplicates)
+    counts = [sum(r.width for r in found if r.partition in partitions) for found in wrong]
+    return [Text(number(n), "bold red" if n else "dim") for n in counts]
 
 
 def _lines(ranges: Sequence[Range]) -> list[str]:

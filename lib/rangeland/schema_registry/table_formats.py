@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
-from rangeland.decode.payload.json.json_format import FramedJsonFormat, JsonFormat
+from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.json.json_schema import parse_json_schema
 from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
@@ -199,4 +199,4 @@ def registered_format(
         case SchemaFormat.JSON:
             others = {one.name: one.text for one in schema.references}
             fields = parse_json_schema(schema.text, others)
-            return FramedJsonFormat(JsonFormat(fields, unknown_fields), writers)
+            return JsonFormat(fields, unknown_fields, writers)

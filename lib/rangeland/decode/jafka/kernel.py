@@ -20,8 +20,8 @@ from rangeland.decode.jafka.layout import (
     EntryWalk,
     MessageSet,
     SetFault,
+    UndecodableEntry,
     messages_batch,
-    undecodable_entry_error,
 )
 from rangeland.decode.native.kernel_arrays import (
     INT32,
@@ -89,7 +89,7 @@ class JafkaKernel:
         table = _table(sets, kept)
         found, fault = self._decode(table.buffer_info()[0], len(sets), output)
         if fault:
-            raise undecodable_entry_error(SetFault(fault), found.set, found.record, found.position)
+            raise UndecodableEntry(SetFault(fault), found.set, found.record, found.position)
         rows = found.rows
         return messages_batch(
             binary_array(columns.VALUE.type, rows, values, found.value_bytes),

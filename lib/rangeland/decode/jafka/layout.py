@@ -66,26 +66,17 @@ class EntryWalk(NamedTuple):
 class UndecodableEntry(BadRecord):
     """Indexes count from 0, ``position`` is a byte of the set."""
 
-    def __init__(
-        self, what: str, *, set: int, record: int, position: int, fault: int, **facts: Any
-    ) -> None:
-        facts |= {"set": set, "record": record, "position": position, "fault": fault}
-        super().__init__(what, **facts)
-        self.set, self.record, self.position, self.fault = set, record, position, SetFault(fault)
-
-
-def undecodable_entry_error(
-    fault: SetFault, index: int, record: int, position: int
-) -> UndecodableEntry:
-    return UndecodableEntry(
-        f"entry {record} of set {index} cannot be decoded at byte {position}",
-        why=fault.reason,
-        set=index,
-        record=record,
-        position=position,
-        fault=int(fault),
-        reason=fault.reason,
-    )
+    def __init__(self, fault: SetFault, set: int, record: int, position: int) -> None:
+        super().__init__(
+            f"entry {record} of set {set} cannot be decoded at byte {position}",
+            why=fault.reason,
+            set=set,
+            record=record,
+            position=position,
+            fault=int(fault),
+            reason=fault.reason,
+        )
+        self.set, self.record, self.position, self.fault = set, record, position, fault
 
 
 def messages_batch(values: pa.Array, offsets: pa.Array, positions: pa.Array) -> pa.RecordBatch:

@@ -23,7 +23,7 @@ from rangeland.decode.kafka.layout import (
     MessageRun,
     Payload,
     TooManyHeaders,
-    undecodable_record_error,
+    UndecodableRecord,
 )
 from rangeland.decode.native.kernel_arrays import (
     INT64,
@@ -207,7 +207,5 @@ class _Call:
         address, _ = self.table.buffer_info()
         found, fault = function(address, self.count, *self.offsets, output)
         if fault:
-            raise undecodable_record_error(
-                Fault(fault), found.payload, found.record, found.position
-            )
+            raise UndecodableRecord(Fault(fault), found.payload, found.record, found.position)
         return found

@@ -99,27 +99,17 @@ class TooManyHeaders(Exception):
 
 
 class UndecodableRecord(BadRecord):
-    """Indexes count from 0, ``position`` is a byte of the
-    payload's data."""
+    """Indexes count from 0, ``position`` is a byte of the payload's data."""
 
-    def __init__(
-        self, what: str, *, payload: int, record: int, position: int, reason: str, **facts: Any
-    ) -> None:
-        facts |= {"payload": payload, "record": record, "position": position, "reason": reason}
-        super().__init__(what, **facts)
-        self.payload, self.record, self.position, self.reason = payload, record, position, reason
-
-
-def undecodable_record_error(
-    fault: Fault, payload: int, record: int, position: int
-) -> UndecodableRecord:
-    return UndecodableRecord(
-        f"record {record} of batch {payload} cannot be decoded at byte {position}",
-        why=fault.reason,
-        do="its producer wrote bytes that the log format does not allow; "
-        "set policy.corrupt to go on without them",
-        payload=payload,
-        record=record,
-        position=position,
-        reason=fault.reason,
-    )
+    def __init__(self, fault: Fault, payload: int, record: int, position: int) -> None:
+        super().__init__(
+            f"record {record} of batch {payload} cannot be decoded at byte {position}",
+            why=fault.reason,
+            do="its producer wrote bytes that the log format does not allow; "
+            "set policy.corrupt to go on without them",
+            payload=payload,
+            record=record,
+            position=position,
+            reason=fault.reason,
+        )
+        self.payload, self.record, self.position, self.fault = payload, record, position, fault

@@ -35,7 +35,7 @@ from rangeland.decode.rocketmq.layout import (
     DecodedMessages,
     MessageWalk,
     StoredFault,
-    undecodable_message_error,
+    UndecodableMessage,
 )
 
 _MAX_INT64 = (1 << 63) - 1
@@ -97,7 +97,7 @@ class RocketmqKernel:
             output.struct,
         )
         if fault:
-            raise undecodable_message_error(StoredFault(fault), found.last_offset, found.end)
+            raise UndecodableMessage(StoredFault(fault), found.last_offset, found.end)
         return DecodedMessages(output.batch(found), output.codecs(found), _walk_result(found, 0))
 
 

@@ -85,17 +85,13 @@ class DecodedMessages(NamedTuple):
 
 
 class UndecodableMessage(BadRecord):
-    def __init__(self, what: str, *, offset: int, position: int, fault: int, **facts: Any) -> None:
-        super().__init__(what, **facts, offset=offset, position=position, fault=fault)
-        self.offset, self.position, self.fault = offset, position, StoredFault(fault)
-
-
-def undecodable_message_error(fault: StoredFault, offset: int, position: int) -> UndecodableMessage:
-    return UndecodableMessage(
-        f"the message at byte {position} cannot be decoded",
-        why=fault.reason,
-        offset=offset,
-        position=position,
-        fault=int(fault),
-        reason=fault.reason,
-    )
+    def __init__(self, fault: StoredFault, offset: int, position: int) -> None:
+        super().__init__(
+            f"the message at byte {position} cannot be decoded",
+            why=fault.reason,
+            offset=offset,
+            position=position,
+            fault=int(fault),
+            reason=fault.reason,
+        )
+        self.offset, self.position, self.fault = offset, position, fault

@@ -134,14 +134,16 @@ def _search_member(
             searches[topic].take(response.parts)
         step *= 2
     # Only partitions that exist: for any other the broker closes the connection.
-    ends = [(topic, number) for topic, search in searches.items() for number in range(search.count)]
-    if not ends:
+    logs = [
+        Partition(topic, number) for topic in searches for number in range(searches[topic].count)
+    ]
+    if not logs:
         return searches
-    responses = yield LeaderRequest((address,), tuple(_ask_end(*end) for end in ends))
+    responses = yield LeaderRequest((address,), tuple(_ask(log, m.LATEST_TIME, 1) for log in logs))
     if isinstance(responses, NoReply):
         return responses
-    for (topic, _), response in zip(ends, responses, strict=True):
-        searches[topic].written |= bool(response.offsets)
+    for log, response in zip(logs, responses, strict=True):
+        searches[log.topic].written |= bool(response.offsets)
     return searches
 
 
@@ -150,12 +152,6 @@ def _ask_partitions(topic: str, first: int, count: int) -> BrokerRequest:
     numbers = range(first, first + count)
     parts = (m.FetchRequest(topic=topic, partition=n, offset=0, max_bytes=0) for n in numbers)
     return BrokerRequest(m.MultiFetchRequest(tuple(parts)))
-
-
-def _ask_end(topic: str, number: int) -> BrokerRequest:
-    return BrokerRequest(
-        m.OffsetsRequest(topic=topic, partition=number, time_ms=m.LATEST_TIME, max_count=1)
-    )
 
 
 def _view(

@@ -279,7 +279,7 @@ def message_error(
     it may have been a longer entry: ``after`` is where the next entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     offset = _offset_of(payload, error.record)
-    why = f"it is one message, and {error.reason}"
+    why = f"it is one message, and {error.fault.reason}"
     is_last = error.record + 1 == payload.record_count
     following = after if is_last and after is not None else offset + 1
     return batch_error(offset, why, next_offset=following, **facts)

@@ -12,10 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
+from rangeland.dialects.kafka.requests import MAGIC_AT
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.model import Leader, OpenTransaction, Partition
+from rangeland.planning.grouping import group_by
 
-EPOCH_AT, MAGIC_AT = 12, 16
+EPOCH_AT = 12
 
 
 def ask_epochs(
@@ -63,12 +65,9 @@ def epoch_of(records: memoryview) -> int | None:
 
 def ask_transactions(partitions: Collection[Partition]) -> list[BrokerRequest]:
     """One request for all partitions, which must all be led by the same broker."""
-    topics: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        topics.setdefault(partition.topic, []).append(partition.number)
     wanted = tuple(
-        m.DescribeProducersTopic(name=topic, partition_indexes=tuple(numbers))
-        for topic, numbers in topics.items()
+        m.DescribeProducersTopic(name=topic, partition_indexes=tuple(p.number for p in group))
+        for topic, group in group_by(sorted(partitions), lambda p: p.topic).items()
     )
     return [BrokerRequest(m.DescribeProducersRequest(topics=wanted))]
 

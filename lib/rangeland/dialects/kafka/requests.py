@@ -7,9 +7,8 @@ stays below those that need them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import (
@@ -32,13 +31,12 @@ from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+from rangeland.planning.grouping import group_by
 
 LAST_FETCH_BY_NAME = 12
 UNKNOWN_TOPIC = (3, 100)
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 """Kafka's own topics, which the oldest brokers do not mark as internal."""
-T = TypeVar("T")
-
 
 MAGIC_AT = 16
 """The position of the format number in all formats. Format 0 has no timestamps."""
@@ -167,7 +165,7 @@ def _list_offsets(
                 for partition in partitions
             ),
         )
-        for topic, partitions in _by_topic(leaders, lambda p: p).items()
+        for topic, partitions in group_by(leaders, lambda p: p.topic).items()
     )
     return [BrokerRequest(m.ListOffsetsRequest(isolation_level=_level(isolation), topics=topics))]
 
@@ -199,7 +197,7 @@ def _offset_response(part: m.ListOffsetsPartitionResponse) -> OffsetResult:
 def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
     topics = tuple(
         m.DescribableLogDirTopic(topic=topic, partitions=tuple(p.number for p in group))
-        for topic, group in _by_topic(list(logs), lambda p: p).items()
+        for topic, group in group_by(logs, lambda p: p.topic).items()
     )
     return [BrokerRequest(m.DescribeLogDirsRequest(topics=topics))]
 
@@ -231,7 +229,7 @@ def ask_records(fetches: Sequence[PartitionFetch], options: FetchOptions) -> lis
                 for a in group
             ),
         )
-        for topic, group in _by_topic(fetches, lambda a: a.partition).items()
+        for topic, group in group_by(fetches, lambda a: a.partition.topic).items()
     )
     request = m.FetchRequest(
         max_wait_ms=options.max_wait_ms,
@@ -292,10 +290,3 @@ def _or_unknown(epoch: int | None) -> int:
 
 def _level(isolation: Isolation) -> int:
     return m.READ_COMMITTED if isolation is Isolation.READ_COMMITTED else m.READ_UNCOMMITTED
-
-
-def _by_topic(items: Iterable[T], partition_of: Any) -> dict[str, list[T]]:
-    groups: dict[str, list[T]] = {}
-    for item in items:
-        groups.setdefault(partition_of(item).topic, []).append(item)
-    return groups

@@ -192,7 +192,7 @@ class KafkaSession(ProtocolSession):
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """The correlation id of the request, and its frame in the version that ``choose`` returns.
 
-        A response is expected from now on, so a Produce with acks=0 must not be sent."""
+        A response is expected from now on."""
         if isinstance(request, BareToken):
             self._bare_id, self._next_id = self._next_id, self._next_id + 1
             return self._bare_id, frame(request.auth_bytes)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rangeland.errors import JobFileError
+from rangeland.groups.range_assignment import cut_into_runs
 from rangeland.model import Partition
 
 Assignment = dict[str, list[Partition]]
@@ -63,12 +64,8 @@ def _range(partitions: list[Partition], members: Members) -> Assignment:
     for topic in sorted({partition.topic for partition in partitions}):
         logs = [partition for partition in partitions if partition.topic == topic]
         takers = [member for member in ordered if topic in members[member].topics]
-        size, extra = divmod(len(logs), len(takers))
-        start = 0
-        for index, member in enumerate(takers):
-            end = start + size + (1 if index < extra else 0)
-            found[member] += logs[start:end]
-            start = end
+        for member, run in cut_into_runs(logs, takers).items():
+            found[member] += run
     return found
 
 

@@ -19,12 +19,9 @@ from rangeland.groups import backend
 from rangeland.groups.backend import GroupIO
 from rangeland.model import Address
 
-_LAST_BY_ONE_KEY: Final = 3
-
 
 def ask_coordinator(group: str) -> BrokerRequest:
-    # Up to version 3 there is one key, which every broker that is still in use understands.
-    return BrokerRequest(m.FindCoordinatorRequest(key=group), max_version=_LAST_BY_ONE_KEY)
+    return BrokerRequest(m.FindCoordinatorRequest(key=group))
 
 
 class CoordinatorClient:

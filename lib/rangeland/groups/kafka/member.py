@@ -44,7 +44,6 @@ logger = logging.getLogger(__name__)
 
 JOIN_SLACK_MS: Final = 5_000
 """How much later than the rebalance timeout the response to a join may come."""
-_LAST_WITH_ONE_MEMBER: Final = 2
 
 _OVER: Final = frozenset(
     {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "GROUP_ID_NOT_FOUND"}
@@ -251,15 +250,9 @@ class KafkaMember(BackendMembership):
             self._member_id = m.UNKNOWN_MEMBER
             if leaving == m.UNKNOWN_MEMBER:
                 return
-            leave = m.LeaveGroupRequest(group_id=self._joining.group, member_id=leaving)
-            request = BrokerRequest(leave, max_version=_LAST_WITH_ONE_MEMBER)
+            request = m.LeaveGroupRequest(group_id=self._joining.group, member_id=leaving)
             try:
-                self._coordinators.ask(
-                    self._joining.group,
-                    request,
-                    lambda response: response.error_code,
-                    self.beat_ms,
-                )
+                self._ask(request, self.beat_ms)
             except RangelandError:
                 return  # the session ends by itself
             logger.info("Left the group", extra=fields)

@@ -14,8 +14,7 @@ from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.model import Partition
-
-LAST_BY_ONE_GROUP = 7
+from rangeland.planning.grouping import group_by
 
 
 def ask_commit(
@@ -45,18 +44,15 @@ def code_of_commit(response: m.OffsetCommitResponse) -> int:
 
 def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> BrokerRequest:
     """Offsets that an open transaction may still change are reported as a retriable error."""
-    topics: dict[str, list[int]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, []).append(partition.number)
     request = m.OffsetFetchRequest(
         group_id=group,
         topics=tuple(
-            m.OffsetFetchTopic(name=topic, partition_indexes=tuple(numbers))
-            for topic, numbers in topics.items()
+            m.OffsetFetchTopic(name=topic, partition_indexes=tuple(p.number for p in listed))
+            for topic, listed in group_by(partitions, lambda p: p.topic).items()
         ),
         require_stable=True,
     )
-    return BrokerRequest(request, max_version=LAST_BY_ONE_GROUP)
+    return BrokerRequest(request)
 
 
 def code_of_group_offsets(response: m.OffsetFetchResponse, asked: Collection[Partition]) -> int:

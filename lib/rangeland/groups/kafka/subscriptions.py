@@ -14,6 +14,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RemoteProtocolError
 from rangeland.groups.kafka.assignment import SubscribedMember
 from rangeland.model import Partition
+from rangeland.planning.grouping import group_by
 from rangeland.wire.declarations import spec_of
 from rangeland.wire.encoding import decode, decode_from, encode
 
@@ -103,10 +104,10 @@ def _user_data(data: bytes | None) -> m.StickyUserData:
 
 
 def _by_topic(partitions: Iterable[Partition]) -> tuple[m.TopicPartitions, ...]:
-    topics: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        topics.setdefault(partition.topic, []).append(partition.number)
-    return tuple(m.TopicPartitions(topic=t, partitions=tuple(n)) for t, n in topics.items())
+    return tuple(
+        m.TopicPartitions(topic=topic, partitions=tuple(p.number for p in listed))
+        for topic, listed in group_by(sorted(partitions), lambda p: p.topic).items()
+    )
 
 
 def _flat(topics: Iterable[m.TopicPartitions]) -> list[Partition]:

@@ -30,7 +30,7 @@ from rangeland.groups.backend import (
     HeartbeatStatus,
     JoinRequest,
 )
-from rangeland.groups.zookeeper.assignment import assign_ranges
+from rangeland.groups.zookeeper.assignment import shares
 from rangeland.groups.zookeeper.membership_view import group_in_use_error, read_group
 from rangeland.groups.zookeeper.offset_commits import (
     offset_write,
@@ -164,7 +164,7 @@ class ZooKeeperMember(BackendMembership):
         if me.member_id not in drivers:
             self._registered = None
             return self._unsettled_error("its own registration did not stay")
-        share = assign_ranges(drivers, self._joining.partitions)[me.member_id]
+        share = shares(self._joining.partitions, drivers)[me.member_id]
         claims = self._claim(zookeeper, me, share)
         if isinstance(claims, Conflict | Unreachable):
             return claims

@@ -37,7 +37,8 @@ class JsonFormat(PayloadFormat):
 
     schema: pa.StructType
     unknown_fields: UnknownFields = UnknownFields.DROP
-
+    writers: WriterSchemas | None = None
+    """The schemas of payloads that are framed with a schema id. Without it payloads are bare."""
     name = "json"
 
     def __post_init__(self) -> None:
@@ -47,47 +48,30 @@ class JsonFormat(PayloadFormat):
     def arrow_type(self) -> pa.DataType:
         return self.schema
 
+    def of_records(self, written: WrittenBefore) -> JsonFormat:
+        return replace(self, writers=self.writers and self.writers.of_records(written))
+
     def decoder(self) -> PayloadDecoder:
-        return JsonKernel(load_library(), self.schema, self.unknown_fields)
-
-
-@dataclass(frozen=True)
-class FramedJsonFormat(PayloadFormat):
-    """JSON after a frame with a schema id. The frame becomes white space, and the writer's schema
-    is only looked up to know that the id names a JSON Schema."""
-
-    body: JsonFormat
-    """The format of what follows the frame."""
-    writers: WriterSchemas
-    name = "json"
-
-    @property
-    def arrow_type(self) -> pa.DataType:
-        return self.body.arrow_type
-
-    def of_records(self, written: WrittenBefore) -> FramedJsonFormat:
-        return replace(self, writers=self.writers.of_records(written))
-
-    def decoder(self) -> FramedJsonDecoder:
-        return FramedJsonDecoder(self)
+        bare = JsonKernel(load_library(), self.schema, self.unknown_fields)
+        return bare if self.writers is None else FramedJsonDecoder(bare, self.writers)
 
 
 class FramedJsonDecoder(FramedDecoder[bool]):
-    """Decodes payloads of a ``FramedJsonFormat``. All it needs to know of a writer's schema is that
-    it is one."""
+    """Decodes JSON after a frame with a schema id. The frame becomes white space, and the writer's
+    schema is only looked up to know that the id names a JSON Schema."""
 
     schema_format = SchemaFormat.JSON
 
-    def __init__(self, form: FramedJsonFormat) -> None:
-        super().__init__(form.writers)
-        self.arrow_type = form.arrow_type
-        self._body = form.body.decoder()
+    def __init__(self, bare: JsonKernel, writers: WriterSchemas) -> None:
+        super().__init__(writers)
+        self.arrow_type = bare.arrow_type
+        self._bare = bare
 
     def _need(self, schema: RegisteredSchema) -> bool:
         return True
 
     def _decode_bodies(self, payloads: PayloadBytes, written: Written[bool]) -> DecodedPayloads:
-        return self._body.decode(_without_frames(payloads))
+        return self._bare.decode(_without_frames(payloads))
 
 
 def _without_frames(found: PayloadBytes) -> pa.LargeBinaryArray:

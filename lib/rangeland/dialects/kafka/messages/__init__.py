@@ -19,7 +19,6 @@ from rangeland.dialects.kafka.messages.group_membership import *
 from rangeland.dialects.kafka.messages.headers import *
 from rangeland.dialects.kafka.messages.leader_epochs import *
 from rangeland.dialects.kafka.messages.list_offsets import *
-from rangeland.dialects.kafka.messages.produce import *
 from rangeland.dialects.kafka.messages.producers import *
 from rangeland.dialects.kafka.messages.sasl import *
 from rangeland.wire.declarations import requests_in

@@ -142,36 +142,24 @@ class MetadataRequest:
 
 
 @struct
-class Coordinator:
-    key: String
-    node_id: Int32
-    host: String
-    port: Int32
-    error_code: Int16
-    error_message: String | None = None
-
-
-@struct
 class FindCoordinatorResponse:
-    """Source: FindCoordinatorResponse.json. Up to version 3 the response is a single coordinator
-    in the message itself; from 4 on ``coordinators`` has one for every key."""
+    """Source: FindCoordinatorResponse.json."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
-    error_code: Int16 = since(0, until=3, default=0)
-    error_message: String | None = since(1, until=3, default=None, ignorable=True)
-    node_id: Int32 = since(0, until=3, default=0)
-    host: String = since(0, until=3, default="")
-    port: Int32 = since(0, until=3, default=0)
-    coordinators: Array[Coordinator] = since(4, default=())
+    error_code: Int16 = 0
+    error_message: String | None = since(1, default=None, ignorable=True)
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
 
 
-@message(key=10, versions=(0, 6), flexible_from=3, response=FindCoordinatorResponse)
+@message(key=10, versions=(0, 3), flexible_from=3, response=FindCoordinatorResponse)
 class FindCoordinatorRequest:
-    """Source: FindCoordinatorRequest.json. ``key_type`` 0 group, 1 transaction, 2 share group."""
+    """Source: FindCoordinatorRequest.json. ``key_type`` 0 group, 1 transaction, 2 share group.
+    Later versions take several keys; every broker still takes these."""
 
-    key: String = since(0, until=3, default="")
+    key: String = ""
     key_type: Int8 = since(1, default=0)
-    coordinator_keys: Array[String] = since(4, default=())
 
 
 # --- DescribeLogDirs --------------------------------------------------------------------

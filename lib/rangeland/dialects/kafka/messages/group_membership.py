@@ -132,35 +132,20 @@ class HeartbeatRequest:
 
 
 @struct
-class LeftMember:
-    member_id: String
-    group_instance_id: String | None
-    error_code: Int16
-
-
-@struct
 class LeaveGroupResponse:
-    """Source: LeaveGroupResponse.json. From version 3 on each member has its own error."""
+    """Source: LeaveGroupResponse.json."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16
-    members: Array[LeftMember] = since(3, default=())
 
 
-@struct
-class LeavingMember:
-    member_id: String
-    group_instance_id: String | None = None
-    reason: String | None = since(5, default=None, ignorable=True)
-
-
-@message(key=13, versions=(0, 5), flexible_from=4, response=LeaveGroupResponse)
+@message(key=13, versions=(0, 2), flexible_from=4, response=LeaveGroupResponse)
 class LeaveGroupRequest:
-    """Source: LeaveGroupRequest.json. A single ``member_id`` up to version 2, ``members`` later."""
+    """Source: LeaveGroupRequest.json. Later versions take several members; every broker still
+    takes these."""
 
     group_id: String
-    member_id: String = since(0, until=2, default=UNKNOWN_MEMBER)
-    members: Array[LeavingMember] = since(3, default=())
+    member_id: String = UNKNOWN_MEMBER
 
 
 # --- OffsetCommit -----------------------------------------------------------------------

@@ -99,21 +99,12 @@ class OffsetFetchTopicResponse:
 
 
 @struct
-class OffsetFetchGroupResponse:
-    group_id: String
-    topics: Array[OffsetFetchTopicResponse]
-    error_code: Int16 = 0
-
-
-@struct
 class OffsetFetchResponse:
-    """Source: OffsetFetchResponse.json. Up to version 7 the response is the ``topics`` of a single
-    group; from 8 on ``groups`` has one element for every requested group."""
+    """Source: OffsetFetchResponse.json."""
 
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
-    topics: Array[OffsetFetchTopicResponse] = since(0, until=7, default=())
-    error_code: Int16 = since(2, until=7, default=0, ignorable=True)
-    groups: Array[OffsetFetchGroupResponse] = since(8, default=())
+    topics: Array[OffsetFetchTopicResponse] = ()
+    error_code: Int16 = since(2, default=0, ignorable=True)
 
 
 @struct
@@ -122,24 +113,14 @@ class OffsetFetchTopic:
     partition_indexes: Array[Int32]
 
 
-@struct
-class OffsetFetchGroup:
-    """``member_id`` None and ``member_epoch`` -1: the client is not a member."""
-
-    group_id: String
-    member_id: String | None = since(9, default=None, ignorable=True)
-    member_epoch: Int32 = since(9, default=-1, ignorable=True)
-    topics: Array[OffsetFetchTopic] | None = None
-
-
-@message(key=9, versions=(0, 9), flexible_from=6, response=OffsetFetchResponse)
+@message(key=9, versions=(0, 7), flexible_from=6, response=OffsetFetchResponse)
 class OffsetFetchRequest:
     """Source: OffsetFetchRequest.json. ``topics`` None: everything that the group has committed;
     from version 2 on. Version 0 reads offsets from ZooKeeper, all others from the group
     coordinator. With ``require_stable`` offsets of open transactions are an error (88); older
-    brokers return the last stable ones."""
+    brokers return the last stable ones. Later versions take several groups; every broker still
+    takes these."""
 
-    group_id: String = since(0, until=7, default="")
-    topics: Array[OffsetFetchTopic] | None = since(0, until=7, default=(), nullable_from=2)
-    groups: Array[OffsetFetchGroup] = since(8, default=())
+    group_id: String = ""
+    topics: Array[OffsetFetchTopic] | None = since(0, default=(), nullable_from=2)
     require_stable: Bool = since(7, default=False, ignorable=True)

@@ -1,4 +1,4 @@
-"""Produce: only used by ``testing``.
+"""Produce of Kafka, for tests that write entries as bytes: the library sends none.
 
 Upstream: ProduceRequest.json, ProduceResponse.json. Brokers of version 4 list Produce from version
 0 on, for the sake of an old client, but close the connection on versions 0 to 2, so their lower
@@ -7,7 +7,17 @@ bound cannot be trusted.
 
 from __future__ import annotations
 
-from rangeland.wire.declarations import *
+from rangeland.wire.declarations import (
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    String,
+    message,
+    since,
+    struct,
+)
 
 
 @struct
