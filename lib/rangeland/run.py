@@ -232,7 +232,7 @@ class Runner:
         if (same := self.target.history.entered_plan(plan)) is not None:
             self.finished.append(self.committer.finish_entered(same))
             return None
-        if plan.columns != self.reader.columns_to_add():
+        if plan.schema_json != self.reader.schema_to_merge():
             raise outdated_error(plan, "it was made for rows with other columns")
         self._finish_prepared()
         unfinished = self.target.history.unfinished_plans()
@@ -277,7 +277,7 @@ class Runner:
     def draft(self) -> PlanDraft:
         """A plan based on what is known now."""
         draft = self.planner.draft()
-        return replace(draft, plan=replace(draft.plan, columns=self.reader.columns_to_add()))
+        return replace(draft, plan=replace(draft.plan, schema_json=self.reader.schema_to_merge()))
 
     def check_draft(self, draft: PlanDraft) -> None:
         """Raises Conflict for rows that no ledger knows, and for schemas that do not fit."""

@@ -238,7 +238,7 @@ class KernelHistory:
                     expected_version=expected,
                     removed=gone,
                     properties=properties,
-                    schema=schema,
+                    schema_json=schema,
                 ),
                 lambda: is_ready,
             )

@@ -9,7 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, stats_of, to_row
+from rangeland.delta.ledger.event_rows import (
+    SCHEMA,
+    from_row,
+    missing_columns_sql,
+    stats_of,
+    to_row,
+)
 from rangeland.delta.ledger.events import (
     EventFile,
     EventKind,
@@ -113,10 +119,14 @@ def test_entries_survive_the_way_through_a_row(entry: LedgerEvent) -> None:
 
 
 def test_a_ledger_of_an_earlier_version_lacks_the_columns_of_losses() -> None:
-    assert missing_columns(SCHEMA.names) == []
+    assert missing_columns_sql(SCHEMA.names) == []
     first = SCHEMA.names[: SCHEMA.names.index("document") + 1]
-    assert missing_columns(first)[:3] == ["`topic` STRING", "`partition` INT", "`broker` STRING"]
-    assert missing_columns(first)[-2:] == ["`seen_at` TIMESTAMP", "`table_id` STRING"]
+    assert missing_columns_sql(first)[:3] == [
+        "`topic` STRING",
+        "`partition` INT",
+        "`broker` STRING",
+    ]
+    assert missing_columns_sql(first)[-2:] == ["`seen_at` TIMESTAMP", "`table_id` STRING"]
 
 
 def test_statistics_hold_the_whole_application_id() -> None:

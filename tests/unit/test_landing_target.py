@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
+from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns_sql
 from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
@@ -139,7 +139,7 @@ def land_until_30(target: LandingTarget, of: Plan) -> None:
 
 
 def columns_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = "rangeland.delta.ledger.ledger_table.Ledger.columns_to_add"
+    lacking = "rangeland.delta.ledger.ledger_table.Ledger.missing_columns_sql"
     monkeypatch.setattr(lacking, lambda self: [])
 
 
@@ -449,7 +449,7 @@ class Altering:
     """Stands for Spark: adds the columns, or fails, having added them or not."""
 
     def __init__(self) -> None:
-        self.lacking = missing_columns(SCHEMA.names[:-3])
+        self.lacking = missing_columns_sql(SCHEMA.names[:-3])
         self.asked: list[str] = []
         self.error: Exception | None = None
         self.adds = True
@@ -468,7 +468,7 @@ def old_ledger(
 ) -> tuple[LandingTarget, Altering]:
     spark = Altering()
     monkeypatch.setattr(
-        "rangeland.delta.ledger.ledger_table.Ledger.columns_to_add", lambda self: spark.lacking
+        "rangeland.delta.ledger.ledger_table.Ledger.missing_columns_sql", lambda self: spark.lacking
     )
     return LandingTarget(spark, drivers.job), spark
 

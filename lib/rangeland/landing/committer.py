@@ -161,7 +161,7 @@ class PlanCommitter:
         if self.constraints.are_any and (gone := self.target.table.gone_prepared_files(outcome)):
             return FilesGone(gone)
         files = [one.file for one in outcome.files]
-        if (refused := self.constraints.violation_error(files, outcome.columns)) is not None:
+        if (refused := self.constraints.violation_error(files, outcome.schema_json)) is not None:
             return RowsRefused(refused)
         if plan.kind is PlanKind.REPLACE:
             return self._replace(plan, outcome, since)
@@ -277,8 +277,8 @@ class PlanCommitter:
         where files of another driver are gone: the plan is then read again before its commit."""
         if not self.constraints.are_any or gone_files(self.target.table.storage(), files):
             return
-        columns = self.target.schema.as_written(self.reader.columns_to_add())
-        if (refused := self.constraints.violation_error(files, columns)) is not None:
+        schema_json = self.target.schema.as_written(self.reader.schema_to_merge())
+        if (refused := self.constraints.violation_error(files, schema_json)) is not None:
             raise refused
 
     def _prepare(
@@ -297,7 +297,7 @@ class PlanCommitter:
             receipts.receipts,
             receipts.regrown,
             instead_of=instead_of,
-            columns=self.reader.columns_to_add(),
+            schema_json=self.reader.schema_to_merge(),
         )
 
     def _read_again(self, plan: Plan, outcome: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:

@@ -30,21 +30,21 @@ class ConstraintCheck:
     def are_any(self) -> bool:
         return bool(self._target.schema.constraints())
 
-    def violation_error(self, files: Sequence[DataFile], columns: str) -> TableRefused | None:
+    def violation_error(self, files: Sequence[DataFile], schema_json: str) -> TableRefused | None:
         """The error for the first row that the table's constraints do not allow, if there is one.
-        ``columns``: the schema of the files, if the table may have to follow it. Files that do not
-        fit the table are not read: they are not committed either."""
+        ``schema_json``: the schema of the files, if the table may have to follow it. Files that do
+        not fit the table are not read: they are not committed either."""
         constraints = self._target.schema.constraints()
         left = [file for file in files if (file.path, constraints) not in self._passed]
         if not constraints or not left:
             return None
         table = self._target.table
-        change = table.change_by(columns)
+        change = table.change_by(schema_json)
         if change.misfits:
             return None
-        path, schema = table.uri, self._target.schema.columns_of_files(change)
+        path, schema = table.uri, self._target.schema.schema_of_files(change)
         rows = prepared_frame(self._spark, path, left, schema)
-        found = first_violation(rows, constraints, table.columns)
+        found = first_violation(rows, constraints, table.log_columns)
         if found is None:
             self._passed |= {(file.path, constraints) for file in left}
             return None

@@ -142,7 +142,7 @@ class IdentityCheck:
         if not new or self._table.snapshot is None:
             return []
         files = list(self._table.snapshot.files())
-        column = stored_column(self._table.snapshot.schema_json, self._table.columns.topic)
+        column = stored_column(self._table.snapshot.schema_json, self._table.log_columns.topic)
         return [topic for topic in new if any(may_hold(f, column, topic) for f in files)]
 
     # --- whether they belong together ----------------------------------------------------

@@ -119,10 +119,10 @@ class LandingTarget:
         regrown: Mapping[Loss, int] | None = None,
         *,
         instead_of: OutcomeEvent | None = None,
-        columns: str | None = None,
+        schema_json: str | None = None,
     ) -> tuple[OutcomeEvent, bool]:
         """Writes the outcome of a plan, with its losses. ``instead_of``: an outcome whose files are
-        gone, which this one replaces as a new attempt. ``columns``: the schema of its files, if
+        gone, which this one replaces as a new attempt. ``schema_json``: the schema of its files, if
         that is not the plan's. Returns the outcome that counts, and whether it is this one."""
         attempt, now_ms = 0, _now_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
@@ -132,8 +132,9 @@ class LandingTarget:
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
-        columns = self.schema.as_written(plan.columns if columns is None else columns)
-        return self._prepare(plan, replace(mine, attempt=attempt, columns=columns), losses)
+        schema_json = plan.schema_json if schema_json is None else schema_json
+        mine = replace(mine, attempt=attempt, schema_json=self.schema.as_written(schema_json))
+        return self._prepare(plan, mine, losses)
 
     def _prepare(
         self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]
@@ -223,7 +224,7 @@ class LandingTarget:
             [one.file for one in outcome.files],
             removed=gone,
             properties={LEDGER_PROPERTY: self.ledger.require().table_id},
-            schema=outcome.columns,
+            schema_json=outcome.schema_json,
             checked=self.schema.constraints(),
         )
         return table_commit.land(self.table.delta, table, request, since or 0)

@@ -42,10 +42,10 @@ class Replacement:
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
         """The changes that replacing the table's rows with this outcome would make."""
-        change = self._target.table.change_by(outcome.columns)
+        change = self._target.table.change_by(outcome.schema_json)
         table, new, where = self._swap(plan, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)
-        columns = self._target.table.columns
+        columns = self._target.table.log_columns
         return compare(table.where(where), new, columns, by_broker=by_broker)
 
     def has_rows_of(self, plan: Plan) -> bool:
@@ -71,7 +71,7 @@ class Replacement:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
         path, table = self._target.table.uri, self._table()
-        schema = self._target.schema.columns_of_files()
+        schema = self._target.schema.schema_of_files()
         new = prepared_frame(self._spark, path, [one.file for one in files], schema)
         condition = f"coalesce({self._condition(table, plan)}, false)"
         if stray_rows := new.where(f"NOT ({condition})").count():
@@ -83,7 +83,7 @@ class Replacement:
 
     def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
         """The files of an outcome, if they do not fit the table as it is now."""
-        misfits = self._target.table.change_by(outcome.columns).misfits
+        misfits = self._target.table.change_by(outcome.schema_json).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def land(
@@ -99,7 +99,7 @@ class Replacement:
                 return table_commit.FilesGone(gone)
             if table.snapshot is not None:
                 table_commit.check_same_table(table.delta, table.snapshot)
-            change = table.change_by(outcome.columns)
+            change = table.change_by(outcome.schema_json)
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(plan, outcome, change)
@@ -114,17 +114,17 @@ class Replacement:
         """The table, the new rows, and the condition for the rows that they replace."""
         path, table = self._target.table.uri, self._table()
         files = [one.file for one in outcome.files]
-        schema = self._target.schema.columns_of_files(change)
+        schema = self._target.schema.schema_of_files(change)
         new = prepared_frame(self._spark, path, files, schema)
         return table, new, self._condition(table, plan)
 
     def _table(self) -> Any:
         target = self._target.table
-        return table_frame(self._spark, target.uri, target.columns)
+        return table_frame(self._spark, target.uri, target.log_columns)
 
     def _condition(self, table: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""
-        return condition(table, plan.ranges, self._target.table.columns)
+        return condition(table, plan.ranges, self._target.table.log_columns)
 
 
 def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:

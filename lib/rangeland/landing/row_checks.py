@@ -42,7 +42,7 @@ def check_rows_are_known(spark: Any, target: LandingTarget, ranges: Iterable[Ran
         return
     why = f"its ledger has no landing of {', '.join(topics)}"
     try:
-        columns = target.table.columns
+        columns = target.table.log_columns
         where = f"{columns.topic} IN ({', '.join(map(literal, topics))})"
         if not has_rows(spark, table_frame(spark, target.table.uri, columns), where):
             return

@@ -182,7 +182,7 @@ class SparkPlanReader:
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
             quarantine=self.target.quarantine.writer_settings(plan),
-            columns=self.target.table.columns,
+            columns=self.target.table.log_columns,
         )
         tasks, settings = self.tasks(slices), self.read_settings(plan)
         if rate := self.job.limits.broker_bytes_per_second:
@@ -218,7 +218,7 @@ class SparkPlanReader:
         read; None for a plan of another sequence, and where this driver reads alone."""
         of_runs = plan.application == self.job.application and plan.kind is PlanKind.RUN
         # What several drivers write of a plan has the same columns.
-        of_runs = of_runs and plan.columns == self.columns_to_add()
+        of_runs = of_runs and plan.schema_json == self.schema_to_merge()
         if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
@@ -277,9 +277,9 @@ class SparkPlanReader:
             return event_files(results, plan)
         return [EventFile(file) for unit in results for file in unit.files]
 
-    def columns_to_add(self) -> str:
+    def schema_to_merge(self) -> str:
         """The schema of what is written, if the table may have to follow it."""
-        return self.target.schema.columns_to_add(self.row_schema)
+        return self.target.schema.schema_to_merge(self.row_schema)
 
     # --- helpers -------------------------------------------------------------------
 

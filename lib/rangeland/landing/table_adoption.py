@@ -87,7 +87,7 @@ def _unfinished_plans(target: LandingTarget) -> list[EnteredPlan]:
 def _unknown_ranges(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
     capabilities = load_dialect(job.source.dialect).capabilities
-    columns = target.table.columns
+    columns = target.table.log_columns
     frame = table_frame(spark, target.table.uri, columns)
     found = runs_in(spark, frame, columns, by_broker=capabilities.numbered_per_broker)
     mine = {p: runs for p, runs in found.items() if job.source.reads(p.topic)}

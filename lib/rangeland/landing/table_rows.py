@@ -73,9 +73,9 @@ def table_rows(spark: Any, table: TargetTable) -> TableRows:
     if isinstance(spark, DeferredSession) and not spark.has_session:
         found = _read_here(table)
         if found is not None:
-            return DriverRows(found, table.uri, table.columns)
-    frame = table_frame(spark, table.uri, table.columns, version=table.version)
-    return SparkRows(spark, frame, table.columns)
+            return DriverRows(found, table.uri, table.log_columns)
+    frame = table_frame(spark, table.uri, table.log_columns, version=table.version)
+    return SparkRows(spark, frame, table.log_columns)
 
 
 def _read_here(table: TargetTable) -> pa.Table | None:
@@ -83,7 +83,7 @@ def _read_here(table: TargetTable) -> pa.Table | None:
     if table.snapshot is None:
         return None
     types = {f["name"].lower(): f["type"] for f in fields_of(table.snapshot.schema_json)}
-    named = {name: table.columns.column_name(name) for name in _TYPES}
+    named = {name: table.log_columns.column_name(name) for name in _TYPES}
     fit = [name for name, (kinds, _) in _TYPES.items() if types.get(named[name].lower()) in kinds]
     if not set(_ALWAYS) <= set(fit):
         return None

@@ -107,14 +107,14 @@ class TargetLedger:
     def add_columns_if_lacking(self) -> None:
         """Ledgers of earlier versions lack the newest columns."""
         ledger = self.require()
-        if ledger.columns_to_add():
+        if ledger.missing_columns_sql():
             with lock_table(ledger.path):
                 ledger.refresh()  # another driver may have added them before the lock was free
                 self._add_columns(ledger)
             ledger.refresh()
 
     def _add_columns(self, ledger: Ledger) -> None:
-        lacking = ledger.columns_to_add()
+        lacking = ledger.missing_columns_sql()
         if not lacking:
             return
         try:
@@ -122,7 +122,7 @@ class TargetLedger:
             self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
         except Exception as error:  # Spark raises many classes of Python and Java errors here
             ledger.refresh()
-            if not ledger.columns_to_add():
+            if not ledger.missing_columns_sql():
                 return  # a driver on another host, which has another lock, was first
             raise Conflict(
                 f"the new columns could not be added to the ledger {ledger.path}",

@@ -87,7 +87,7 @@ class TargetTable:
         return None if self.snapshot is None else self.snapshot.version
 
     @property
-    def columns(self) -> LogColumns:
+    def log_columns(self) -> LogColumns:
         """The names of the log's own columns in this table."""
         return self._job.log_columns
 
@@ -195,11 +195,11 @@ class TargetTable:
         gone = set(table_commit.gone_files(self.storage(), prepared))
         return [f for f in own if f.path in gone]
 
-    def change_by(self, columns: str) -> SchemaChange:
-        """The change that files with these columns, a schema or nothing, make to the table's
-        schema, as it is now."""
-        snapshot = self.delta.load(self.uri) if columns else None
-        return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, columns)
+    def change_by(self, schema_json: str) -> SchemaChange:
+        """The change that files with this schema, which may be empty, make to the table's schema
+        as it is now."""
+        snapshot = self.delta.load(self.uri) if schema_json else None
+        return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, schema_json)
 
     def storage(self) -> StoreSettings:
         """The settings for access to the table's files."""

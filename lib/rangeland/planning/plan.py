@@ -84,7 +84,7 @@ class Plan:
     kind: PlanKind = PlanKind.RUN
     tags: tuple[str, ...] = ()
     """Only messages with one of these tags are landed; all if empty."""
-    columns: str = ""
+    schema_json: str = ""
     """The schema of the rows as Delta's JSON, if they are typed: what a table lacks of it is added
     by the commit."""
     cluster: Cluster | None = None
@@ -189,7 +189,7 @@ def _number(name: str, low: int, high: int) -> ColumnType:
 
 _TEXT = ColumnType(str, str, lambda value: check_type(value, str, "id"))
 _ADDRESS = ColumnType(str, str, lambda value: parse_address(check_type(value, str, "leader")))
-_MODE = "kind? replaces? repairs_all? tags? cluster? columns? format"
+_MODE = "kind? replaces? repairs_all? tags? cluster? schema_json?=columns format"
 _HEAD = "job application sequence dialect isolation made_at_ms"
 PLAN_JSON = RecordCodec(
     views={

@@ -106,7 +106,7 @@ class OutcomeEvent:
     table_id: str | None = None
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
-    columns: str = ""
+    schema_json: str = ""
     """The schema of ``files``, as Delta's JSON, if the table may lack some of it: whoever commits
     the outcome adds the same columns."""
 

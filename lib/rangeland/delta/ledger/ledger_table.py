@@ -23,7 +23,7 @@ from rangeland.delta.ledger.event_rows import (
     SCHEMA,
     from_row,
     is_complete,
-    missing_columns,
+    missing_columns_sql,
     to_row,
 )
 from rangeland.delta.ledger.events import (
@@ -278,9 +278,9 @@ class Ledger:
             if not new or self._append(new[0], (LOSSES, number), new[1:]):
                 return
 
-    def columns_to_add(self) -> list[str]:
+    def missing_columns_sql(self) -> list[str]:
         """The columns that this ledger lacks because an earlier version created it, in SQL."""
-        return missing_columns(names_in(self._seen().snapshot.schema_json))
+        return missing_columns_sql(names_in(self._seen().snapshot.schema_json))
 
     def _append(
         self, event: LedgerEvent, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()

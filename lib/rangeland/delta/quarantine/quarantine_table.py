@@ -78,10 +78,10 @@ class Quarantine:
             return
         # A quarantine that an earlier version created lacks the newest columns.
         change = evolve_schema(made.schema_json, schema_json(SCHEMA))
-        schema = change.schema_json if change.is_any else ""
+        new_schema = change.schema_json if change.is_any else ""
         name, attempt = f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1
         request = CommitRequest(
-            name, attempt, outcome.quarantine_files, removed=stale, schema=schema
+            name, attempt, outcome.quarantine_files, removed=stale, schema_json=new_schema
         )
         self._delta.commit(made, request)
 

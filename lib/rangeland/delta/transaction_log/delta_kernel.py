@@ -271,10 +271,10 @@ class DeltaKernel:
             if request.expected_version is not None:
                 builder = builder.withMaxRetries(0)
             java = builder.build(self.engine)
-        if request.schema:
-            numbered = highest_id(request.schema)
+        if request.schema_json:
+            numbered = highest_id(request.schema_json)
             follow = {HIGHEST_ID_PROPERTY: str(numbered)} if numbered else {}
-            new = self._facade.schema(request.schema)
+            new = self._facade.schema(request.schema_json)
             _set_schema(self._gateway, java, new, self._java_map(follow))
         actions = self._facade.actions(self.engine, text) if text else self._facade.noActions()
         result = java.commit(self.engine, actions)

@@ -94,13 +94,13 @@ def land(
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the commit of an earlier call."""
     snapshot = _require_table(delta, table)
-    change = change_of(snapshot, request.schema)
+    change = change_of(snapshot, request.schema_json)
     if change.misfits and not _has(snapshot, request):
         return FilesUnfit(change.misfits[0])
     new = replace(
         request,
         properties=_to_set(snapshot, request.properties),
-        schema=change.schema_json if change.is_any else "",
+        schema_json=change.schema_json if change.is_any else "",
         expected_version=snapshot.version if request.removed else None,
     )
     try:
@@ -162,25 +162,28 @@ def _may_try_again(theirs: Snapshot, ours: Snapshot, request: CommitRequest) -> 
     """Whether a conflicting commit leaves a table for which this landing can be tried again. Of two
     first landings in a table, one sets the properties and the other tries again; the same goes for
     a schema that another commit has changed, if the files still fit it."""
-    to_set, may_evolve = _to_set(ours, request.properties), request.schema and not request.removed
+    to_set, may_evolve = (
+        _to_set(ours, request.properties),
+        request.schema_json and not request.removed,
+    )
     is_set = bool(to_set) and not _to_set(theirs, to_set)
     is_evolved = bool(may_evolve) and theirs.schema_json != ours.schema_json
     return is_set or is_evolved
 
 
-def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
-    """The change that files with these columns, a schema or nothing, make to a table's schema."""
-    if not columns:
+def change_of(snapshot: Snapshot, schema_json: str) -> SchemaChange:
+    """The change that files with this schema, which may be empty, make to a table's schema."""
+    if not schema_json:
         return SchemaChange()
     table, highest = snapshot.schema_json, int(snapshot.property(HIGHEST_ID_PROPERTY) or 0)
-    change = evolve_schema(table, columns, are_written=True, highest_id=highest)
+    change = evolve_schema(table, schema_json, are_written=True, highest_id=highest)
     if not change.misfits:
         return change
     now = snapshot.metadata  # dozens of calls to the JVM
     if not allows_widening(now):
         return change
     partitions = now.partition_columns
-    return evolve_schema(table, columns, widens=True, keeping=partitions, highest_id=highest)
+    return evolve_schema(table, schema_json, widens=True, keeping=partitions, highest_id=highest)
 
 
 def check_same_table(delta: DeltaKernel, snapshot: Snapshot) -> None:
