@@ -17,7 +17,7 @@ from rangeland.loss import Loss
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
 from rangeland.planning.intervals import Interval, overlap, width
 from rangeland.planning.passed_over_ranges import passed_over_intervals
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed
@@ -371,7 +371,7 @@ class Finding(JsonResult):
     leader: str | None = None
     landed_at_ms: int | None = None
     range: Range | None = None
-    earlier: tuple[tuple[str, int], ...] = ()
+    earlier: tuple[PlanId, ...] = ()
     why: str = ""
     """Why it has no row, as far as the ledger knows."""
 

@@ -35,7 +35,7 @@ from rangeland.model import (
 )
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_reach import PartitionReach
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan, PlanId, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
@@ -164,7 +164,7 @@ def _quarantined(why: str) -> QuarantinedRange:
 
 FOUND = Finding(
     *(P0, 12, FindState.LANDED, ("a.parquet", "b.parquet"), "orders", "rangeland/orders", 4, 9),
-    *("b1:9092", 1_700_000_000_123, R0, (("rangeland/orders/backfill/f00", 1),), "why"),
+    *("b1:9092", 1_700_000_000_123, R0, (PlanId("rangeland/orders/backfill/f00", 1),), "why"),
 )
 ANSWERS: dict[str, Callable[[], Any]] = {
     "run": _result,

@@ -17,7 +17,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status, verify_and_find
 from rangeland.testing.kafka import KafkaCluster
@@ -64,7 +64,11 @@ class Lake:
         assert offsets_of(table_of(self.spark, where)) == before
 
     def plan(self, sequence: int) -> Plan:
-        entered = LandingTarget(self.spark, self.job()).ledger.require().plan(APPLICATION, sequence)
+        entered = (
+            LandingTarget(self.spark, self.job())
+            .ledger.require()
+            .plan(PlanId(APPLICATION, sequence))
+        )
         assert entered is not None
         return Plan.from_json(json.loads(entered.document))
 

@@ -34,6 +34,7 @@ from rangeland.errors import Conflict, StorageFailed
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import merge
+from rangeland.planning.plan import PlanId
 from rangeland.planning.slice_receipt import Receipt
 
 P0 = Partition("orders", 0)
@@ -43,7 +44,7 @@ B1 = Partition("orders", 1, "broker-a")
 def a_plan() -> PlanEvent:
     ranges = (EventRange(Range(P0, 0, 10, "id", 99)), EventRange(Range(B1, 5, 6)))
     covered = {P0: (OffsetSpan(0, 5), OffsetSpan(7, 9, "id")), B1: (OffsetSpan(1, 2),)}
-    live = (("rangeland/a", 3),)
+    live = (PlanId("rangeland/a", 3),)
     return PlanEvent(
         "rangeland/a", "a", 4, "hash", ranges, "{}", 1_700_000_000_123, 7, 9, covered, live
     )

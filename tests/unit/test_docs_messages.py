@@ -31,7 +31,7 @@ from rangeland.job.job_text import parse_job_text
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Isolation, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost_error
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.proof import prove
 from rangeland.spark.python_workers import check_workers
 from rangeland.spark.spark_errors import unexpected_error
@@ -126,7 +126,7 @@ def lost() -> None:
 def conflict() -> None:
     from rangeland.landing.job_history import JobHistory
 
-    found = table_commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
+    found = table_commit.Restored(43, 41, 0, (PlanId("rangeland/orders-hourly", 17),))
     table = SimpleNamespace(name="lake/orders")
     history: Any = SimpleNamespace(_table=table)
     raise JobHistory.removal_error(history, found)

@@ -35,7 +35,7 @@ from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost_error
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan, PlanId, PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress, Progress
@@ -244,7 +244,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     target.refresh()
     assert target.history.unfinished_plans() == []
     assert target.history.position(APP).landed.of(P0, "id") == []
-    (loss,) = target.history.losses(application, 1)
+    (loss,) = target.history.losses(PlanId(application, 1))
     assert (loss.loss.action, loss.plan_hash) == ("fail", replacing.hash)
     assert target.enter(plan(), [])
 
@@ -324,7 +324,7 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
     monkeypatch.setattr(target, "prepare", prepared)
     done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.outcome.attempt) == (False, 0)
-    assert other.ledger.require().outcome(APP, 1) == done.outcome
+    assert other.ledger.require().outcome(PlanId(APP, 1)) == done.outcome
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ class SharedRead:
             self._progress.step(f"handing in {sum(len(one.receipts) for one in kept)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
-                logger.info("Handed in part %d of plan %s", part[1], self._plan.label)
+                logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
                 return None
 
     def _prepare(self, parts: Sequence[PartEvent], results: Sequence[TaskResult]) -> OutcomeEvent:

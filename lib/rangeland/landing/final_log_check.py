@@ -127,7 +127,7 @@ class FinalLogCheck:
         if not with_known_addresses(cluster, [*self._known(), planned_for]).is_other(planned_for):
             return
         raise Conflict(
-            f"the plan {plan.label} belongs to another cluster",
+            f"the plan {plan.id} belongs to another cluster",
             why=f"it was made for the cluster {planned_for}, and source leads to {cluster} now",
             do="apply it to that cluster, or make a new plan; if it is the same cluster, say so "
             f"with `source.cluster: {planned_for.id or planned_for.addresses[0]}`",

@@ -104,10 +104,10 @@ class LandingTarget:
             table_id=self.table.table_id,
         )
         self.ledger.add_columns_if_lacking()
-        names = [(u.plan.application, u.plan.sequence) for u in unfinished]
+        names = [one.plan.id for one in unfinished]
         is_entered = ledger.enter(event, self.ledger.entered, names)
         result = "Entered plan" if is_entered else "Did not enter, since another came first, plan"
-        logger.info("%s %s", result, plan.label)
+        logger.info("%s %s", result, plan.id)
         return is_entered
 
     def prepare(
@@ -145,9 +145,9 @@ class LandingTarget:
             _log_prepared(plan, mine, losses)
             return mine, True
         ledger.refresh()
-        theirs = ledger.outcome(plan.application, plan.sequence)
+        theirs = ledger.outcome(plan.id)
         if theirs is None:
-            raise Bug(f"the outcome of {plan.label} exists and cannot be read")
+            raise Bug(f"the outcome of {plan.id} exists and cannot be read")
         check_same_plan(plan, theirs)
         return theirs, False
 
@@ -155,8 +155,8 @@ class LandingTarget:
         """The parts of a plan that drivers have read so far, and its outcome if it has one."""
         ledger = self.ledger.require()
         ledger.refresh()
-        outcome = ledger.outcome(plan.application, plan.sequence)
-        parts = [] if outcome is not None else ledger.parts(plan.application, plan.sequence)
+        outcome = ledger.outcome(plan.id)
+        parts = [] if outcome is not None else ledger.parts(plan.id)
         return parts, outcome
 
     def append_part(
@@ -287,7 +287,7 @@ def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
     counts = (outcome.attempt, len(outcome.files))
-    logger.info("Prepared outcome %s, attempt %d: %d files", plan.label, *counts)
+    logger.info("Prepared outcome %s, attempt %d: %d files", plan.id, *counts)
     _log_losses(losses)
 
 
@@ -303,7 +303,7 @@ def check_same_plan(plan: Plan, outcome: OutcomeEvent) -> None:
     landed is not what this plan was to land."""
     if outcome.plan_hash != plan.hash:
         raise Conflict(
-            f"the ledger has an outcome of {plan.label}, of another plan",
+            f"the ledger has an outcome of {plan.id}, of another plan",
             why=f"that plan is {outcome.plan_hash[:12]}, this one {plan.hash[:12]}; the table's "
             "transactions or the ledger's rows were lost in between",
             do="read the newest rows of the ledger, then accept the table as it is with `rangeland "

@@ -58,8 +58,7 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
     commit = landing_commit(
         target.table.delta,
         target.table.uri,
-        plan.application,
-        plan.sequence,
+        plan.plan_id,
         plan.table_version or 0,
     )
     return Finding(
@@ -74,7 +73,7 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
         leader=event_range.leader,
         landed_at_ms=outcome.written_at_ms if commit is None else commit.committed_at_ms,
         range=event_range.range,
-        earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
+        earlier=tuple(p.plan_id for p, _ in landings[:-1]),
         why=why,
     )
 
@@ -83,7 +82,7 @@ def _loss_of(
     target: LandingTarget, plan: PlanEvent, partition: Partition, offset: int
 ) -> Loss | None:
     """What a plan has skipped or quarantined at an offset."""
-    losses = (event.loss for event in target.history.losses(plan.application, plan.sequence))
+    losses = (event.loss for event in target.history.losses(plan.plan_id))
     return next(
         (loss for loss in losses if loss.action in _LEFT_OUT and loss.range.has(partition, offset)),
         None,

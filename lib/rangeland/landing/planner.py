@@ -271,7 +271,7 @@ class Planner:
 
 def _log_made(plan: Plan) -> None:
     counts = (len(plan.ranges), len(plan.slices), plan.width)
-    logger.info("Made plan %s: %d ranges, %d slices, %d offsets", plan.label, *counts)
+    logger.info("Made plan %s: %d ranges, %d slices, %d offsets", plan.id, *counts)
     for r in plan.ranges:
         where = partition_fields(r.partition, r.from_offset)
-        logger.debug("Planned %s in plan %s", r, plan.label, extra=where)
+        logger.debug("Planned %s in plan %s", r, plan.id, extra=where)

@@ -91,8 +91,7 @@ class Replacement:
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
         """Replaces the table's rows of its ranges with an outcome that is not in the table yet, in
         one commit, which also adds the columns that the table lacks."""
-        table, transaction = self._target.table, (outcome.application, outcome.sequence)
-        path = table.uri
+        table, path = self._target.table, self._target.table.uri
         self._target.set_ledger_property()
         with lock_table(path):
             if gone := table.gone_prepared_files(outcome):
@@ -103,9 +102,9 @@ class Replacement:
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(plan, outcome, change)
-            replace_rows(new, path, where, transaction, evolves=change.is_any)
+            replace_rows(new, path, where, outcome.plan_id, evolves=change.is_any)
         table.refresh()
-        version = table_commit.landed_at(table.delta, path, *transaction, since or 0)
+        version = table_commit.landed_at(table.delta, path, outcome.plan_id, since or 0)
         return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
 
     def _swap(

@@ -138,7 +138,7 @@ class SparkPlanReader:
         if plan.job != self.job.job:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
-                why=f"{plan.label} is prepared, and its files "
+                why=f"{plan.id} is prepared, and its files "
                 "are gone or no longer fit the table; "
                 f"{self.job.job} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
@@ -160,7 +160,7 @@ class SparkPlanReader:
         finally:
             self.progress.done()
         check_files_are_visible(self.spark, self.target, written)
-        counts = (len(receipts), plan.label, len(written))
+        counts = (len(receipts), plan.id, len(written))
         logger.info("Read %d slices of plan %s: %d files", *counts)
         return receipts, written
 

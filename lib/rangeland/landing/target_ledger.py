@@ -10,6 +10,7 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
 from rangeland.landing.target_table import TargetTable
+from rangeland.planning.plan import PlanId
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class TargetLedger:
         state is never older than the ledger's. An outcome may be prepared and committed between
         the two reads, or a ledger created and its first plan landed: then both are read
         again."""
-        seen: set[tuple[str, int]] = set()
+        seen: set[PlanId] = set()
         while True:
             self.opened = self.load_current()
             self.entered = 0 if self.opened is None else self.opened.entered()
@@ -63,12 +64,11 @@ class TargetLedger:
             do="try again; nothing was changed",
         )
 
-    def _landed_without_outcome(self) -> set[tuple[str, int]]:
+    def _landed_without_outcome(self) -> set[PlanId]:
         """Plans that the table has and for which the ledger had no outcome when it was read."""
         entered = [] if self.opened is None else self.opened.without_outcome()
-        return {
-            (name, last) for name, last in entered if self._table.transaction_version(name) >= last
-        }
+        landed_last = self._table.transaction_version
+        return {one for one in entered if landed_last(one.application) >= one.sequence}
 
     def load_current(self) -> Ledger | None:
         """The ledger as it is now; ``opened`` stays what it was."""

@@ -70,10 +70,10 @@ def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> li
     """The ranges of all landings, in order, with all losses in the ledger. A range without recorded
     gaps ends where its log ended: its rows could not be counted once a later landing had cut it."""
     of_plans = (event for event in losses if event.plan_hash)
-    lost = group_by(of_plans, lambda event: (event.application, event.sequence))
+    lost = group_by(of_plans, lambda event: event.plan_id)
     found = []
     for _, outcome in landings:
-        ends = [event.loss for event in lost.get((outcome.application, outcome.sequence), ())]
+        ends = [event.loss for event in lost.get(outcome.plan_id, ())]
         for event_range in outcome.ranges:
             if event_range.counts is None:
                 continue

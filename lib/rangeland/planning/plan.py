@@ -64,6 +64,17 @@ class PlanKind(StrEnum):
         return PlanKind.RUN
 
 
+@dataclass(frozen=True, slots=True)
+class PlanId:
+    """What identifies a plan in its table: an application and a sequence within it."""
+
+    application: str
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.application} {self.sequence}"
+
+
 @dataclass(frozen=True)  # no slots: a plan keeps its hash, which takes long for many partitions
 class Plan:
     """The ranges and slices that one run will read: frozen and hashed."""
@@ -98,9 +109,8 @@ class Plan:
         return self.kind is PlanKind.REPLACE
 
     @property
-    def label(self) -> str:
-        """Its name in messages and log lines, as in ``rangeland/orders 12``."""
-        return f"{self.application} {self.sequence}"
+    def id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
 
     @cached_property
     def hash(self) -> str:

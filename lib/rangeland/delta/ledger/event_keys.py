@@ -7,6 +7,7 @@ from functools import cached_property
 
 from rangeland.delta.ledger.events import EventKind
 from rangeland.delta.transaction_log.table_snapshot import Snapshot
+from rangeland.planning.plan import PlanId
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,10 @@ class EventKey:
     entered: int
     path: str
     attempt: int = 0
+
+    @property
+    def plan_id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
 
 
 def key_of(row: dict[str, object], path: str) -> EventKey:
@@ -47,11 +52,10 @@ class LedgerView:
     keys: tuple[EventKey, ...]
 
     @cached_property
-    def last_attempts(self) -> dict[tuple[str, str, int], EventKey]:
-        """The keys by event, application and sequence; of several attempts the last one."""
+    def last_attempts(self) -> dict[tuple[str, PlanId], EventKey]:
+        """The keys by event and plan; of several attempts the last one."""
         return {
-            (key.event, key.application, key.sequence): key
-            for key in sorted(self.keys, key=lambda key: key.attempt)
+            (key.event, key.plan_id): key for key in sorted(self.keys, key=lambda key: key.attempt)
         }
 
     @cached_property
@@ -61,5 +65,5 @@ class LedgerView:
             key
             for key in self.keys
             if key.event == EventKind.PLAN
-            and (EventKind.OUTCOME, key.application, key.sequence) not in self.last_attempts
+            and (EventKind.OUTCOME, key.plan_id) not in self.last_attempts
         ]

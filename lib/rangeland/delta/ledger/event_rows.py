@@ -148,7 +148,7 @@ _RULES: dict[str, Any] = {
             "quarantine_files": "kept",
         },
     },
-    "parts": {"gaps": ("from_offset", "until_offset"), "live": ("application", "sequence")},
+    "parts": {"gaps": ("from_offset", "until_offset")},
     "columns": {
         "partition": ColumnType(pa.int32(), int, lambda value: whole(value, "partition")),
         "written_at": _INSTANT,

@@ -32,6 +32,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
 )
 from rangeland.errors import ALL_OR_NOTHING, Conflict, StorageFailed, TableRefused
 from rangeland.model import DataFile
+from rangeland.planning.plan import PlanId
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,12 @@ class Restored:
     """A RESTORE removed landings that the table's transactions still have.
 
     ``version`` is the RESTORE's own commit, ``restored_to`` the version it went back to;
-    ``lost`` are the (application, sequence) of the landings between the two, as far as the
-    log still goes back."""
+    ``lost`` are the plans that landed between the two, as far as the log still goes back."""
 
     version: int
     restored_to: int
     committed_at_ms: int
-    lost: tuple[tuple[str, int], ...]
+    lost: tuple[PlanId, ...]
 
 
 def land(
@@ -120,8 +120,8 @@ def land(
         case AlreadyCommitted():
             # Kernel reads the log that is at the path now, perhaps another table's.
             check_same_table(delta, snapshot)
-            name = (request.application, request.sequence)
-            return CommittedOutcome(landed_at(delta, snapshot.path, *name, since), is_new=False)
+            plan_id = PlanId(request.application, request.sequence)
+            return CommittedOutcome(landed_at(delta, snapshot.path, plan_id, since), is_new=False)
 
 
 def _commit(
@@ -219,21 +219,18 @@ def gone_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[s
     )
 
 
-def landed_at(
-    delta: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
-) -> int | None:
-    """The table version of the commit with this transaction, None if the log does not go back
-    that far."""
-    commit = landing_commit(delta, table_uri, application, sequence, since)
+def landed_at(delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0) -> int | None:
+    """The table version at which a plan has landed, None if the log does not go back that far."""
+    commit = landing_commit(delta, table_uri, plan_id, since)
     return None if commit is None else commit.version
 
 
 def landing_commit(
-    delta: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
+    delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0
 ) -> CommitMetadata | None:
-    """The commit with this transaction, None if the log does not go back that far."""
+    """The commit with which a plan has landed, None if the log does not go back that far."""
     for commit in reversed(delta.commits(table_uri, since)):
-        if commit.transactions.get(application) == sequence:
+        if commit.transactions.get(plan_id.application) == plan_id.sequence:
             return commit
     return None
 
@@ -269,9 +266,9 @@ def last_restore(
     return None
 
 
-def _landings(commits: Sequence[CommitMetadata], before: int) -> tuple[tuple[str, int], ...]:
+def _landings(commits: Sequence[CommitMetadata], before: int) -> tuple[PlanId, ...]:
     return tuple(
-        (application, sequence)
+        PlanId(application, sequence)
         for commit in commits
         if commit.version < before
         for application, sequence in commit.transactions.items()
