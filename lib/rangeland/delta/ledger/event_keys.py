@@ -18,6 +18,7 @@ class EventKey:
     event: str
     """An ``EventKind``, or what a later version calls a kind of its own."""
     application: str
+    job: str
     sequence: int
     entered: int
     path: str
@@ -31,7 +32,8 @@ class EventKey:
 def key_of(row: dict[str, object], path: str) -> EventKey:
     numbers = {name: row.get(name) or 0 for name in ("sequence", "entered", "attempt")}
     sequence, entered, attempt = (int(str(number)) for number in numbers.values())
-    return EventKey(str(row["event"]), str(row["application"]), sequence, entered, path, attempt)
+    event, application, job = (str(row[name]) for name in ("event", "application", "job"))
+    return EventKey(event, application, job, sequence, entered, path, attempt)
 
 
 def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:

@@ -158,9 +158,8 @@ class Ledger:
 
     def plans_of(self, job: str) -> Iterator[PlanEvent]:
         """The entered plans of a job's runs and backfills, the newest first."""
-        own = f"rangeland/{job}"
         for key in reversed(self.events()):
-            if key.event == EventKind.PLAN and f"{key.application}/".startswith(f"{own}/"):
+            if key.event == EventKind.PLAN and key.job == job:
                 yield self._at(key, PlanEvent)
 
     def prepared_plans(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
