@@ -72,10 +72,10 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.
     and sometimes the table; writes nothing."""
     started = time.monotonic()
     runner = Runner(job, spark, progress, kind)
-    runner.check_agreement()
+    runner.check_table_and_ledger_agree()
     unfinished = runner.target.history.unfinished_plans()
     draft = runner.draft()
-    runner.check_draft(draft)
+    runner.check_draft_can_land(draft)
     return PlanPreview(
         draft=draft,
         table=job.sink.table,
@@ -191,7 +191,7 @@ class Runner:
         outrun: tuple[Range, ...] = ()
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
-            self.check_agreement()
+            self.check_table_and_ledger_agree()
             unfinished = self.target.history.unfinished_plans()
             first = next((u for u in unfinished if comes_first(self.job, self.kind, u)), None)
             if first is not None:
@@ -228,7 +228,7 @@ class Runner:
         """Finishes a plan that was made earlier, as it was entered or after checking that it still
         applies. The losses are recorded before the plan is entered, so that a driver that finds the
         plan entered has nothing left to record."""
-        self.check_agreement()
+        self.check_table_and_ledger_agree()
         if (same := self.target.history.entered_plan(plan)) is not None:
             self.finished.append(self.committer.finish_entered(same))
             return None
@@ -247,7 +247,7 @@ class Runner:
         if draft.is_empty and not draft.moves_without_landing:
             self._record(unplanned_losses, plan.made_at_ms)
             return draft
-        self.check_draft(draft)
+        self.check_draft_can_land(draft)
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
             self.finished.append(self.committer.finish_new(plan))
             return draft
@@ -259,9 +259,9 @@ class Runner:
 
     # --- the steps of a run -------------------------------------------------------------
 
-    def check_agreement(self) -> None:
+    def check_table_and_ledger_agree(self) -> None:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
-        self.target.identity.check_agreement()
+        self.target.identity.check_table_and_ledger_agree()
         if self.kind is not PlanKind.HOLES:
             check_rows_remain(self.spark, self.target, self.job, self.progress)
 
@@ -272,14 +272,14 @@ class Runner:
         ]:
             self.finished.append(self.committer.finish_entered(prepared[0]))
             self.target.refresh()
-            self.check_agreement()
+            self.check_table_and_ledger_agree()
 
     def draft(self) -> PlanDraft:
         """A plan based on what is known now."""
         draft = self.planner.draft()
         return replace(draft, plan=replace(draft.plan, schema_json=self.reader.schema_to_merge()))
 
-    def check_draft(self, draft: PlanDraft) -> None:
+    def check_draft_can_land(self, draft: PlanDraft) -> None:
         """Raises Conflict for rows that no ledger knows, and for schemas that do not fit."""
         if self.kind in (PlanKind.RUN, PlanKind.BACKFILL):
             check_rows_are_known(self.spark, self.target, draft.plan.ranges)
@@ -291,7 +291,7 @@ class Runner:
     def _enter_draft(self, draft: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
         """Enters a draft as ``_enter`` does; before that, warns of what may be a reason to stop the
         run."""
-        self.check_draft(draft)
+        self.check_draft_can_land(draft)
         risks = risk_warnings(draft.risks, self.surveys.speed)
         for text in (*passed_over_warnings(draft.passed_over), *risks):
             self._warn(text)

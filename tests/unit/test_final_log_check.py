@@ -181,7 +181,7 @@ class Sharing:
     is_available = True
 
     def read(self, work: PlanToRead) -> Any:
-        work.check_part({0: ALL})
+        work.check_part_is_valid({0: ALL})
         raise AssertionError("the log has changed")
 
 

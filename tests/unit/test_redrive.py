@@ -373,7 +373,7 @@ class Turning(run.Runner):
         self.left -= 1
         return plan
 
-    def check_agreement(self) -> None: ...
+    def check_table_and_ledger_agree(self) -> None: ...
 
     def draft(self) -> Any:
         found = plan(ten(self.left * 10)) if self.left else plan()

@@ -123,7 +123,7 @@ class Grouped(run.Runner):
         test_landing_target.land_until_30(self.target, entered.plan)
         return entered.plan
 
-    def check_agreement(self) -> None: ...
+    def check_table_and_ledger_agree(self) -> None: ...
 
     def _enter(self, plan: Plan, *about: object) -> bool:
         self.outrun -= 1

@@ -150,9 +150,9 @@ def apply(
     job = job_of_plan(reviewed, files[0] if len(files) == 2 else None, settings or ())
 
     from rangeland.fleet.table_job import TableJob
-    from rangeland.job.payload_formats import check_schemas
+    from rangeland.job.payload_formats import check_schemas_are_usable
 
-    check_schemas(job)
+    check_schemas_are_usable(job)
     answer_each(output, TableJob(job, reviewed.text, reviewed=reviewed), _apply_command)
 
 

@@ -93,7 +93,7 @@ class TypedChunks:
             return _held_chunk(chunk, loss)
         entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
         lost = tuple(lost_records(partition, rows, entries, found, action))
-        self._check_loss_count(slice_, rows, first, len(lost))
+        self._check_losses_are_few(slice_, rows, first, len(lost))
         for one in lost:
             log_loss(one.loss)
         gone = left_out(entries, found, action)
@@ -127,7 +127,7 @@ class TypedChunks:
             self._decoders[topic] = self._format.decoder(topic)
         return self._decoders[topic]
 
-    def _check_loss_count(
+    def _check_losses_are_few(
         self, slice_: Slice, rows: pa.RecordBatch, first: UndecodableRow, found: int
     ) -> None:
         total = self._losses[slice_.index] = self._losses.get(slice_.index, 0) + found

@@ -224,7 +224,7 @@ class OpenedJob:
         self.runner = Runner(job.job, spark, of_table, kind, self.ticket.survey_of)
         self._position = self.runner.target.history.position(job.job.application)
         if job.template is not None:
-            _check_landed_topics(job, self._position.topics)
+            _check_only_its_topic_has_landed(job, self._position.topics)
         self.request = self.runner.surveys.request_for_plan(self._position)
 
     def run(self) -> RunResult:
@@ -256,7 +256,7 @@ class UnopenedJob:
         return 0
 
 
-def _check_landed_topics(job: TableJob, landed: Iterable[str]) -> None:
+def _check_only_its_topic_has_landed(job: TableJob, landed: Iterable[str]) -> None:
     (topic,) = job.job.source.topics
     if others := sorted(set(landed) - {topic}):
         raise Conflict(

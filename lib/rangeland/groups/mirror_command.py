@@ -76,7 +76,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    target.identity.check_agreement()
+    target.identity.check_table_and_ledger_agree()
     check_rows_remain(spark, target, job, progress)
     position = target.history.position(job.application)
     progress.step("asking for leaders and offsets")

@@ -161,7 +161,7 @@ class SharedRead:
                 return self._prepare(parts, kept)
             if not kept:
                 return None
-            self._work.check_part({r.slice_index: r for one in kept for r in one.receipts})
+            self._work.check_part_is_valid({r.slice_index: r for one in kept for r in one.receipts})
             self._progress.step(f"handing in {sum(len(one.receipts) for one in kept)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):

@@ -20,7 +20,7 @@ from rangeland.job.value_parsers import (
     parse_member,
 )
 from rangeland.model import Address, Cluster, Isolation
-from rangeland.patterns import check_pattern, matches
+from rangeland.patterns import check_pattern_is_valid, matches
 from rangeland.untrusted import is_quotable
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
@@ -189,7 +189,7 @@ class Source(Section):
     @classmethod
     def _pattern(cls, pattern: str | None) -> str | None:
         try:
-            check_pattern(pattern or "")
+            check_pattern_is_valid(pattern or "")
         except ValueError as error:
             raise ValueError(f"a regular expression of RE2 ({error})") from None
         return pattern
@@ -199,7 +199,7 @@ class Source(Section):
     def _compacted(cls, compacted: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in compacted:
             try:
-                check_pattern(pattern)
+                check_pattern_is_valid(pattern)
             except ValueError as error:
                 raise ValueError(f"a topic or a regular expression of RE2: {error}") from None
         return compacted

@@ -269,10 +269,10 @@ class PlanCommitter:
             check_covers_outcome(instead_of, outcomes)
         elif plan.replaces:
             self.replacement.check_rows_inside(plan, receipts.files)
-        self._check_constraints([one.file for one in receipts.files])
+        self._check_constraints_hold([one.file for one in receipts.files])
         return outcomes
 
-    def _check_constraints(self, files: Sequence[DataFile]) -> None:
+    def _check_constraints_hold(self, files: Sequence[DataFile]) -> None:
         """Raises TableRefused for a row that the table's constraints do not allow. Nothing is read
         where files of another driver are gone: the plan is then read again before its commit."""
         if not self.constraints.are_any or gone_files(self.target.table.storage(), files):

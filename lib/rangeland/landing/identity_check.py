@@ -150,7 +150,7 @@ class IdentityCheck:
 
     # --- whether they belong together ----------------------------------------------------
 
-    def check_agreement(self) -> None:
+    def check_table_and_ledger_agree(self) -> None:
         """Raises Conflict where table and ledger do not belong together."""
         if (found := self.disagreement_error()) is not None:
             raise found

@@ -79,7 +79,7 @@ class LandingTarget:
         since the last one still makes ``enter`` return False."""
         path = self.table.locate_or_create(row_schema)
         if self.table.snapshot is None:
-            self.table.check_folder()
+            self.table.check_folder_is_free()
         # Both mostly wait for the JVM and the store, so do them at the same time.
         with ThreadPoolExecutor(2) as both:
             table = both.submit(self.table.open_or_create, path, row_schema)

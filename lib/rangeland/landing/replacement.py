@@ -53,7 +53,7 @@ class Replacement:
         table = self._table()
         return has_rows(self._spark, table, self._condition(table, plan))
 
-    def check_table(self) -> None:
+    def check_rows_can_be_replaced(self) -> None:
         """Raises TableRefused where rows of this table cannot be replaced, before a plan is entered
         that could never be finished."""
         facts = self._target.table.metadata

@@ -224,7 +224,7 @@ class SparkPlanReader:
         self.wait_for_workers()
         fingerprints = self._fingerprints(plan)
 
-        def check_part(receipts: Mapping[int, Receipt]) -> None:
+        def check_part_is_valid(receipts: Mapping[int, Receipt]) -> None:
             prove_part(plan, receipts)
             self._check_same_logs(plan, receipts, fingerprints)
 
@@ -239,7 +239,7 @@ class SparkPlanReader:
             self.target,
             read=partial(self._read_some, plan),
             files_of=partial(self._event_files, plan),
-            check_part=check_part,
+            check_part_is_valid=check_part_is_valid,
             prepare=prepare_unchanged,
             whole=self.transform is not None,
         )

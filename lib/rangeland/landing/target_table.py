@@ -121,7 +121,7 @@ class TargetTable:
 
     # --- creating it ---------------------------------------------------------------------
 
-    def check_folder(self) -> None:
+    def check_folder_is_free(self) -> None:
         """Raises TableRefused, before anything is written, for a folder with other files."""
         if self.path is None:
             return

@@ -27,9 +27,9 @@ from rangeland.untrusted import (
     MAX_INT32,
     JsonFields,
     Unreadable,
-    check_type,
     parse_address,
     parse_json,
+    require_type,
     whole,
 )
 
@@ -163,7 +163,7 @@ class Plan:
                     do="finish it with the version that made it",
                 )
             plan = PLAN_JSON.read(Plan, document, kind=_kind(found))
-            _check_order((*plan.ranges, *plan.slices))
+            _check_ends_are_not_before_beginnings((*plan.ranges, *plan.slices))
             return plan
         except ValueError as error:  # Unreadable, and unknown enum values
             raise Conflict(
@@ -173,7 +173,7 @@ class Plan:
             ) from error
 
 
-def _check_order(spans: Sequence[Range | Slice]) -> None:
+def _check_ends_are_not_before_beginnings(spans: Sequence[Range | Slice]) -> None:
     for span in spans:
         if span.width < 0:
             raise Unreadable(f"{span} ends before it begins")
@@ -197,8 +197,8 @@ def _number(name: str, low: int, high: int) -> ColumnType:
     return ColumnType(int, int, lambda value: whole(value, name, low, high))
 
 
-_TEXT = ColumnType(str, str, lambda value: check_type(value, str, "id"))
-_ADDRESS = ColumnType(str, str, lambda value: parse_address(check_type(value, str, "leader")))
+_TEXT = ColumnType(str, str, lambda value: require_type(value, str, "id"))
+_ADDRESS = ColumnType(str, str, lambda value: parse_address(require_type(value, str, "leader")))
 _MODE = "kind? replaces? repairs_all? tags? cluster? schema_json?=columns format"
 _HEAD = "job application sequence dialect isolation made_at_ms"
 PLAN_JSON = RecordCodec(

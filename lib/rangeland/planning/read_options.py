@@ -70,7 +70,9 @@ def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:
         cluster = Cluster(cluster.id or next(iter(sorted(ids)), ""), tuple(sorted(names)))
 
 
-def check_landed_options(table: str, landed: Sequence[LandedRead], wanted: ReadOptions) -> None:
+def check_landed_options_are_same(
+    table: str, landed: Sequence[LandedRead], wanted: ReadOptions
+) -> None:
     """Raises Conflict where a range was landed with other options than are asked for now."""
     for one in landed:
         differences = one.options.differences(wanted)
@@ -87,7 +89,7 @@ def check_landed_options(table: str, landed: Sequence[LandedRead], wanted: ReadO
         )
 
 
-def check_checkpoint_options(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
+def check_checkpoint_options_are_same(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
     """Raises Conflict where a checkpoint was reached with other options: what those left out would
     never land."""
     differences = landed.differences(wanted)

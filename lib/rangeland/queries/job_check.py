@@ -94,11 +94,11 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
     schema.layout(runner.rows)
     notes = (*schema.notes(runner.rows), *table.warnings())
     if table.version is None:
-        table.check_folder()
+        table.check_folder_is_free()
         table.try_store()
         return _with_notes(f"{job.sink.table} does not exist yet, and can be created", notes)
     table.try_store()
-    runner.check_agreement()
+    runner.check_table_and_ledger_agree()
     at = f"{job.sink.table} is at version {table.version}"
     return _with_notes(f"{at}, accepts these rows, and can be written", notes)
 
@@ -110,7 +110,7 @@ def _with_notes(text: str, notes: Sequence[str]) -> str:
 def _plan(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
     draft = runner.draft()
-    runner.check_draft(draft)
+    runner.check_draft_can_land(draft)
     if draft.is_empty:
         return "there is nothing to land now"
     plan = draft.plan

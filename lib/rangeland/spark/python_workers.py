@@ -73,7 +73,7 @@ class PythonWorkers:
         for error in self._failed:
             ours = translated(error)
             raise ours from (None if ours is error else error)
-        check_workers(self._found)
+        check_workers_are_usable(self._found)
         self.needs_recheck = False
 
 
@@ -130,7 +130,7 @@ def import_probe(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Fou
     return probe
 
 
-def check_workers(found: Sequence[Found]) -> None:
+def check_workers_are_usable(found: Sequence[Found]) -> None:
     """Raises MissingRequirement if a worker cannot do the work, UsageError if it has no kernel."""
     import pyspark
 

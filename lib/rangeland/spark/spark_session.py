@@ -29,10 +29,10 @@ from rangeland.spark.supported_versions import (
     NEWEST,
     InstalledSpark,
     RuntimeVersions,
-    check_delta,
-    check_engine,
-    check_versions,
+    check_delta_is_supported,
+    check_versions_are_supported,
     installed_spark,
+    require_supported_spark,
     versions_of,
 )
 
@@ -94,7 +94,7 @@ def open_deferred(
         with _translate_start_errors():
             gateway = starting.connect()
             versions = versions_of(gateway.jvm)
-    _check_versions(versions)
+    _check_versions_are_supported(versions)
     made = DeferredSession(
         gateway,
         versions.spark,
@@ -242,12 +242,12 @@ def _store_jars(scheme: str, spark: InstalledSpark) -> list[str]:
 
 def with_delta(session: Any) -> Any:
     """The session, after checking that its Delta and Spark are supported."""
-    _check_versions(versions_of(session._jvm))
+    _check_versions_are_supported(versions_of(session._jvm))
     return session
 
 
-def _check_versions(found: RuntimeVersions) -> None:
-    check_versions(found)
+def _check_versions_are_supported(found: RuntimeVersions) -> None:
+    check_versions_are_supported(found)
     fields = {"spark": found.spark, "delta": found.delta, "java": found.java}
     logger.info("Spark and Delta are supported", extra=fields)
 
@@ -262,8 +262,8 @@ def _version_error() -> UsageError | None:
         return None
     try:
         found = versions_of(SparkContext._jvm)
-        check_engine(found)
-        check_delta(found)
+        require_supported_spark(found)
+        check_delta_is_supported(found)
     except UsageError as error:
         return error
     except (Py4JError, OSError):

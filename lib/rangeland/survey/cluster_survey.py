@@ -72,7 +72,9 @@ def take_survey(
     return merge_surveys(first, second, suspicious, still_suspicious, _both(attempt, again))
 
 
-def check_brokers(brokers: ConnectionPool, wanted: SurveyRequest, *, check_topics: bool) -> None:
+def check_brokers_can_be_reached(
+    brokers: ConnectionPool, wanted: SurveyRequest, *, check_topics: bool
+) -> None:
     """Asks only for metadata, and returns once a broker has answered. Raises Unreachable if none
     does in time; with ``check_topics`` JobFileError for topics and partitions that two brokers
     do not know."""

@@ -211,7 +211,7 @@ class DeltaKernel:
         one; it may be old."""
         snapshot = self._snapshot_of(table)
         where, application, sequence = snapshot.path, request.application, request.sequence
-        _check_version(snapshot, request)
+        _check_version_is_expected(snapshot, request)
         newest = snapshot.transaction_version(application)
         fields = {"table": where, "application": application, "sequence": sequence}
         if newest is not None and newest >= sequence:
@@ -225,7 +225,7 @@ class DeltaKernel:
                 with translate_java_errors(f"could not commit to {where}"):
                     if request.removed:  # only a commit that removes nothing is a blind append
                         snapshot = self._load(where, blind=False)
-                        _check_version(snapshot, request)
+                        _check_version_is_expected(snapshot, request)
                     done = self._commit(snapshot, request, actions)
             counts = {"files": len(request.files), "removed": len(request.removed)}
             logger.info(
@@ -347,7 +347,7 @@ def _actions(snapshot: Snapshot, request: CommitRequest) -> str:
     return "\n".join([added, remove_lines(request.removed, now_ms, is_change=is_change)]).strip()
 
 
-def _check_version(snapshot: Snapshot, request: CommitRequest) -> None:
+def _check_version_is_expected(snapshot: Snapshot, request: CommitRequest) -> None:
     expected = request.expected_version
     if expected not in (None, snapshot.version):
         raise Conflict(
