@@ -260,7 +260,7 @@ def test_where_the_group_backend_is_gone_a_driver_reads_what_others_held(
 def test_a_member_that_never_reads_is_not_waited_for_without_end(
     backends: GroupBackends, job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_plan, "STALLED_SECONDS", 2.0)
+    monkeypatch.setattr(shared_plan, "STALLED_S", 2.0)
     topic = job.source.topics[0]
     partitions = tuple(Partition(topic, n) for n in range(4))
     idle = InMemoryGroupBackend(backends.groups, "z")

@@ -260,7 +260,7 @@ class TwoBrokers:
 def changes_in(brokers: TwoBrokers, monkeypatch: pytest.MonkeyPatch) -> list[Partition]:
     """The partitions that have changed since both were read up to 100."""
     monkeypatch.setattr(final_log_check, "ConnectionPool", lambda cluster: brokers)
-    monkeypatch.setattr(final_log_check, "LAGGING_SECONDS", 0)
+    monkeypatch.setattr(final_log_check, "LAGGING_S", 0)
     ranges = tuple(Range(p, 0, 100) for p in TWO)
     both = replace(plan(), ranges=ranges, checkpoint={p: LogMark(100) for p in TWO})
     receipts = [Receipt(i, p, 0, 100, Counts(landed=100)) for i, p in enumerate(TWO)]

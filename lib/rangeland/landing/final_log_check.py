@@ -24,7 +24,7 @@ from rangeland.job import Job
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Cluster, Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.lagging_ends import LAGGING_SECONDS, RESURVEY_POLL_SECONDS, may_lag
+from rangeland.planning.lagging_ends import LAGGING_S, RESURVEY_POLL_S, may_lag
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
@@ -167,11 +167,11 @@ class FinalLogCheck:
     ) -> Survey:
         """A survey of these logs. Waits for the high watermark of a newly elected leader, which
         may lag for a moment."""
-        deadline = Deadline(LAGGING_SECONDS)
+        deadline = Deadline(LAGGING_S)
         while True:
             survey = take_survey(brokers, _request_for_marks(marks, tolerates_missing))
             may_pass = may_lag(find_changes(marks, survey), marks, survey)
-            if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
+            if not (may_pass and deadline.wait(RESURVEY_POLL_S)):
                 return survey
 
 

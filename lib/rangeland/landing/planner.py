@@ -37,8 +37,8 @@ from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.lagging_ends import (
-    LAGGING_SECONDS,
-    RESURVEY_POLL_SECONDS,
+    LAGGING_S,
+    RESURVEY_POLL_S,
     is_beyond_end,
     may_lag,
 )
@@ -105,7 +105,7 @@ class Planner:
         """What the job's range has and the table has not. A log that seems to end below the
         checkpoint, or an offset that was asked for, is surveyed again for a while: a new leader's
         high watermark may lag for a moment."""
-        deadline = Deadline(LAGGING_SECONDS)
+        deadline = Deadline(LAGGING_S)
         while True:
             survey = self.surveys.for_plan(position)
             self._check_same_cluster(position, survey)
@@ -114,12 +114,12 @@ class Planner:
                 draft = self._draft_by(survey, position)
             except RangeLost as error:
                 may_pass = may_lag(losses_in(error), position.checkpoint, survey)
-                if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
+                if not (may_pass and deadline.wait(RESURVEY_POLL_S)):
                     raise
                 continue
             losses = [x for x in (*draft.skipped_losses, *draft.held) if is_beyond_end(x, survey)]
             may_pass = may_lag(losses, position.checkpoint, survey)
-            if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
+            if not (may_pass and deadline.wait(RESURVEY_POLL_S)):
                 return draft
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:

@@ -21,7 +21,7 @@ from rangeland.spark.spark_jobs import ByKey, watch
 from rangeland.spark.transform import RaisedByTransform, Transform, raised_of
 from rangeland.wording import count_noun
 
-SECONDS = 10
+SEARCH_S = 10
 NAMED = 3
 TRIED = 20
 """So many records that fail before one passes show a wrong transform."""
@@ -129,7 +129,7 @@ def narrow_slices(
     fails: Callable[[Slices], object],
     *,
     can_cut: bool = True,
-    seconds: float = SECONDS,
+    seconds: float = SEARCH_S,
 ) -> list[Slice]:
     """The smallest part that failed, by bisection; empty if not even all of it fails. Any other
     error ends the search."""

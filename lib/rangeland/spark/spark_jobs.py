@@ -26,7 +26,7 @@ from rangeland.spark.executor_tasks import WriterSettings, read_and_write
 from rangeland.spark.spark_errors import translate_spark_error
 from rangeland.spark.task_context import may_pass_elsewhere, with_task_logging
 
-POLL_SECONDS = 0.05
+POLL_S = 0.05
 ERROR = "error"
 SliceOffsets = dict[int, int]
 _NOISY = (
@@ -148,7 +148,7 @@ def watch(
     stopped = False
     try:
         while thread.is_alive():
-            thread.join(POLL_SECONDS)
+            thread.join(POLL_S)
             seen = dict(done.value)
             error = seen.pop(ERROR, None)
             if error is not None and failed is None:

@@ -17,7 +17,7 @@ from rangeland.delta.stores.hadoop_settings import HadoopSettings, Lookup
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import TableRefused
 
-CONNECT_SECONDS = 10
+CONNECT_S = 10
 # Hadoop's default, in this order.
 _DEFAULT_PROVIDERS = (
     "TemporaryAWSCredentialsProvider,SimpleAWSCredentialsProvider,"
@@ -85,7 +85,7 @@ class S3Settings:
             scheme=self.scheme,
             region=region,
             force_virtual_addressing=self.virtual_hosts,
-            connect_timeout=CONNECT_SECONDS,
+            connect_timeout=CONNECT_S,
             # With background writes, data for a slow store would pile up in memory.
             background_writes=False,
         )
