@@ -43,6 +43,7 @@ from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.queries.payload_sample import SampleResult
 from rangeland.queries.reached_check import ReachResult
 from rangeland.results import (
+    CheckedItem,
     CheckResult,
     Finding,
     FindState,
@@ -175,7 +176,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "status-least": lambda: Status("o", "t", None, 0, (), group=GroupStatus("g", why="refused")),
     "status-no-group": made.a_status,
     "check": made.a_check,
-    "check-failed": lambda: CheckResult("o", (("table", False, ""),), 73, "Conflict"),
+    "check-failed": lambda: CheckResult("o", (CheckedItem("table", False, ""),), 73, "Conflict"),
     "verify": _verified,
     "find": lambda: FOUND,
     "find-nothing": lambda: Finding(P1, 12, FindState.NOT_LANDED),

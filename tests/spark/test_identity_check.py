@@ -94,7 +94,7 @@ def test_a_transaction_that_delta_has_dropped_lands_nothing_twice(
         f"('{name}' = 'interval 0 seconds', 'delta.checkpointInterval' = '1')"
     )
     checked = job_check.check(lake.job(), lambda: lake.spark, NoProgress())
-    assert any(name in text for _, _, text in checked.findings)
+    assert any(name in x.seen for x in checked.findings)
     assert any(
         name in text for text in job_status.status(lake.job(), lake.spark, NoProgress()).warnings
     )

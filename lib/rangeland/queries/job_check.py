@@ -15,28 +15,28 @@ from rangeland.errors import Conflict, RangelandError, public_name
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.progress_events import Progress
-from rangeland.results import CheckResult
+from rangeland.results import CheckedItem, CheckResult
 from rangeland.run import Runner
 from rangeland.wording import count_noun, end_sentence, sentence
 
 
 def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
-    """Tries everything a run needs. A finding is (what, whether it is well, what was found)."""
-    findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
-
+    """Tries everything a run needs."""
+    findings = [CheckedItem("job file", True, f"job {job.job} is well formed")]
     errors: list[RangelandError] = []
 
     def look(what: str, at: Callable[[], str]) -> bool:
         progress.step(f"checking {what}")
         try:
-            findings.append((what, True, at()))
+            findings.append(CheckedItem(what, True, at()))
         except RangelandError as error:
-            findings.append((what, False, str(error)))
+            findings.append(CheckedItem(what, False, str(error)))
             errors.append(error)
             return False
         return True
 
-    findings += [("security", True, f"warning: {text}") for text in plaintext_secret_warnings(job)]
+    for text in plaintext_secret_warnings(job):
+        findings.append(CheckedItem("security", True, f"warning: {text}"))
     look("dialect", lambda: _dialect(job))
     answered = look("brokers", lambda: _brokers(job))
     if answered and job.decode.is_typed:
