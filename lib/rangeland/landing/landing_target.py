@@ -164,7 +164,7 @@ class LandingTarget:
         plan: Plan,
         member: str,
         number: int,
-        units: Iterable[TaskResult],
+        results: Iterable[TaskResult],
         files: Iterable[EventFile],
     ) -> bool:
         """Writes a part of a plan, False if another part has that number."""
@@ -176,7 +176,7 @@ class LandingTarget:
                 plan_hash=plan.hash,
                 number=number,
                 member=member,
-                receipts=tuple(receipt for unit in units for receipt in unit.receipts),
+                receipts=tuple(receipt for result in results for receipt in result.receipts),
                 files=tuple(files),
                 written_at_ms=_now_ms(),
             )

@@ -275,7 +275,7 @@ class SparkPlanReader:
     def _event_files(self, plan: Plan, results: Sequence[TaskResult]) -> list[EventFile]:
         if self.transform is None:
             return event_files(results, plan)
-        return [EventFile(file) for unit in results for file in unit.files]
+        return [EventFile(file) for result in results for file in result.files]
 
     def schema_to_merge(self) -> str:
         """The schema of what is written, if the table may have to follow it."""
