@@ -222,8 +222,8 @@ class TwoBrokers:
         self, *away: Partition, listed: Sequence[Partition] = (NEAR, FAR), silent: str = ""
     ) -> None:
         self.away, self.listed, self.silent = [TWO[p] for p in away], listed, silent
-        members = tuple((p.broker, address) for p, address in TWO.items())
-        self.settings = ClusterSettings("kafka", (), survey_ms=50, members=members)
+        named_brokers = tuple((p.broker, address) for p, address in TWO.items())
+        self.settings = ClusterSettings("kafka", (), survey_ms=50, named_brokers=named_brokers)
         self.capabilities, self.requests = Capabilities(numbered_per_broker=True), 0
         self.dialect = self
 
