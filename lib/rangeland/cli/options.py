@@ -18,6 +18,7 @@ from rangeland.errors import UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from rich.console import RenderableType
 
     from rangeland.fleet.fleet_result import Answer
@@ -163,7 +164,7 @@ def answer_result(output: CommandOutput, result: Answer, renderable: RenderableT
         raise typer.Exit(result.exit_code)
 
 
-def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> Any:
+def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> SparkSession:
     """Starts Spark for a job. ``asks_brokers``: the command fails without them, so Spark is started
     once one has answered."""
     if asks_brokers:

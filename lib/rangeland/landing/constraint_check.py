@@ -8,7 +8,7 @@ check, or before the table had its constraints, is checked before the commit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.delta.table_schema.table_constraints import TableConstraint, violation_error
 from rangeland.errors import TableRefused
@@ -17,11 +17,14 @@ from rangeland.model import DataFile
 from rangeland.spark.constraint_query import first_violation
 from rangeland.spark.replace_where import prepared_frame
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 class ConstraintCheck:
     """Checks rows of one table. Files that have passed are not read twice."""
 
-    def __init__(self, spark: Any, target: LandingTarget) -> None:
+    def __init__(self, spark: SparkSession, target: LandingTarget) -> None:
         self._spark = spark
         self._target = target
         self._passed: set[tuple[str, tuple[TableConstraint, ...]]] = set()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -49,6 +49,9 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 logger = logging.getLogger(__name__)
 
 
@@ -56,7 +59,7 @@ class LandingTarget:
     """The table of one job with its ledger and quarantine, for everything that is written to
     them."""
 
-    def __init__(self, spark: Any, job: Job) -> None:
+    def __init__(self, spark: SparkSession, job: Job) -> None:
         self._job = job
         self.table = TargetTable(spark, job)
         self.quarantine = TargetQuarantine(self.table)

@@ -5,7 +5,7 @@ The ledger says what became of the offset, the table which file has its row. No 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import EventRange, PlanEvent
 from rangeland.delta.transaction_log.table_commit import landing_commit
@@ -18,10 +18,15 @@ from rangeland.model import Partition
 from rangeland.planning.table_audit import LandedRange
 from rangeland.results import Finding, FindState
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _LEFT_OUT = {Action.QUARANTINE: FindState.QUARANTINED, Action.SKIP: FindState.LOST}
 
 
-def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset: int) -> Finding:
+def find_offset(
+    spark: SparkSession, target: LandingTarget, partition: Partition, offset: int
+) -> Finding:
     """Finds the landing that an offset came from, and its row. Raises UsageError where several
     brokers have that partition."""
     landed = target.history.landings()

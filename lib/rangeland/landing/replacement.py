@@ -9,7 +9,7 @@ the way of every run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.stores.local_table_lock import lock_table
@@ -32,11 +32,14 @@ from rangeland.planning.table_audit import (
 from rangeland.spark.offset_scan import has_rows, table_frame
 from rangeland.spark.replace_where import compare, condition, prepared_frame, replace_rows
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 class Replacement:
     """Replaces rows of one table."""
 
-    def __init__(self, spark: Any, target: LandingTarget) -> None:
+    def __init__(self, spark: SparkSession, target: LandingTarget) -> None:
         self._spark = spark
         self._target = target
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -56,6 +56,9 @@ from rangeland.spark.spark_jobs import (
 )
 from rangeland.spark.transform import Transform
 from rangeland.spark.transformed_landing import run_transformed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -322,12 +325,13 @@ def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
 
 
 def check_files_are_visible(
-    spark: Any, target: LandingTarget, written: Sequence[EventFile]
+    spark: SparkSession, target: LandingTarget, written: Sequence[EventFile]
 ) -> None:
     """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
     different folder on each host of a cluster."""
     where = str(target.table.path)
-    if spark.sparkContext.master.startswith("local") or not TablePath.parse(where).is_local:
+    is_local = str(spark.sparkContext.master).startswith("local")
+    if is_local or not TablePath.parse(where).is_local:
         return
     if missing := gone_files(where, [one.file for one in written]):
         raise TableRefused(

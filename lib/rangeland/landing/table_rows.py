@@ -4,7 +4,7 @@ and no Spark session has been made yet."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,9 @@ from rangeland.spark.offset_scan import (
     table_frame,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _NUMBERS = ("integer", "long")
 _TYPES = {
     "topic": (("string",), pa.string()),
@@ -63,7 +66,7 @@ class TableRows(Protocol):
         """See ``offset_scan.files_with``."""
 
 
-def table_rows(spark: Any, table: TargetTable) -> TableRows:
+def table_rows(spark: SparkSession, table: TargetTable) -> TableRows:
     """The rows of the version that the table was last seen in. Raises TableRefused where there is
     no table, and where its rows do not say which offset they came from."""
     if table.version is None:
@@ -95,7 +98,7 @@ def _read_here(table: TargetTable) -> pa.Table | None:
 class SparkRows:
     """The rows of a data frame."""
 
-    def __init__(self, spark: Any, frame: Any, columns: LogColumns) -> None:
+    def __init__(self, spark: SparkSession, frame: Any, columns: LogColumns) -> None:
         self._spark = spark
         self._frame = frame
         self._columns = columns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
@@ -12,6 +12,9 @@ from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
 from rangeland.landing.target_table import TargetTable
 from rangeland.planning.plan import PlanId
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +25,7 @@ class TargetLedger:
     """The ledger of a table. ``opened`` is None if there is no ledger yet, ``entered`` the number
     of its newest plan."""
 
-    def __init__(self, spark: Any, table: TargetTable) -> None:
+    def __init__(self, spark: SparkSession, table: TargetTable) -> None:
         self._spark = spark
         self._table = table
         self.opened: Ledger | None = None

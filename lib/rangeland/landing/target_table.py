@@ -7,7 +7,7 @@ what was landed in it: see ``job_history``.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -30,13 +30,16 @@ from rangeland.landing.target_schema import TargetSchema
 from rangeland.model import DataFile
 from rangeland.spark.catalog_names import literal, quote_name
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
 
 
 class TargetTable:
     """Answers are as of the last snapshot."""
 
-    def __init__(self, spark: Any, job: Job) -> None:
+    def __init__(self, spark: SparkSession, job: Job) -> None:
         if job.sink.is_per_topic:
             raise UsageError(
                 f"{job.sink.table} stands for one table for each topic of the job {job.job}",
@@ -59,7 +62,7 @@ class TargetTable:
         name = quote_name(self.name)
         if not self._spark.catalog.tableExists(name):
             return None
-        detail = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
+        detail: Any = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
         return str(detail.location)
 
     def refresh(self) -> None:

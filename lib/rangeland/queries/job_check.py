@@ -6,7 +6,7 @@ Nothing is landed. A small test file is written to each of the table's folders a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import row_format_of
@@ -19,8 +19,11 @@ from rangeland.results import CheckedItem, CheckResult
 from rangeland.run import Runner
 from rangeland.wording import count_noun, end_sentence, sentence
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
+
+def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) -> CheckResult:
     """Tries everything a run needs."""
     findings = [CheckedItem("job file", True, f"job {job.job} is well formed")]
     errors: list[RangelandError] = []
@@ -41,7 +44,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
     answered = look("brokers", lambda: _brokers(job))
     if answered and job.decode.is_typed:
         look("schemas", lambda: _schemas(job))
-    opened: list[Any] = []
+    opened: list[SparkSession] = []
 
     def start_spark() -> str:
         opened.append(open_spark())
@@ -88,7 +91,7 @@ def _schemas(job: Job) -> str:
     return ", ".join(f"{name} are {one.name}" for name, one in formats.items() if one is not None)
 
 
-def _table(job: Job, spark: Any, progress: Progress) -> str:
+def _table(job: Job, spark: SparkSession, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
     table, schema = runner.target.table, runner.target.schema
     schema.layout(runner.rows)
@@ -107,7 +110,7 @@ def _with_notes(text: str, notes: Sequence[str]) -> str:
     return " ".join([end_sentence(text), *map(sentence, notes)]) if notes else text
 
 
-def _plan(job: Job, spark: Any, progress: Progress) -> str:
+def _plan(job: Job, spark: SparkSession, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
     draft = runner.draft()
     runner.check_draft_can_land(draft)

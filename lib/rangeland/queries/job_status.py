@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.cluster_access.job_survey import request_for_topics, survey_of
@@ -24,11 +24,14 @@ from rangeland.results import GroupStatus, PartitionStatus, RecentLanding, Statu
 from rangeland.survey.record_times import FirstRecord, first_times
 from rangeland.survey.transaction_delays import LogEnds, log_ends
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 RECENT = 5
 LOSSES = 10
 
 
-def status(job: Job, spark: Any, progress: Progress) -> Status:
+def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     """The job's checkpoint compared with the logs as they are now, and its last landings."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)

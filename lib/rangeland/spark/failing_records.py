@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,6 +20,9 @@ from rangeland.model import Slice
 from rangeland.spark.spark_jobs import ByKey, watch
 from rangeland.spark.transform import RaisedByTransform, Transform, raised_of
 from rangeland.wording import count_noun
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SEARCH_S = 10
 NAMED = 3
@@ -33,7 +36,7 @@ class Trials:
     tasks."""
 
     def __init__(
-        self, spark: Any, transform: Transform, read: Callable[[Sequence[Slices]], Any]
+        self, spark: SparkSession, transform: Transform, read: Callable[[Sequence[Slices]], Any]
     ) -> None:
         self._spark = spark
         self._transform = transform

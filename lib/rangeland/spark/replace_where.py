@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.stores.table_path import TablePath
@@ -21,6 +21,9 @@ from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal
 from rangeland.spark.spark_errors import first_line
 from rangeland.untrusted import parse_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
@@ -50,7 +53,9 @@ def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_C
     return " OR ".join(conditions)
 
 
-def prepared_frame(spark: Any, path: str, files: Sequence[DataFile], schema_json: str) -> Any:
+def prepared_frame(
+    spark: SparkSession, path: str, files: Sequence[DataFile], schema_json: str
+) -> Any:
     """The rows of uncommitted files, with the columns of this schema: the one that the table has,
     or will have."""
     from pyspark.sql import functions as f

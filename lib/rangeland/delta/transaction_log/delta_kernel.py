@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
@@ -44,6 +44,9 @@ from rangeland.delta.transaction_log.table_snapshot import (
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.spark_jvm import jvm_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ENGINE = "rangeland"
 CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
 _CHECKSUM = "CHECKSUM"
@@ -58,7 +61,7 @@ class DeltaKernel:
     """Delta Kernel in the JVM of a Spark session. ``engine_info`` names the writer in every
     commit."""
 
-    def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
+    def __init__(self, spark: SparkSession, engine_info: str = ENGINE) -> None:
         self._engine_info = engine_info
         self._maintenance = LogMaintenance()
         with translate_java_errors("could not start Delta Kernel"):
